@@ -125,6 +125,9 @@ export interface Cell {
   unusable?: boolean;
 }
 
+/** A check of `doctor`, the most urgent first: those of the provider, without which no claim is served, and then those of objects. */
+export type Check = "MissingDefinition" | "NoLeader" | "ReplicasNotReady" | "MissingPermission" | "WebhookUnavailable" | "WebhookMissing" | "WebhookUntrusted" | "WebhookFailing" | "CertificateInvalid" | "SeveralManagers" | "DuplicateAddress" | "LostAddress" | "MissingPool" | "UnknownPoolKind" | "ClusterNotFound" | "PoolNotReady" | "NetworkNotReady" | "RegistryNotReady" | "BlockConflict" | "BlockSizeDiffers" | "MoveStalled" | "UnreadableObject" | "PoolExhausted" | "NotReconciled" | "ClaimsWait" | "PoolDeleting" | "ReleaseBlocked" | "Paused" | "OrphanAddress" | "AbandonedReservation" | "PoolsOverlap" | "UnusableGateway" | "OutdatedGateway" | "SliceWithoutEffect" | "AddressesOutOfRange" | "AddressNotInUse" | "ReleasedEarly" | "RestoredWithoutAddress" | "InvalidReservation" | "StaleCluster" | "RecordWithoutSlice" | "OutdatedOwner";
+
 /** One claim in a list. */
 export interface ClaimLine {
   /** The address or prefix of the claim; `null` if it may not be read. */
@@ -187,6 +190,44 @@ export interface Counts {
   used: number;
 }
 
+/** Something that is wrong, and how to repair it. */
+export interface Finding {
+  /** The check that found it. */
+  check: Check;
+  /** The commands of the repair for this object, in their order. */
+  commands?: Array<string>;
+  /** The object, such as `ipaddress team-a/web-1`. */
+  object: string;
+  /** What is wrong. */
+  problem: string;
+  /** How to repair it, with the command unless `commands` has it. */
+  repair: string;
+  /** How urgent it is. */
+  severity: Severity;
+  /** Since when, or since when the oldest of several objects. */
+  since?: string | null;
+}
+
+/** Something that is wrong, with the pools that it is about. */
+export interface FoundProblem {
+  /** The check that found it. */
+  check: Check;
+  /** The commands of the repair for this object, in their order. */
+  commands?: Array<string>;
+  /** The object, such as `ipaddress team-a/web-1`. */
+  object: string;
+  /** The pools; empty for what is about none. */
+  pools: Array<PoolName>;
+  /** What is wrong. */
+  problem: string;
+  /** How to repair it, with the command unless `commands` has it. */
+  repair: string;
+  /** How urgent it is. */
+  severity: Severity;
+  /** Since when, or since when the oldest of several objects. */
+  since?: string | null;
+}
+
 /** What holds an address or prefix. A field is omitted if there is no value, and `null` if it may not be read. */
 export interface Holder {
   /** The address or prefix. */
@@ -232,7 +273,7 @@ export interface KnownCounts {
   outOfRange: number | null;
   /** Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network. */
   reserved: number | null;
-  /** Addresses that claims can get, in use or not. */
+  /** Addresses that claims can get, in use or not. Without the permission to list networks and slices, those that the network excludes are included. */
   total: number;
   /** Addresses with an IPAddress. */
   used: number | null;
@@ -407,7 +448,7 @@ export interface OverviewNetwork {
   waiting: number | null;
 }
 
-/** A pool, with its history. */
+/** A pool, with what is wrong with it. */
 export interface OverviewPool {
   /** Counts of the status; omitted until a provider has written them. */
   counts?: Counts | null;
@@ -427,6 +468,14 @@ export interface OverviewPool {
   size?: Size | null;
   /** Number of claims without an address; `null` if it is unknown. */
   waiting: number | null;
+}
+
+/** Something that is wrong in a pool. */
+export interface PoolFinding {
+  /** The check that found it. */
+  check: Check;
+  /** How urgent it is: not a note. */
+  severity: Severity;
 }
 
 /** A pool that contains an address. */
@@ -553,6 +602,9 @@ export interface SearchTotals {
   pools: number;
 }
 
+/** How urgent a finding is. */
+export type Severity = "Error" | "Warning" | "Note";
+
 /** The exact numbers of a pool as decimal texts: a pool of IPv6 has up to 2¹²⁸ addresses. */
 export interface Size {
   /** Addresses that can be allocated; `null` if it is unknown. */
@@ -658,9 +710,3 @@ export interface Window {
   /** Length of the window that shows one cell in detail; omitted if a cell is a single address. */
   zoom?: string | null;
 }
-
-export type Check = string;
-export type Severity = "Error" | "Warning" | "Note";
-export interface Finding { severity: Severity; check: Check; object: string; problem: string; since?: string | null; repair: string; commands?: Array<string>; }
-export interface FoundProblem extends Finding { pools: Array<PoolName>; }
-export interface PoolFinding { severity: Severity; check: Check; }

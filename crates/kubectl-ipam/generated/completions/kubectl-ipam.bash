@@ -16,6 +16,9 @@ _kubectl__ipam() {
             ",$1")
                 cmd="kubectl__ipam"
                 ;;
+            kubectl__ipam,claim)
+                cmd="kubectl__ipam__subcmd__claims"
+                ;;
             kubectl__ipam,claims)
                 cmd="kubectl__ipam__subcmd__claims"
                 ;;
@@ -34,14 +37,29 @@ _kubectl__ipam() {
             kubectl__ipam,generate)
                 cmd="kubectl__ipam__subcmd__generate"
                 ;;
+            kubectl__ipam,get)
+                cmd="kubectl__ipam__subcmd__pools"
+                ;;
             kubectl__ipam,help)
                 cmd="kubectl__ipam__subcmd__help"
                 ;;
             kubectl__ipam,import)
                 cmd="kubectl__ipam__subcmd__import"
                 ;;
+            kubectl__ipam,list)
+                cmd="kubectl__ipam__subcmd__pools"
+                ;;
+            kubectl__ipam,network)
+                cmd="kubectl__ipam__subcmd__networks"
+                ;;
             kubectl__ipam,networks)
                 cmd="kubectl__ipam__subcmd__networks"
+                ;;
+            kubectl__ipam,options)
+                cmd="kubectl__ipam__subcmd__options"
+                ;;
+            kubectl__ipam,pool)
+                cmd="kubectl__ipam__subcmd__pools"
                 ;;
             kubectl__ipam,pools)
                 cmd="kubectl__ipam__subcmd__pools"
@@ -96,6 +114,9 @@ _kubectl__ipam() {
                 ;;
             kubectl__ipam__subcmd__help,networks)
                 cmd="kubectl__ipam__subcmd__help__subcmd__networks"
+                ;;
+            kubectl__ipam__subcmd__help,options)
+                cmd="kubectl__ipam__subcmd__help__subcmd__options"
                 ;;
             kubectl__ipam__subcmd__help,pools)
                 cmd="kubectl__ipam__subcmd__help__subcmd__pools"
@@ -164,7 +185,7 @@ _kubectl__ipam() {
 
     case "${cmd}" in
         kubectl__ipam)
-            opts="-n -A -o -s -v -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help --version pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help"
+            opts="-n -A -o -s -v -h -V --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help --version pools pool list get networks network who claims claim free show doctor status web reserve unreserve registry export import options version completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -822,7 +843,7 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help)
-            opts="pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help"
+            opts="pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -948,6 +969,20 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help__subcmd__networks)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__help__subcmd__options)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1246,6 +1281,96 @@ _kubectl__ipam() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --request-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificate-authority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --v)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -v)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__options)
+            opts="-n -A -o -s -v -h --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --context)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -50,9 +50,14 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l insecure-skip
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s V -l version -d 'Print version'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "pool" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "list" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "get" -d 'List the pools of all kinds, with their occupancy'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "networks" -d 'List the networks, with their pools that join or leave'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "network" -d 'List the networks, with their pools that join or leave'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claims" -d 'List claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claim" -d 'List claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "free" -d 'Show the next addresses that a pool allocates'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
@@ -63,6 +68,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "unreserve
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "import" -d 'Create and update pools and reservations from a file, and print each change'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "options" -d 'List the flags of the connection, which all commands have'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "version" -d 'Print the version of this program'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
@@ -95,6 +101,90 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s A -l
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s w -l watch -d 'Print what changes until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l no-headers -d 'Do not print the header of a table'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s w -l watch -d 'Print what changes until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l no-headers -d 'Do not print the header of a table'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s w -l watch -d 'Print what changes until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l no-headers -d 'Do not print the header of a table'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l context -d 'Context of the kubeconfig' -r
@@ -123,6 +213,34 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s A
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s w -l watch -d 'Print what changes until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l no-headers -d 'Do not print the header of a table'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -178,6 +296,37 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s A -
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l pool -d 'Only claims of this pool: NAME, NAMESPACE/NAME or KIND/NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l cluster-name -d 'Only claims of this Cluster of Cluster API' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l waiting -d 'Only claims without an address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s w -l watch -d 'Print what changes until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l no-headers -d 'Do not print the header of a table'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s c -l count -d 'Number of addresses' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -537,6 +686,30 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s A -
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -609,24 +782,25 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s A
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "claims" -d 'List claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "unreserve" -d 'Delete the reservation of an address'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "import" -d 'Create and update pools and reservations from a file, and print each change'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "version" -d 'Print the version of this program'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import version completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "claims" -d 'List claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "unreserve" -d 'Delete the reservation of an address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "import" -d 'Create and update pools and reservations from a file, and print each change'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "options" -d 'List the flags of the connection, which all commands have'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "version" -d 'Print the version of this program'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'

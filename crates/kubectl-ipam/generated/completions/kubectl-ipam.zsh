@@ -107,7 +107,191 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '*::names -- Only these pools\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
+(pool)
+_arguments "${_arguments_options[@]}" : \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
+'--no-headers[Do not print the header of a table]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these pools\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
+&& ret=0
+;;
+(list)
+_arguments "${_arguments_options[@]}" : \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
+'--no-headers[Do not print the header of a table]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these pools\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
+&& ret=0
+;;
+(get)
+_arguments "${_arguments_options[@]}" : \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
+'--no-headers[Do not print the header of a table]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these pools\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
+&& ret=0
+;;
 (networks)
+_arguments "${_arguments_options[@]}" : \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
+'--no-headers[Do not print the header of a table]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these networks:_default' \
+&& ret=0
+;;
+(network)
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
@@ -194,6 +378,55 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 && ret=0
 ;;
 (claims)
+_arguments "${_arguments_options[@]}" : \
+'--pool=[Only claims of this pool\: NAME, NAMESPACE/NAME or KIND/NAME]:POOL:_default' \
+'--cluster-name=[Only claims of this Cluster of Cluster API]:NAME:_default' \
+'()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
+'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--waiting[Only claims without an address]' \
+'-w[Print what changes until interrupted]' \
+'--watch[Print what changes until interrupted]' \
+'--no-headers[Do not print the header of a table]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only these claims\: NAME or NAMESPACE/NAME:_default' \
+&& ret=0
+;;
+(claim)
 _arguments "${_arguments_options[@]}" : \
 '--pool=[Only claims of this pool\: NAME, NAMESPACE/NAME or KIND/NAME]:POOL:_default' \
 '--cluster-name=[Only claims of this Cluster of Cluster API]:NAME:_default' \
@@ -850,6 +1083,45 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 ':file -- A file in CSV, JSON or YAML; `-` is the standard input:_files' \
 && ret=0
 ;;
+(options)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (version)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -1061,6 +1333,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(options)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (version)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -1090,9 +1366,14 @@ esac
 _kubectl-ipam_commands() {
     local commands; commands=(
 'pools:List the pools of all kinds, with their occupancy' \
+'pool:List the pools of all kinds, with their occupancy' \
+'list:List the pools of all kinds, with their occupancy' \
+'get:List the pools of all kinds, with their occupancy' \
 'networks:List the networks, with their pools that join or leave' \
+'network:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
+'claim:List claims' \
 'free:Show the next addresses that a pool allocates' \
 'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
 'doctor:Find what is wrong\: with the provider, with pools, and with claims that wait; with the repair' \
@@ -1103,6 +1384,7 @@ _kubectl-ipam_commands() {
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
 'import:Create and update pools and reservations from a file, and print each change' \
+'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
@@ -1157,6 +1439,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
 'import:Create and update pools and reservations from a file, and print each change' \
+'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
 'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
@@ -1208,6 +1491,11 @@ _kubectl-ipam__subcmd__help__subcmd__import_commands() {
 _kubectl-ipam__subcmd__help__subcmd__networks_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help networks commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__options_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__options_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help options commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__pools_commands() {
@@ -1282,6 +1570,11 @@ _kubectl-ipam__subcmd__import_commands() {
 _kubectl-ipam__subcmd__networks_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam networks commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__options_commands] )) ||
+_kubectl-ipam__subcmd__options_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam options commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__pools_commands() {
