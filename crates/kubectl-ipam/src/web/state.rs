@@ -191,6 +191,8 @@ impl Tables {
             definitions: Vec::new(),
             deployments: unread(),
             leases: unread(),
+            running: Vec::new(),
+            served: unread(),
             webhooks: unread(),
             events: unread(),
             pools: self.pools(),
