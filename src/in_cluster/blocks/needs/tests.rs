@@ -1,4 +1,5 @@
 use capi_ipam_api::InClusterKind;
+use capi_ipam_controller::absence::Absence;
 use capi_ipam_ip::Span;
 
 use super::*;
@@ -369,6 +370,7 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
         confirmed_at: Some(1),
         conflict: None,
         empty_since: None,
+        absence: Absence::Deleted,
     };
     let taking = OwnBlock {
         is_usable: false,
