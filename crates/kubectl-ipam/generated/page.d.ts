@@ -99,6 +99,14 @@ export interface BlockWindow {
   zoom?: string | null;
 }
 
+/** The finding that causes others. */
+export interface Cause {
+  /** Its check. */
+  check: Check;
+  /** Its object. */
+  object: string;
+}
+
 /** A cell that is not free, or not of the pool. */
 export interface Cell {
   /** Addresses with an IPAddress, or being allocated. */
@@ -126,7 +134,7 @@ export interface Cell {
 }
 
 /** A check of `doctor`, the most urgent first: those of the provider, without which no claim is served, and then those of objects. */
-export type Check = "MissingDefinition" | "NoLeader" | "ReplicasNotReady" | "MissingPermission" | "WebhookUnavailable" | "WebhookMissing" | "WebhookUntrusted" | "WebhookFailing" | "CertificateInvalid" | "SeveralManagers" | "DuplicateAddress" | "LostAddress" | "MissingPool" | "UnknownPoolKind" | "ClusterNotFound" | "PoolNotReady" | "NetworkNotReady" | "RegistryNotReady" | "BlockConflict" | "BlockSizeDiffers" | "MoveStalled" | "UnreadableObject" | "PoolExhausted" | "NotReconciled" | "ClaimsWait" | "PoolDeleting" | "ReleaseBlocked" | "Paused" | "OrphanAddress" | "AbandonedReservation" | "PoolsOverlap" | "UnusableGateway" | "OutdatedGateway" | "SliceWithoutEffect" | "AddressesOutOfRange" | "AddressNotInUse" | "ReleasedEarly" | "RestoredWithoutAddress" | "InvalidReservation" | "StaleCluster" | "RecordWithoutSlice" | "OutdatedOwner";
+export type Check = "MissingDefinition" | "OutdatedDefinition" | "NoLeader" | "ReplicasNotReady" | "MissingPermission" | "WebhookUnavailable" | "WebhookMissing" | "WebhookUntrusted" | "WebhookFailing" | "ConversionFailing" | "CertificateInvalid" | "SeveralManagers" | "DuplicateAddress" | "LostAddress" | "MissingPool" | "UnknownPoolKind" | "ClusterNotFound" | "PoolNotReady" | "NetworkNotReady" | "RegistryNotReady" | "BlockConflict" | "BlockSizeDiffers" | "MoveStalled" | "UnreadableObject" | "PoolExhausted" | "NotReconciled" | "ClaimsWait" | "PoolDeleting" | "ReleaseBlocked" | "Paused" | "OrphanAddress" | "AbandonedReservation" | "PoolsOverlap" | "UnusableGateway" | "OutdatedGateway" | "SliceWithoutEffect" | "AddressesOutOfRange" | "KeptInNetwork" | "AddressNotInUse" | "ReleasedEarly" | "RestoredWithoutAddress" | "InvalidReservation" | "StaleCluster" | "RecordWithoutSlice" | "OutdatedOwner";
 
 /** One claim in a list. */
 export interface ClaimLine {
@@ -192,6 +200,8 @@ export interface Counts {
 
 /** Something that is wrong, and how to repair it. */
 export interface Finding {
+  /** The finding that causes this one: its repair ends both. */
+  cause?: Cause | null;
   /** The check that found it. */
   check: Check;
   /** The commands of the repair for this object, in their order. */
@@ -210,6 +220,8 @@ export interface Finding {
 
 /** Something that is wrong, with the pools that it is about. */
 export interface FoundProblem {
+  /** The finding that causes this one: its repair ends both. */
+  cause?: Cause | null;
   /** The check that found it. */
   check: Check;
   /** The commands of the repair for this object, in their order. */

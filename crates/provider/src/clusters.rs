@@ -278,6 +278,7 @@ mod tests {
         let (all, claim) = (clusters(), claim("a", "alpha"));
         let clusters: &dyn EventHandler<Cluster> = &all;
         let undecodable = || Invalid {
+            spec: serde_json::Value::Null,
             error: String::new(),
             metadata: Box::new(cluster("alpha", "2026-01-01T11:45:00Z", false).metadata),
         };

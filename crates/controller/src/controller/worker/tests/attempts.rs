@@ -104,6 +104,7 @@ fn undecodable(name: &str, is_deleting: bool) -> Change<ConfigMap> {
     let mut metadata = named(name).metadata;
     metadata.deletion_timestamp = is_deleting.then(crate::clock::now);
     Change::ApplyInvalid(Invalid {
+        spec: serde_json::Value::Null,
         error: String::new(),
         metadata: Box::new(metadata),
     })
