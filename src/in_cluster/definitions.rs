@@ -29,7 +29,7 @@ const MAX_NAMED: usize = 3;
 
 /// Reads the served definitions, each only after a change.
 pub(super) struct Definitions {
-    definitions: ResourceClient<CustomResourceDefinition>,
+    objects: ResourceClient<CustomResourceDefinition>,
     metadata: ResourceClient<PartialObjectMeta<CustomResourceDefinition>>,
     /// The missing fields of each definition in the version that was read.
     known: HashMap<String, (Option<String>, Vec<String>)>,
@@ -38,7 +38,7 @@ pub(super) struct Definitions {
 impl Definitions {
     pub(super) fn new(client: &Client) -> Self {
         Self {
-            definitions: ResourceClient::new(Api::all(client.clone()), &()),
+            objects: ResourceClient::new(Api::all(client.clone()), &()),
             metadata: ResourceClient::new(Api::all(client.clone()), &()),
             known: HashMap::new(),
         }
@@ -72,7 +72,7 @@ impl Definitions {
         }
         let mut missing = Vec::new();
         // Without a definition nothing is served: the watches report that.
-        if let Some(served) = self.definitions.get(name).await? {
+        if let Some(served) = self.objects.get(name).await? {
             for own in crds::all()? {
                 if own.name_any() == name {
                     missing = crds::missing_fields(&served, &own);

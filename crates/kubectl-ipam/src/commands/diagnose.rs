@@ -75,7 +75,8 @@ fn recheck_delay(findings: &[Finding]) -> Option<Duration> {
 }
 
 async fn check(cluster: &Cluster) -> Result<Diagnosed<'_>, Error> {
-    let (snapshot, loader) = read(cluster).await?;
+    // All lists are read concurrently: too much for the stack.
+    let (snapshot, loader) = Box::pin(read(cluster)).await?;
     Ok(Diagnosed {
         diagnosis: diagnosis(&snapshot),
         snapshot,

@@ -371,13 +371,13 @@ async fn night_of_definitions_and_permissions() {
     let field = stored
         .pointer(path)
         .expect("the stored version is the second one");
-    let patch = |operation: Value| {
-        let patch = json!([operation]).to_string();
+    let write = |operation: Value| {
+        let operations = json!([operation]).to_string();
         system
             .plane
-            .kubectl(&["patch", "crd", definition, "--type=json", "-p", &patch]);
+            .kubectl(&["patch", "crd", definition, "--type=json", "-p", &operations]);
     };
-    patch(json!({ "op": "remove", "path": path }));
+    write(json!({ "op": "remove", "path": path }));
     let problem = system
         .finds("Error", "OutdatedDefinition", definition, "Definitions")
         .await;
@@ -385,7 +385,7 @@ async fn night_of_definitions_and_permissions() {
         problem.contains(" without status.slices, and removes"),
         "{problem}"
     );
-    patch(json!({ "op": "add", "path": path, "value": field }));
+    write(json!({ "op": "add", "path": path, "value": field }));
     system.is_healthy().await;
 
     let role = "capi-ipam-in-cluster-manager-role";
