@@ -85,7 +85,7 @@ fn specs(request: &AdmissionRequest) -> [Option<&Value>; 2] {
 /// Whether a request does not change the specification, such as one that removes a finalizer.
 pub(super) fn same_spec(request: &AdmissionRequest) -> bool {
     let [new, old] = specs(request);
-    new == old
+    request.object.is_some() && new == old
 }
 
 /// Denies a specification with more entries than its definition allows.

@@ -85,12 +85,12 @@ const CHANGED_COLUMNS: &[(&str, &str, &str)] = &[
     (
         "ippools",
         "v1alpha2 column 0 Addresses",
-        ".spec..addresses[*]",
+        ".spec..addresses.*",
     ),
     (
         "prefixpools",
         "v1alpha2 column 0 Prefixes",
-        ".spec..prefixes[*]",
+        ".spec..prefixes.*",
     ),
 ];
 

@@ -207,7 +207,8 @@ fn special_addresses(excluded: &str, usable: &UsableBlocks) -> impl Iterator<Ite
             family == usable.family && usable.overlaps_addresses(&SpanSet::from_iter([span]));
         is_allocated.then(|| {
             format!(
-                "spec: the pool allocates {what} ({text}), which hosts do not accept as their own; add them to {excluded}"
+                "spec: the pool allocates {what} ({text}), which hosts do not accept as their own; add them to \
+                 {excluded}"
             )
         })
     })

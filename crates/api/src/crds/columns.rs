@@ -7,14 +7,14 @@ use crate::InClusterKind;
 /// Columns of pools of single addresses.
 pub(super) fn addresses() -> Value {
     // The API server prints the first result only: that of the pool, or else that of its first range.
-    let path = ".spec..addresses[*]";
+    let path = ".spec..addresses.*";
     let text = "First entry of the addresses that can be allocated.";
     pools(column("Addresses", "string", path, text), "Addresses")
 }
 
 /// Columns of pools of prefixes.
 pub(super) fn prefixes() -> Value {
-    let path = ".spec..prefixes[*]";
+    let path = ".spec..prefixes.*";
     let text = "First prefix from which smaller prefixes are allocated.";
     pools(column("Prefixes", "string", path, text), "Prefixes")
 }

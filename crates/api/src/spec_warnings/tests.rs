@@ -131,7 +131,8 @@ fn addresses_that_hosts_do_not_accept_are_named() {
         ("ff02::/64", "multicast addresses (ff00::/8)"),
     ] {
         let expected = format!(
-            "spec: the pool allocates {what}, which hosts do not accept as their own; add them to spec.excludedAddresses"
+            "spec: the pool allocates {what}, which hosts do not accept as their own; add them to \
+             spec.excludedAddresses"
         );
         assert_eq!(
             whole(&json!({"addresses": [entry], "prefix": 24})),
@@ -139,7 +140,8 @@ fn addresses_that_hosts_do_not_accept_are_named() {
             "{entry}"
         );
     }
-    let excluded = json!({"addresses": ["0.0.0.0/0"], "prefix": 0, "excludedAddresses": ["0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3"]});
+    let excluded = json!({"addresses": ["0.0.0.0/0"], "prefix": 0,
+                          "excludedAddresses": ["0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3"]});
     assert_eq!(whole(&excluded), [""; 0]);
 }
 

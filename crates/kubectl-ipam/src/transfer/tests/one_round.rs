@@ -112,8 +112,8 @@ kind,namespace,name,addresses,prefix,pool
 IP,a,web,10.0.0.2-10.0.0.9,24,
 IPReservation,a,,10.0.0.3/24,,web
 ";
-    let found = texts(table);
-    assert!(found.is_empty(), "{found:#?}");
+    let planned = plan(parse(table, "a"), &Existing::default(), "racks", true).unwrap();
+    assert_eq!(planned.reservations.len(), 1);
 }
 
 /// The API server checks the changes of the lines without a problem.
