@@ -236,10 +236,10 @@ async fn pool_in_use_that_loses_its_network_stays_in_it() {
         .wait_for_event("a", "Warning", conditions::FIELDS_REMOVED, removed)
         .await;
     // Also after a restart.
-    for claim in ["b0", "a1"] {
+    for (claim, pool) in [("b0", "b"), ("a1", "a")] {
         manager.kill();
         manager = Manager::start(&control_plane, &FLAGS);
-        consumer.create_claim(claim, &claim[..1]).await;
+        consumer.create_claim(claim, pool).await;
     }
     let bound = consumer
         .wait_for_addresses(&["b0", "a1"].map(str::to_owned))

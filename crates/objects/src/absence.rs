@@ -1,4 +1,4 @@
-//! Why the counterpart of an object is missing, such as the claim of an IPAddress.
+//! Why the counterpart of an object is missing, such as the owner of an address.
 //!
 //! What is missing is not always deleted. Whoever releases something because its counterpart is
 //! missing asks here for how long it may still appear:

@@ -76,9 +76,10 @@ fn serve(folder: &Path, hash_of_other: bool) -> String {
     );
     let mut index = format!("releases:\n  {VERSION}:\n");
     for platform in ["linux-amd64", "linux-arm64", "darwin-amd64", "darwin-arm64"] {
-        index += &format!(
+        let entry = format!(
             "    envtest-{VERSION}-{platform}.tar.gz:\n      hash: {hash}\n      selfLink: {base}/archive\n"
         );
+        index.push_str(&entry);
     }
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
