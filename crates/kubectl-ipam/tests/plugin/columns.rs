@@ -89,7 +89,7 @@ async fn kubectl_shows_entries_counts_and_readiness_of_pools() {
     ];
     plane.kubectl(&[&patched[..], &of_namespace].concat());
     let table = plane.kubectl(&[&["get", "icipp"][..], &of_namespace].concat());
-    assert_eq!(cell(&table, "list", "ADDRESSES"), "[\"10.0.1.0/24\"]");
+    assert_eq!(cell(&table, "list", "ADDRESSES"), "10.0.1.0/24");
     let counts = ["TOTAL", "FREE", "USED", "DRAINED", "READY"].map(|it| cell(&table, "list", it));
     assert_eq!(counts, ["254", "127", "0", "127", "True"]);
     assert!(

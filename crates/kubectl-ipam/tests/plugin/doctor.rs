@@ -173,7 +173,7 @@ fn findings_are_selected(admin: &Path, namespace: &str) {
         ),
         (
             &["doctor", "nowhere/web"],
-            "pool nowhere/web does not exist",
+            "namespace nowhere does not exist",
         ),
     ] {
         let (code, _, errors) = run(admin, arguments);

@@ -121,7 +121,7 @@ async fn names_versions_and_dry_runs_are_those_of_kubectl() {
     // Namespaces.
     for command in ["pools", "claims"] {
         let (code, _, errors) = run(admin, &[command, "-n", "defaul"]);
-        let expected = "namespace defaul does not exist; default exists";
+        let expected = "namespace defaul does not exist; did you mean default?";
         assert!(
             code == 6 && errors.contains(expected),
             "{command}: {errors}"
