@@ -320,10 +320,10 @@ impl Manager {
         } = self;
         match kind {
             Kind::Pools => {
-                for pool in 0..POOLS.len() {
+                for (pool, named) in named.iter_mut().enumerate() {
                     observe_pool(ledger, objects, pool);
                     seen.pools[pool] = seen.pools[pool].followed_by(&objects.pools[pool]);
-                    named[pool].extend(seen.pools[pool].names);
+                    named.extend(seen.pools[pool].names);
                 }
             }
             Kind::Network(network) => {

@@ -97,7 +97,7 @@ fn findings_of_doctor_mark_their_pools() {
     let all = state.findings();
     let is_named = all
         .iter()
-        .any(|it| it.check == Check::DuplicateAddress && it.pools[0].name == "web");
+        .any(|it| it.finding.check == Check::DuplicateAddress && it.pools[0].name == "web");
     assert!(is_named, "{all:?}");
 }
 
