@@ -109,7 +109,7 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::GROUP,
         resources: &["ipnetworks"],
         names: &[],
-        verbs: &["list", "watch", "patch", "update"],
+        verbs: &["get", "list", "watch", "patch", "update"],
         reason: "networks; their finalizer, as above",
     },
     Rule {

@@ -631,12 +631,19 @@ async fn deleted_network_keeps_the_pools_that_it_selects() {
             .is_some(),
         "its finalizer stays"
     );
-    // The explicit way out: it selects no pool any more.
+    // The explicit way out: it selects no pool any more, and each pool in use may leave.
     consumer
         .modify(&networks, &network, |network| {
             network["spec"]["pools"] = json!(null)
         })
         .await;
+    for pool in ["web", "db"] {
+        consumer
+            .modify(&consumer.pools(), pool, |pool| {
+                pool["metadata"]["annotations"][LEAVE_NETWORK_ANNOTATION] = json!(network);
+            })
+            .await;
+    }
     eventually("the network is gone", async || {
         networks.get(&network).await.ok()?.is_none().then_some(())
     })

@@ -172,7 +172,7 @@ async fn network_in_use_cannot_be_deleted() {
         );
         direct.assert_denied(400, "", "0 reservations");
         lab.bind(kind, &pool).await;
-        lab.delete().await.assert_denied(400, "", "1 reservations");
+        lab.delete().await.assert_denied(400, "", "1 reservation;");
         assert_eq!(
             lab.client.get(&lab.path()).await["metadata"]["deletionTimestamp"],
             Value::Null
