@@ -46,8 +46,7 @@ pub struct Misplaced {
 
 impl Ledger {
     /// At most `limit` reservations that have to be moved to the scope of their pool, of pools for
-    /// which `filter` returns true. Pools that are paused, deleted, not valid or refused by their
-    /// network keep their reservations.
+    /// which `filter` returns true. A pool can keep them: see [`PoolInfo::moves_reservations`].
     pub fn misplaced(&self, limit: usize, filter: impl Fn(&PoolKey) -> bool) -> Vec<Misplaced> {
         let mut found = Vec::new();
         for (pool, entry) in &self.pools {
@@ -57,8 +56,7 @@ impl Ledger {
             let Some(info) = &entry.info else {
                 continue;
             };
-            let is_kept = info.paused || info.deleting || info.usable.is_err();
-            if is_kept || info.network_problem.is_some() {
+            if !info.moves_reservations() {
                 continue;
             }
             for (scope, _) in &entry.holds {

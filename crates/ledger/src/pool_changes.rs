@@ -31,6 +31,8 @@ struct PoolChange {
     has_new_retention: bool,
     /// Whether the pool can no longer allocate.
     stops: bool,
+    /// Whether reservations of the pool can be moved now, which were kept where they are.
+    starts_moves: bool,
 }
 
 impl PoolChange {
@@ -45,6 +47,8 @@ impl PoolChange {
         let had_object = info_before.is_some();
         let could_allocate = info_before.is_some_and(PoolInfo::can_allocate);
         let can_allocate = info_after.is_some_and(PoolInfo::can_allocate);
+        let moved = info_before.is_some_and(PoolInfo::moves_reservations);
+        let moves = info_after.is_some_and(PoolInfo::moves_reservations);
         Self {
             before,
             after,
@@ -56,6 +60,7 @@ impl PoolChange {
             has_new_slices: slices_of(info_before) != slices_of(info_after),
             has_new_retention: Retention::of(info_before) != Retention::of(info_after),
             stops: could_allocate && !can_allocate,
+            starts_moves: !moved && moves,
         }
     }
 
@@ -223,6 +228,10 @@ impl Ledger {
         entry.declared = declared;
         entry.info = info;
         entry.scope = Some(change.after.clone());
+        let is_elsewhere = |(scope, _): &(Scope, usize)| *scope != change.after;
+        if change.starts_moves && entry.holds.iter().any(is_elsewhere) {
+            self.effects.scopes_changed = true;
+        }
         self.dirty_pools.push(key.clone());
     }
 

@@ -217,6 +217,13 @@ impl PoolInfo {
         }
     }
 
+    /// Whether reservations of the pool in other scopes are moved to its scope. A pool that is
+    /// paused, being deleted, not valid or refused by its network keeps them where they are.
+    pub(super) fn moves_reservations(&self) -> bool {
+        let is_settled = !self.paused && !self.deleting && self.usable.is_ok();
+        is_settled && self.network_problem.is_none()
+    }
+
     /// Whether the pool can allocate addresses to claims.
     pub fn can_allocate(&self) -> bool {
         self.can_bind() && !self.deleting && self.network_problem.is_none()

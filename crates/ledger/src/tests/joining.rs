@@ -142,6 +142,48 @@ fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
 }
 
 #[test]
+fn end_of_what_kept_the_reservations_notifies_their_move() {
+    let paused = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+    let invalid = json!({"spec": {"addresses": ["10.0.0.9-10.0.0.1"]}});
+    for (case, obstacle) in [("paused", paused), ("invalid", invalid)] {
+        let mut ledger = ledger();
+        ledger.apply_network(&by_label());
+        let mut member = serde_json::to_value(selected("p", "10.0.0.1-10.0.0.8", true)).unwrap();
+        ledger.apply_pool(&pool(member.clone()));
+        ledger.insert_reservation(&reservation(1, held_by("a"), None));
+        let valid = member.clone();
+        json_patch::merge(&mut member, &obstacle);
+        ledger.apply_pool(&pool(member));
+        drop(ledger.take_effects());
+        assert!(ledger.misplaced(10, |_| true).is_empty(), "{case}");
+
+        ledger.apply_pool(&pool(valid));
+        assert_eq!(ledger.misplaced(10, |_| true).len(), 1, "{case}");
+        assert!(ledger.take_effects().scopes_changed, "{case}");
+    }
+}
+
+#[test]
+fn network_that_appears_notifies_the_moves_of_its_pools() {
+    let mut ledger = ledger();
+    // Restored: its claims have reservations in both scopes, and the network is missing.
+    ledger.apply(&reserved(
+        "p",
+        &Scope::Network("lab".into()),
+        1,
+        held_by("a"),
+    ));
+    ledger.insert_reservation(&reservation(2, held_by("b"), None));
+    ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
+    drop(ledger.take_effects());
+    assert!(ledger.misplaced(10, |_| true).is_empty());
+
+    ledger.apply_network(&by_label());
+    assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
+    assert!(ledger.take_effects().scopes_changed);
+}
+
+#[test]
 fn refused_pool_keeps_its_reservations_where_they_are() {
     let mut ledger = ledger();
     ledger.apply_network(&lab(json!({})));
