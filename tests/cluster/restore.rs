@@ -343,8 +343,12 @@ async fn restored_reservation_waits_for_its_claim() {
     consistently("the restored reservation is kept", only_the_restored_one).await;
     consumer.create_claim("other", "web").await;
     assert_eq!(consumer.wait_for_address("other").await, "10.0.0.2");
-    consumer.create_claim("restored", "web").await;
+    // The claim keeps the reservation with its IPAddress, which is restored next.
+    restore_address(&consumer, "restored", "10.0.0.1").await;
+    copy_claim(&consumer, "restored", json!({})).await;
     assert_eq!(consumer.wait_for_address("restored").await, "10.0.0.1");
+    let expected = [("10.0.0.1", "restored"), ("10.0.0.2", "other")];
+    consumer.wait_for_reservations("web", &expected).await;
 }
 
 /// What `kubectl get --output=yaml` writes of a claim, and the claim is deleted.

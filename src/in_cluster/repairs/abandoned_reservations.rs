@@ -115,7 +115,7 @@ impl AbandonedReservations {
     }
 
     /// Whether the claim of a reservation may still be restored. A restored claim has another uid, and
-    /// takes over the reservation when it is bound.
+    /// takes over the reservation when its IPAddress is restored.
     async fn awaited(&self, abandoned: &AbandonedReservation) -> Result<Release, CallError> {
         let slot = &abandoned.slot;
         let Some(found) = self.context.reservations.metadata(slot).await? else {
