@@ -27,8 +27,8 @@
 //! these fields. One that gives a field another type cannot write the object
 //! ([`ConversionError::Malformed`]).
 //!
-//! Both versions have the same status, and the annotation has none: whoever writes a pool writes its
-//! annotations, and the status decides to which network the pool belongs. The API server keeps the
+//! Both versions have the same status, and the annotation has none: a client that writes a pool writes
+//! its annotations, and the status decides to which network the pool belongs. The API server keeps the
 //! status in a write of anything else.
 //!
 //! The API server limits the size of annotations. A `v1alpha1` spec that is too large is not

@@ -3,7 +3,7 @@
 //! All reservations and IPAddress objects are listed only if the ledger knows of nothing that uses
 //! the pool. Pools are often deleted together, and there may be a hundred thousand reservations. So
 //! there is one list at a time for all pools that wait, and no more than a page of it is in memory.
-//! After a list there is a pause in proportion to it: whoever deletes pools all the time does not keep
+//! After a list there is a pause in proportion to it: a user who deletes pools all the time does not keep
 //! the API server busy. A pool does not occupy a worker while it waits.
 
 use std::collections::{HashMap, HashSet};

@@ -47,8 +47,8 @@ impl PoolChange {
         let had_object = info_before.is_some();
         let could_allocate = info_before.is_some_and(PoolInfo::can_allocate);
         let can_allocate = info_after.is_some_and(PoolInfo::can_allocate);
-        let moved = info_before.is_some_and(PoolInfo::moves_reservations);
-        let moves = info_after.is_some_and(PoolInfo::moves_reservations);
+        let could_move = info_before.is_some_and(PoolInfo::moves_reservations);
+        let can_move = info_after.is_some_and(PoolInfo::moves_reservations);
         Self {
             before,
             after,
@@ -60,7 +60,7 @@ impl PoolChange {
             has_new_slices: slices_of(info_before) != slices_of(info_after),
             has_new_retention: Retention::of(info_before) != Retention::of(info_after),
             stops: could_allocate && !can_allocate,
-            starts_moves: !moved && moves,
+            starts_moves: !could_move && can_move,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why the counterpart of an object is missing, such as the owner of an address.
 //!
-//! What is missing is not always deleted. Whoever releases something because its counterpart is
+//! What is missing is not always deleted. Code that releases something because its counterpart is
 //! missing asks here for how long it may still appear:
 //!
 //! | why it is missing | how long it may be missing |

@@ -29,9 +29,10 @@ fn run(command: &mut Command) -> String {
 fn ensure(folder: &Path, index: &str) -> Output {
     let programs = folder.join("bin");
     fs::create_dir_all(&programs).expect("a folder can be created");
-    let go = programs.join("go");
-    fs::write(&go, "#!/bin/sh\necho 'no Go here' >&2\nexit 1\n").expect("it can be written");
-    run(Command::new("chmod").arg("+x").arg(&go));
+    let go_program = programs.join("go");
+    fs::write(&go_program, "#!/bin/sh\necho 'no Go here' >&2\nexit 1\n")
+        .expect("it can be written");
+    run(Command::new("chmod").arg("+x").arg(&go_program));
     let path = std::env::var("PATH").expect("PATH is set");
     Command::new("bash")
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../control-plane/ensure.sh"))

@@ -1,7 +1,7 @@
 //! What the permissions of the caller allow to read.
 //!
 //! A list that may not be read is not empty: it is unknown. [`Readable`] keeps the two apart.
-//! Whoever uses a list says what happens without the permission: [`Readable::require`] fails,
+//! The user of a list says what happens without the permission: [`Readable::require`] fails,
 //! [`Readable::known`] has no value, and [`Readable::seen`] is for true statements about single
 //! objects, which do not say that there are no others.
 

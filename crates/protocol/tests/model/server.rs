@@ -262,7 +262,7 @@ impl State {
             return Answer::Conflict;
         }
         self.violations.freed |= self.is_needed(address, found) || found.is_promise();
-        // Whoever releases an address has to wait for the period, however the claim has ended.
+        // Every release of an address has to wait for the period, however the claim has ended.
         if !found.released && scope.cooldown && self.objects.pool == Pool::Serving {
             self.cooling[address] = Some(found.name);
         }
