@@ -24,7 +24,7 @@ pub(super) const DUPLICATE_ADDRESSES: Description = Description {
     name: "capi_ipam_duplicate_addresses",
     kind: "gauge",
     labels: &[],
-    help: "Addresses in use by more than one bound claim, as of the last sweep",
+    help: "Addresses in use by more than one bound claim, and prefixes in use that another one contains; as of the last sweep",
 };
 
 const SHARED_ADDRESSES: Description = Description {

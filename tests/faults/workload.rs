@@ -79,6 +79,8 @@ pub enum Workload {
     Relabel,
     /// The network of two pools is invalid, is deleted, is removed by force, and is created again.
     Unavailable,
+    /// The specification of a pool whose gateway another pool of its network contains is not valid.
+    Invalid,
     /// Claims move from one manager to the other by their label.
     Handover,
     /// The other manager serves another namespace.
@@ -88,7 +90,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -108,6 +110,7 @@ impl Workload {
         Self::Leave,
         Self::Relabel,
         Self::Unavailable,
+        Self::Invalid,
         Self::Handover,
         Self::Apart,
         Self::Corner,
@@ -122,10 +125,13 @@ impl Workload {
         }
     }
 
-    /// The maximum number of managers. Two managers observe that a pool joins a network at
-    /// different times, and may allocate one address twice until both have observed it.
+    /// The maximum number of managers. Two managers observe that a pool joins a network, or has a
+    /// gateway, at different times, and may allocate one address twice until both have observed it.
     pub fn max_managers(self) -> usize {
-        if matches!(self, Self::Join | Self::Leave | Self::Relabel) {
+        if matches!(
+            self,
+            Self::Join | Self::Leave | Self::Relabel | Self::Invalid
+        ) {
             1
         } else {
             2
@@ -172,6 +178,7 @@ impl Workload {
             Self::Leave => work.leave().await,
             Self::Relabel => work.relabel_pools().await,
             Self::Unavailable => work.unavailable().await,
+            Self::Invalid => work.invalid().await,
             Self::Handover => work.handover().await,
             Self::Apart => work.apart().await,
             Self::Corner => work.corner().await,

@@ -2,11 +2,11 @@
 //! removes these fields from all pools.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::networks::wait_for_other_addresses;
 use crate::stored_versions::change_definition;
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
@@ -80,15 +80,7 @@ async fn definition_that_loses_fields_opens_no_network() {
     );
 
     change_definition(&plane, DEFINITION, |versions| versions.clone_from(&before));
-    let bound = consumer
-        .wait_for_addresses(&["b0", "b1"].map(str::to_owned))
-        .await;
-    let addresses: BTreeSet<&String> = bound.values().collect();
-    assert_eq!(addresses.len(), 2);
-    assert!(
-        !addresses.contains(&"10.0.0.10".to_owned()),
-        "{addresses:?}"
-    );
+    wait_for_other_addresses(&consumer, &["b0", "b1"], "10.0.0.10").await;
     let pool = consumer.pools().get("b").await.unwrap().unwrap();
     assert_eq!(
         pool.spec.network(),

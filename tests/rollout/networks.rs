@@ -20,6 +20,15 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
         .collect()
 }
 
+/// Waits until claims are bound, each with an address of its own, which is not the one that is in use.
+pub(crate) async fn wait_for_other_addresses(consumer: &Consumer, claims: &[&str], in_use: &str) {
+    let claims: Vec<String> = claims.iter().map(ToString::to_string).collect();
+    let bound = consumer.wait_for_addresses(&claims).await;
+    let addresses: BTreeSet<&str> = bound.values().map(String::as_str).collect();
+    assert_eq!(addresses.len(), claims.len(), "{addresses:?}");
+    assert!(!addresses.contains(in_use), "{addresses:?}");
+}
+
 /// The reservations of a scope: address, and the claim that holds it.
 async fn reserved(consumer: &Consumer, scope: &str) -> BTreeMap<String, String> {
     let all = consumer
@@ -241,15 +250,7 @@ async fn pool_in_use_that_loses_its_network_stays_in_it() {
         manager = Manager::start(&control_plane, &FLAGS);
         consumer.create_claim(claim, pool).await;
     }
-    let bound = consumer
-        .wait_for_addresses(&["b0", "a1"].map(str::to_owned))
-        .await;
-    let addresses: BTreeSet<&String> = bound.values().collect();
-    assert_eq!(addresses.len(), 2);
-    assert!(
-        !addresses.contains(&"10.0.0.10".to_owned()),
-        "{addresses:?}"
-    );
+    wait_for_other_addresses(&consumer, &["b0", "a1"], "10.0.0.10").await;
     // It leaves when nothing of it is in use.
     for claim in ["a0", "a1"] {
         consumer.release(claim).await;

@@ -3,6 +3,7 @@
 
 use capi_ipam_api::{Audience, ReservationClaim, Scope, Slot};
 use capi_ipam_contract::Uid;
+use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::ObjectVersion;
 
@@ -151,6 +152,26 @@ impl Ledger {
             }
         }
         conflicts
+    }
+
+    /// The prefixes in use that a larger prefix in use of the same scope contains.
+    pub fn contained_in_use(&self) -> Vec<Slot> {
+        let mut found = Vec::new();
+        for (scope, entry) in &self.scopes {
+            let mut in_use = entry.usage.of_several_lengths();
+            in_use.sort_unstable();
+            // Of two prefixes that overlap, the larger one is first, and contains the other one.
+            let mut last: Option<Block> = None;
+            for block in in_use {
+                if last.is_some_and(|outer| outer.overlaps(block)) {
+                    let scope = scope.clone();
+                    found.push(Slot { scope, block });
+                } else {
+                    last = Some(block);
+                }
+            }
+        }
+        found
     }
 
     /// The reservations of claims for which `is_entitled` returns false. It is called with the name

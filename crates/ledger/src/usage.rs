@@ -73,6 +73,20 @@ impl UsageMap {
         false
     }
 
+    /// The blocks that IPAddress objects have, in families with blocks of several lengths: elsewhere
+    /// none contains another one.
+    pub(super) fn of_several_lengths(&self) -> Vec<Block> {
+        if self.lengths.len() < 2 {
+            return Vec::new();
+        }
+        let has_others = |block: Block| self.has_other_lengths(block.family(), block.length());
+        let in_use = self.iter().filter(|(_, usage)| !usage.owners.is_empty());
+        in_use
+            .map(|(block, _)| block)
+            .filter(|block| has_others(*block))
+            .collect()
+    }
+
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.entries.keys()
     }

@@ -1,4 +1,4 @@
-//! The claims that are bound and keep their address.
+//! The claims that keep their address: those that are bound, and those that own an IPAddress.
 
 use std::time::Duration;
 
@@ -29,6 +29,14 @@ impl BoundClaims {
     /// As [`Self::get`], if this process manages the claim.
     pub(super) fn get_managed(&self, claim: &NamespacedName) -> Option<ClaimSnapshot> {
         self.get(claim).filter(|found| found.is_managed)
+    }
+
+    /// The claim of this name, bound or not, if this process manages it and it is not being released.
+    /// Another provider may have created its IPAddress and stopped before the claim was bound.
+    pub(super) fn get_user(&self, claim: &NamespacedName) -> Option<ClaimSnapshot> {
+        let found = self.claims.get(claim.namespace(), claim.name())?;
+        let is_user = found.is_managed && !self.was_recently_deleted(&found);
+        is_user.then_some(found)
     }
 
     /// Whether the deletion of a claim started less than the grace period ago: its address may be

@@ -1,4 +1,5 @@
-//! Duplicate addresses: two bound claims with the same address.
+//! Duplicate addresses: two bound claims with the same address. A prefix that another prefix in use
+//! contains is counted.
 //!
 //! They are reported on the claim for which the address is not reserved, and never repaired: both
 //! may be in use. This provider never allocates duplicates, but a restore, a merge of two clusters
@@ -38,7 +39,12 @@ impl Repair for ReportDuplicates {
     async fn pass(&mut self) -> Repaired {
         let mut duplicates = self.context.ledger.read(Ledger::conflicts);
         duplicates.retain(|found| self.is_duplicate(found));
-        let slots: HashSet<_> = duplicates.iter().map(|found| &found.slot).collect();
+        let contained = self.context.ledger.read(Ledger::contained_in_use);
+        let slots: HashSet<_> = duplicates
+            .iter()
+            .map(|found| &found.slot)
+            .chain(&contained)
+            .collect();
         self.found
             .set(i64::try_from(slots.len()).unwrap_or(i64::MAX));
         for found in &duplicates {

@@ -17,7 +17,7 @@ use crate::in_cluster::context::Context;
 use crate::in_cluster::reservation::claim_reference;
 use crate::in_cluster::reservation_store::WriteResult;
 
-/// Ends the cool-downs of addresses that bound claims use: the claim takes over the reservation.
+/// Ends the cool-downs of addresses that claims own: the claim takes over the reservation.
 pub(super) struct EndStaleCooldowns {
     context: Arc<Context>,
     claims: BoundClaims,
@@ -52,14 +52,14 @@ impl EndStaleCooldowns {
 
     /// Whether a claim of this name may use an address that `released_by` has released.
     fn may_use(&self, claim: &NamespacedName, released_by: Option<Uid>) -> bool {
-        let Some(claim) = self.claims.get_managed(claim) else {
+        let Some(claim) = self.claims.get_user(claim) else {
             return false;
         };
         // A later claim with the name of the one that released the address is another claim.
         released_by.is_none_or(|uid| uid == claim.uid)
     }
 
-    /// Makes the reservation of an address that cools down that of the bound claim that uses it, if
+    /// Makes the reservation of an address that cools down that of the claim that uses it, if
     /// live reads confirm this. One write does it: the address is reserved at any time. Returns
     /// whether it is done.
     async fn end(&self, slot: &Slot, claim: &NamespacedName) -> Result<bool, CallError> {
@@ -109,8 +109,8 @@ impl EndStaleCooldowns {
         }
     }
 
-    /// Reads the claim that uses an IPAddress. `None` if the claim is not bound to it, does not own
-    /// it, or is being deleted: it may be releasing the address.
+    /// Reads the claim that uses an IPAddress. `None` if the claim is bound to another one, does not
+    /// own it, or is being deleted: it may be releasing the address.
     async fn read_user(
         &self,
         claim: &NamespacedName,
@@ -119,7 +119,9 @@ impl EndStaleCooldowns {
         let claims = self.context.contract.claims(claim.namespace());
         let found = claims.get(claim.name()).await?;
         let is_user = |found: &IPAddressClaim| {
-            found.bound_address() == Some(claim.name())
+            found
+                .bound_address()
+                .is_none_or(|bound| bound == claim.name())
                 && found.metadata.deletion_timestamp.is_none()
                 && owns(found, address)
         };

@@ -1,4 +1,4 @@
-//! A network that selects its pools by their label.
+//! Pools of one network.
 
 use capi_ipam_api::InClusterKind::{self, IPPool, PrefixPool};
 use capi_ipam_api::Pool;
@@ -107,6 +107,46 @@ impl Work<'_> {
         }
         self.wait_until_noticed("web", Some(&self.consumer.namespace))
             .await;
+    }
+
+    /// A pool whose gateway another pool of its network contains is made invalid. Nothing allocates
+    /// the gateway until a valid specification has none, and what the pool has in use is released.
+    pub(super) async fn invalid(&self) {
+        let network = &self.consumer.namespace;
+        self.consumer.create_open_network(network).await;
+        let gateway = "10.0.0.8";
+        let (mut web, mut other) = (range(1, 4), range(5, 8));
+        web["gateway"] = json!(gateway);
+        web["network"] = json!(network);
+        other["network"] = json!(network);
+        self.consumer.create_pool("web", web.clone()).await;
+        let first = names("c", 2);
+        self.create_and_bind(&first).await;
+
+        self.consumer
+            .modify_pool("web", |spec| {
+                spec["addresses"] = json!(["10.0.0.4-10.0.0.1"]);
+            })
+            .await;
+        self.consumer
+            .wait_for_pool_condition("web", "False", "InvalidSpec")
+            .await;
+        self.consumer.create_pool("other", other).await;
+        self.consumer.create_claims(&names("d", 3), "other").await;
+        self.wait_until_bound(&names("d", 3)).await;
+        let late = names("e", 1);
+        self.consumer.create_claims(&late, "other").await;
+        self.wait_until_reported(&late).await;
+        self.delete_all(&first[..1]).await;
+        self.wait_until_deleted(&first[..1]).await;
+
+        self.consumer
+            .modify_pool("web", |spec| {
+                spec["addresses"] = web["addresses"].clone();
+                spec["gateway"] = Value::Null;
+            })
+            .await;
+        self.wait_until_bound(&late).await;
     }
 
     /// Creates a network with the name of the namespace, which selects pools by the label.

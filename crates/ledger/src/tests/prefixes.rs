@@ -33,7 +33,13 @@ fn prefix_of_another_length_blocks_all_overlapping_ones() {
         (counts.total, counts.free, counts.used, counts.out_of_range)
     };
     assert_eq!(counts(&ledger), (8, 3, 1, 2));
+    let inside = Slot {
+        scope: Scope::Pool(prefix_key()),
+        block: Block::new("fd00:0:0:1::".parse().unwrap(), 64),
+    };
+    assert_eq!(ledger.contained_in_use(), [inside]);
     ledger.delete(&prefix_address("inside", "fd00:0:0:1::", 64));
+    assert_eq!(ledger.contained_in_use(), []);
     assert_eq!(counts(&ledger), (8, 3, 0, 2), "it is within the wide one");
     ledger.apply(&prefix_address("inside", "fd00:0:0:1::", 64));
     ledger.delete(&prefix_address("wide", "fd00::", 62));

@@ -58,7 +58,8 @@ fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
         };
     let message = condition.message.clone().unwrap_or_default();
     let finding = check.finding(subject(pool), message, repair.to_owned());
-    Some(finding.with_commands(vec![command]))
+    let since = condition.last_transition_time.as_ref().map(|time| time.0);
+    Some(finding.with_commands(vec![command]).since(since))
 }
 
 /// What to do about a pool that is not ready, with the command. Other reasons have other findings.

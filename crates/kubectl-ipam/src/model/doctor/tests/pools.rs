@@ -151,11 +151,20 @@ fn pool_that_stays_in_its_network_is_found() {
     let mut kept = pool("p", &range("10.0.0.1"));
     let message = "spec.network was removed while 12 addresses are in use";
     kept["status"]["conditions"] = json!([
-        {"type": "KeptInNetwork", "status": "True", "reason": "AddressesInUse", "message": message},
+        {"type": "KeptInNetwork", "status": "True", "reason": "AddressesInUse", "message": message,
+         "lastTransitionTime": "2026-01-01T00:00:00Z"},
     ]);
     let snapshot = with(&[kept], &[], &[]);
     let text = format!("warning InClusterIPPool n/p: {message}");
     assert_eq!(found(&snapshot, Check::KeptInNetwork), [text]);
+    let findings = diagnosis(&snapshot).findings;
+    let of_check = findings
+        .iter()
+        .find(|finding| finding.check == Check::KeptInNetwork);
+    let since = of_check
+        .and_then(|finding| finding.since)
+        .expect("it says since when");
+    assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
 }
 
 #[test]
