@@ -20,7 +20,7 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Waits until claims are bound, each with an address of its own, which is not the one that is in use.
+/// Waits until claims are bound to different addresses, none of which is the one in use.
 pub(crate) async fn wait_for_other_addresses(consumer: &Consumer, claims: &[&str], in_use: &str) {
     let claims: Vec<String> = claims.iter().map(ToString::to_string).collect();
     let bound = consumer.wait_for_addresses(&claims).await;

@@ -351,6 +351,14 @@ impl Ledger {
         if let Some(known) = self.reservation(slot) {
             is_new = known.uid != reservation.uid || known.claim_uid != reservation.claim_uid;
             was_observed = known.is_observed && !is_new;
+            // The claim has an IPAddress with this address, which was reserved for another claim.
+            if is_new
+                && self
+                    .usage(slot)
+                    .is_some_and(|usage| usage.is_owned_by(claim))
+            {
+                return true;
+            }
         }
         // The limits of the pool are checked when the watch has reported it.
         let is_checked_now = reservation.is_observed && !was_observed;

@@ -108,6 +108,23 @@ fn cooling_address_in_use_is_found() {
 }
 
 #[test]
+fn claim_that_takes_over_the_reservation_of_its_address_is_reconciled() {
+    let mut ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    ledger.apply(&address("another", 1));
+    let released = Some("1970-01-01T00:16:40Z");
+    ledger.insert_reservation(&reservation(1, held_by("a"), released));
+    take(&mut ledger);
+    // The claim waited for the end of the former use.
+    let mut taken_over = reservation(1, held_by("another"), None);
+    taken_over.metadata.uid = reservation(1, held_by("a"), None).metadata.uid;
+    ledger.insert_reservation(&taken_over);
+    assert_eq!(take(&mut ledger), [claim("another")]);
+    ledger.insert_reservation(&taken_over);
+    assert_eq!(take(&mut ledger), [], "nothing has changed");
+}
+
+#[test]
 fn reservation_of_an_address_in_use_is_kept() {
     for sticky in [false, true] {
         let mut ledger = ledger();
