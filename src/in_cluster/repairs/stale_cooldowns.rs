@@ -7,7 +7,7 @@ use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{KnownReservation, Ledger, allocated_block};
-use capi_ipam_provider::advanced::{Repair, Repaired};
+use capi_ipam_provider::advanced::{ClaimSnapshot, Repair, Repaired};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use kube::ResourceExt;
 use tracing::debug;
@@ -30,7 +30,11 @@ impl Repair for EndStaleCooldowns {
         let mut repaired = Repaired::default();
         let cooling_down = self.context.ledger.read(Ledger::cooling_down_in_use);
         for (slot, claim, released_by) in cooling_down {
-            if !self.may_use(&claim, released_by) {
+            let Some(user) = self.claims.get_user(&claim) else {
+                continue;
+            };
+            let users = self.context.ledger.read(|ledger| ledger.owners(&slot));
+            if !may_use(&user, released_by, users.len() > 1) {
                 continue;
             }
             match self.end(&slot, &claim).await {
@@ -48,15 +52,6 @@ impl Repair for EndStaleCooldowns {
 impl EndStaleCooldowns {
     pub(super) fn new(context: Arc<Context>, claims: BoundClaims) -> Self {
         Self { context, claims }
-    }
-
-    /// Whether a claim of this name may use an address that `released_by` has released.
-    fn may_use(&self, claim: &NamespacedName, released_by: Option<Uid>) -> bool {
-        let Some(claim) = self.claims.get_user(claim) else {
-            return false;
-        };
-        // A later claim with the name of the one that released the address is another claim.
-        released_by.is_none_or(|uid| uid == claim.uid)
     }
 
     /// Makes the reservation of an address that cools down that of the claim that uses it, if
@@ -129,8 +124,51 @@ impl EndStaleCooldowns {
     }
 }
 
+/// Whether a claim that has an IPAddress may use its address, which `released_by` has released.
+/// `is_shared`: another IPAddress has the address, too.
+fn may_use(claim: &ClaimSnapshot, released_by: Option<Uid>, is_shared: bool) -> bool {
+    // Another claim may be bound to the address.
+    if is_shared && !claim.bound {
+        return false;
+    }
+    // A later claim with the name of the one that released the address is another claim.
+    released_by.is_none_or(|uid| uid == claim.uid)
+}
+
 /// Whether a claim is an owner of an IPAddress.
 fn owns(claim: &IPAddressClaim, address: &IPAddress) -> bool {
     let mut owners = address.owner_references().iter();
     owners.any(|owner| Some(&owner.uid) == claim.metadata.uid.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unbound_claim_takes_over_no_address_of_another_one() {
+        let uid = Uid::of("00000000-0000-0000-0000-000000000001");
+        let other = Uid::of("00000000-0000-0000-0000-000000000002");
+        for (bound, released_by, is_shared, expected) in [
+            (true, None, false, true),
+            (true, None, true, true),
+            (false, None, false, true),
+            (false, None, true, false),
+            (true, Some(uid), false, true),
+            (true, Some(other), false, false),
+        ] {
+            let claim = ClaimSnapshot {
+                uid,
+                is_managed: true,
+                created: 0,
+                bound,
+                deleted: None,
+            };
+            assert_eq!(
+                may_use(&claim, released_by, is_shared),
+                expected,
+                "{bound} {released_by:?} {is_shared}"
+            );
+        }
+    }
 }
