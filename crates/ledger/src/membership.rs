@@ -46,7 +46,8 @@ pub struct Misplaced {
 
 impl Ledger {
     /// At most `limit` reservations that have to be moved to the scope of their pool, of pools for
-    /// which `filter` returns true. A pool can keep them: see [`PoolInfo::moves_reservations`].
+    /// which `filter` returns true. Not those of a pool that is paused, being deleted, not valid or
+    /// refused by its network.
     pub fn misplaced(&self, limit: usize, filter: impl Fn(&PoolKey) -> bool) -> Vec<Misplaced> {
         let mut found = Vec::new();
         for (pool, entry) in &self.pools {

@@ -81,7 +81,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     Ok((snapshot, loader))
 }
 
-/// Reads with a loader of its own.
+/// The result of `read`, and the loader that it read with.
 async fn alone<'a, T>(
     cluster: &'a Cluster,
     read: impl AsyncFnOnce(&mut Loader<'a>) -> Result<T, Error>,

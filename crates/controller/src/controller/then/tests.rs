@@ -89,7 +89,7 @@ async fn second_reconciler_runs_unless_the_first_fails() {
 }
 
 #[tokio::test]
-async fn deleted_object_reaches_whoever_wants_it() {
+async fn deleted_object_reaches_the_part_that_wants_it() {
     let second = Part {
         wants_deleted: true,
         ..Part::returning(Action::AwaitChange)
