@@ -37,8 +37,9 @@ async fn block_is_returned_to_the_registry_that_its_slice_names() {
     site.hub.stop();
     let west = &site.west;
     west.wait_for_registry("False", "RegistryUnreachable").await;
-    west.consumer.release("a-0").await;
+    // A block that is empty while the network shares it would lose its IPSlice.
     west.stop_sharing();
+    west.consumer.release("a-0").await;
     tokio::time::sleep(WAIT).await;
     assert_eq!(west.blocks().await, held, "its registry has the record");
     let records = other.open().await;

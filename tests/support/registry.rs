@@ -94,8 +94,12 @@ impl Hub {
             single: self.is_single(),
             ..BucketOptions::creating()
         };
-        let bucket = Bucket::<Value>::open(&connection, BUCKET, &options).await;
-        bucket.expect("the bucket can be created");
+        // Servers that have just found each other cannot store a bucket yet.
+        eventually("the bucket is created", || async {
+            let bucket = Bucket::<Value>::open(&connection, BUCKET, &options).await;
+            bucket.ok()
+        })
+        .await;
     }
 
     /// The IPRegistry of a management cluster.
