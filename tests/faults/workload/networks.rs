@@ -110,8 +110,8 @@ impl Work<'_> {
     }
 
     /// A pool whose gateway another pool of its network contains is made invalid: an address is in
-    /// two of its ranges, which only the webhook refuses. Nothing allocates
-    /// the gateway until a valid specification has none, and what the pool has in use is released.
+    /// two of its ranges, which only the webhook refuses. Nothing allocates the gateway until a
+    /// valid specification has none, and what the pool has in use is released.
     pub(super) async fn invalid(&self) {
         let network = &self.consumer.namespace;
         self.consumer.create_open_network(network).await;

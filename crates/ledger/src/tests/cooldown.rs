@@ -108,7 +108,7 @@ fn cooling_address_in_use_is_found() {
 }
 
 #[test]
-fn claim_that_takes_over_the_reservation_of_its_address_is_reconciled() {
+fn claim_that_takes_over_its_address_is_reconciled() {
     let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.apply(&address("another", 1));
