@@ -159,10 +159,6 @@ fuzz-all: rust ## Run all fuzz targets (SECONDS_EACH=600, ARGS: targets)
 fuzz-replay: rust ## Run the fuzz targets once on the committed corpus, with stable Rust
 	@CARGO='$(CARGO)' hack/fuzz/replay.sh
 
-.PHONY: fuzz-check
-fuzz-check: rust ## Check that the fuzz targets build
-	$(CARGO) clippy --locked --manifest-path fuzz/Cargo.toml --target-dir target -- -D warnings
-
 .PHONY: etcd-provider-check
 etcd-provider-check: rust ## Check that the etcd provider in examples/ builds
 	PROTOC=$$(hack/ensure-tool.sh protoc) $(CARGO) clippy --locked --manifest-path examples/etcd-provider/Cargo.toml \
@@ -176,13 +172,11 @@ lint: fmt-check clippy docs ## Check format, clippy and docs; warnings are error
 .PHONY: fmt
 fmt: rust ## Format the sources
 	$(CARGO) fmt --all
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 	$(CARGO) fmt --manifest-path examples/etcd-provider/Cargo.toml
 
 .PHONY: fmt-check
 fmt-check: rust ## Check that the sources are formatted
 	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) fmt --manifest-path examples/etcd-provider/Cargo.toml --check
 
 .PHONY: clippy
@@ -260,7 +254,6 @@ check-generated: generate ## Check that the generated files are up to date
 .PHONY: clean
 clean: rust ## Remove the build results; the programs of the control plane stay in their cache
 	$(CARGO) clean
-	$(CARGO) clean --manifest-path fuzz/Cargo.toml
 
 .PHONY: rust
 rust:

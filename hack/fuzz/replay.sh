@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 cargo=${CARGO:-cargo}
 folder=${CARGO_TARGET_DIR:-target}
-"$cargo" build --locked --manifest-path fuzz/Cargo.toml --target-dir "$folder" --bins
+"$cargo" build --locked --package capi-ipam-fuzz --bins
 for corpus in fuzz/corpus/*/; do
   target=$(basename "$corpus")
   if ! "$folder/debug/$target" -timeout=60 "$corpus"/* >"$folder/$target.log" 2>&1; then

@@ -42,7 +42,7 @@ mod transfer;
 mod user_reservation;
 mod web;
 
-#[cfg(any(test, feature = "laws"))]
+#[doc(hidden)]
 pub use crate::transfer::laws;
 
 use std::io::Write;

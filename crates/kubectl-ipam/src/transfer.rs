@@ -16,7 +16,6 @@ mod existing;
 mod export;
 mod file;
 mod header;
-#[cfg(any(test, feature = "laws"))]
 pub mod laws;
 mod manifest;
 mod partial;

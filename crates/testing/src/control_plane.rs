@@ -423,7 +423,7 @@ impl ControlPlane {
     }
 
     fn certificate(&self) -> PathBuf {
-        launch::certificates(self.folder()).join("apiserver.crt")
+        launch::certificate(self.folder())
     }
 
     /// The API server, as the administrator uses it.

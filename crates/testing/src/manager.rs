@@ -203,8 +203,16 @@ impl Manager {
 }
 
 impl Drop for Manager {
+    #[allow(clippy::print_stdout, reason = "it is shown when the test fails")]
     fn drop(&mut self) {
-        if !std::thread::panicking() && !self.may_lack_permissions {
+        if std::thread::panicking() {
+            let state = match self.exit_status() {
+                Some(status) => status.to_string(),
+                None => "running".into(),
+            };
+            let end = self.process.output_tail();
+            println!("the manager ({state}) has a log that ends:\n{end}");
+        } else if !self.may_lack_permissions {
             assert!(
                 !self.was_forbidden(),
                 "the manager lacks a permission:\n{}",

@@ -1,11 +1,13 @@
 //! Starts the programs of a control plane.
 
-use std::io::{Read, Write};
+use std::fs;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::json;
 
 use super::options::Options;
@@ -29,6 +31,11 @@ const MEMORY_LIMIT: (&str, &str) = ("GOMEMLIMIT", "13GiB");
 /// Fewer garbage collections of kube-apiserver: a test needs little of its memory, and shares the
 /// processor.
 const RARE_COLLECTIONS: (&str, &str) = ("GOGC", "400");
+
+/// The names under which kube-apiserver finds its certificate and key in its folder.
+const CERTIFICATE: &str = "apiserver.crt";
+const KEY: &str = "apiserver.key";
+const PUBLIC_KEY: &str = "apiserver.pub";
 
 /// A program exited because another one took its port between the choice of the port and the start.
 pub(super) struct PortTaken;
@@ -56,8 +63,33 @@ pub(super) fn etcd_data(folder: &Path) -> PathBuf {
 }
 
 /// The folder with the certificate and the key of the API server.
-pub(super) fn certificates(folder: &Path) -> PathBuf {
+fn certificates(folder: &Path) -> PathBuf {
     folder.join("certificates")
+}
+
+/// The certificate of the API server, with the authority that signed it.
+pub(super) fn certificate(folder: &Path) -> PathBuf {
+    certificates(folder).join(CERTIFICATE)
+}
+
+/// Writes a certificate with an ECDSA key. kube-apiserver would create an RSA key, and spend a tenth
+/// of its processor time in tests on the signatures of TLS handshakes.
+fn write_certificate(folder: &Path) -> io::Result<()> {
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let new_key = || KeyPair::generate().expect("keys can be created");
+    let authority = CertifiedIssuer::self_signed(authority, new_key()).expect("it can be signed");
+    let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+    let server = CertificateParams::new(names).expect("these are names");
+    let key = new_key();
+    let certificate = server
+        .signed_by(&key, &authority)
+        .expect("it can be signed");
+    fs::create_dir_all(folder)?;
+    let chain = format!("{}{}", certificate.pem(), authority.pem());
+    fs::write(folder.join(CERTIFICATE), chain)?;
+    fs::write(folder.join(KEY), key.serialize_pem())?;
+    fs::write(folder.join(PUBLIC_KEY), key.public_key_pem())
 }
 
 /// Starts etcd with its client and peer ports, and waits until it is healthy.
@@ -99,16 +131,19 @@ pub(super) fn api_server(
         provider,
     } = *server;
     let certificates = certificates(folder);
+    if !certificates.join(PUBLIC_KEY).exists() {
+        write_certificate(&certificates).expect("the folder of the control plane is writable");
+    }
     let tokens = folder.join("tokens.csv");
-    // The API server writes its certificate and key before it reads this file, so the key can sign
-    // tokens too.
-    let key = certificates.join("apiserver.key");
+    // The key signs tokens too.
+    let key = certificates.join(KEY);
+    let public_key = certificates.join(PUBLIC_KEY);
     let mut arguments = vec![
         format!("--etcd-servers={etcd_url}"),
         format!("--secure-port={port}"),
         format!("--cert-dir={}", certificates.display()),
         format!("--token-auth-file={}", tokens.display()),
-        format!("--service-account-key-file={}", key.display()),
+        format!("--service-account-key-file={}", public_key.display()),
         format!("--service-account-signing-key-file={}", key.display()),
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         "--bind-address=127.0.0.1".into(),
@@ -138,7 +173,7 @@ pub(super) fn api_server(
         let content = json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
         });
-        std::fs::write(&policy, content.to_string())
+        fs::write(&policy, content.to_string())
             .expect("the folder of the control plane is writable");
         arguments.push(format!("--audit-policy-file={}", policy.display()));
         arguments.push(format!(
