@@ -57,6 +57,7 @@ mod reservation_store;
 mod scope_changes;
 mod setup;
 mod shared_ledger;
+mod signs_of_life;
 mod slice_return;
 mod slices;
 mod slices_listed;

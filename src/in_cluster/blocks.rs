@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `registries` | the controller of IPRegistries: connects to each, and reports its state |
 //! | `running` | what runs for one registry: the watch of its records, the driver, the sign of life |
+//! | `record_watch` | what the watch of the records shows, on its way into the cache |
 //! | `problems`, `refusals` | why a registry cannot be used, and which records it refuses; plain values |
 //! | `agreement` | what the management clusters agree on for a network; plain values |
 //! | `needs` | which blocks a network needs; plain values |
@@ -15,6 +16,7 @@
 //! | `backoff` | when a write is sent again; plain values |
 //! | `driver` | decides for each block what is due, and compares IPSlices with the records |
 //! | `steps`, `returning` | sends it |
+//! | `reservation_list` | the list of reservations that decides on returns |
 //! | `measured`, `state_metrics` | the metrics of registries |
 //! | `check` | whether an address that was just reserved is in a block of this cluster |
 //!
@@ -31,8 +33,10 @@ mod needs;
 mod open_registry;
 mod other_blocks;
 mod problems;
+mod record_watch;
 mod refusals;
 pub(super) mod registries;
+mod reservation_list;
 mod returning;
 mod running;
 mod state_metrics;

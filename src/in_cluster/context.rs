@@ -11,6 +11,7 @@ use capi_ipam_provider::advanced::{ContractClient, Selection};
 use super::deletion_check::DeletionChecker;
 use super::reservation_store::ReservationStore;
 use super::shared_ledger::SharedLedger;
+use super::signs_of_life::SignsOfLife;
 use super::slices_listed::SlicesListed;
 use super::terminating::TerminatingClaims;
 
@@ -20,6 +21,7 @@ pub(super) struct Context {
     pub(super) reservations: ReservationStore,
     pub(super) slices: ResourceClient<IPSlice>,
     pub(super) slices_listed: SlicesListed,
+    pub(super) signs_of_life: SignsOfLife,
     pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
     pub(super) deletion_checker: Arc<DeletionChecker>,

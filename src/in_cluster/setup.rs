@@ -33,6 +33,7 @@ use super::repairs::{ObservedSlices, ReplaceDeletedReservations, Sweeper};
 use super::reservation_store::ReservationStore;
 use super::scope_changes::MoveReservations;
 use super::shared_ledger::SharedLedger;
+use super::signs_of_life::SignsOfLife;
 use super::slice_return::SliceReturn;
 use super::slices_listed::SlicesListed;
 use super::standby::LedgerHandle;
@@ -150,6 +151,7 @@ fn create_ledger(
         ledger,
         slices: ResourceClient::new(Api::all(manager.client.clone()), &()),
         slices_listed: SlicesListed::new(options.sweep_grace),
+        signs_of_life: SignsOfLife::default(),
         events: manager.events.clone(),
         contract: setup.contract.clone(),
         deletion_checker: Arc::new(deletion_checker),

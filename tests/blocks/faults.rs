@@ -163,7 +163,10 @@ async fn start_with_nats(
 }
 
 /// A management cluster whose manager sends the requests to its API server through a proxy.
-async fn start_cluster(interceptor: &Arc<Interceptor>, id: &'static str) -> ManagementCluster {
+pub(crate) async fn start_cluster(
+    interceptor: &Arc<Interceptor>,
+    id: &'static str,
+) -> ManagementCluster {
     let control_plane = ControlPlane::start(Options::default());
     let local = interceptor.proxy(&control_plane, id, false).await;
     let kubeconfig = local.kubeconfig().to_owned();

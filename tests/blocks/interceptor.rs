@@ -11,11 +11,15 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 pub(crate) use self::nats::NatsProxy;
 
 /// How late a write is applied that got no response in time.
 const LATE: Duration = Duration::from_secs(1);
+
+/// How often a proxy checks whether something has ended.
+const POLL: Duration = Duration::from_millis(50);
 
 /// A fault at the first write of a kind by a management cluster.
 #[derive(Clone, Debug)]
@@ -109,6 +113,8 @@ struct Book {
     dead: Option<&'static str>,
     /// What else has to be done to the manager of a management cluster.
     harm: Option<(&'static str, Harm)>,
+    /// Whether lists of reservations get no answer.
+    holds_lists: bool,
     /// The kinds of writes of each management cluster.
     seen: BTreeSet<(&'static str, String)>,
 }
@@ -151,6 +157,31 @@ impl Interceptor {
     /// Forwards the requests of all managers again.
     pub(crate) fn revive(&self) {
         self.book.lock().dead = None;
+    }
+
+    /// Ends the connections of the manager of a management cluster through the proxies, and accepts no
+    /// others, until [`Self::revive`].
+    pub(crate) fn cut_off(&self, cluster: &'static str) {
+        self.book.lock().dead = Some(cluster);
+    }
+
+    /// Delays the answers to lists of reservations from now on, or no longer.
+    pub(crate) fn hold_lists(&self, is_held: bool) {
+        self.book.lock().holds_lists = is_held;
+    }
+
+    /// Waits as long as lists of reservations get no answer.
+    async fn lists_answered(&self) {
+        while self.book.lock().holds_lists {
+            sleep(POLL).await;
+        }
+    }
+
+    /// Waits until no request of a management cluster is forwarded any more.
+    async fn died(&self, cluster: &str) {
+        while !self.is_dead(cluster) {
+            sleep(POLL).await;
+        }
     }
 
     /// Whether the manager of a management cluster is about to be killed.

@@ -15,6 +15,7 @@ mod conflicts;
 mod faults;
 mod identity;
 mod interceptor;
+mod moves;
 mod outages;
 mod registries;
 mod returns;

@@ -54,7 +54,7 @@ impl Site {
 }
 
 impl ManagementCluster {
-    async fn start(id: &'static str, hub: &Hub, blocks: &Value) -> Self {
+    pub(crate) async fn start(id: &'static str, hub: &Hub, blocks: &Value) -> Self {
         let control_plane = ControlPlane::start(Options::default());
         let kubeconfig = control_plane.provider_kubeconfig().to_owned();
         let cluster = Self::with_kubeconfig(id, control_plane, kubeconfig).await;

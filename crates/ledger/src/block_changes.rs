@@ -64,6 +64,15 @@ impl Ledger {
         }
     }
 
+    /// Records that a registry shows something else than the record of this management cluster for a
+    /// block, such as that of another one: no address of the slices that overlap with the block is
+    /// allocated before they are compared again.
+    pub fn forget_comparisons_in(&mut self, registry: &str, network: &str, block: Block) {
+        for (block, uid) in self.compared_slices_in(registry, network, block) {
+            self.set_compared(network, block, &uid, Compared::default());
+        }
+    }
+
     fn set_compared_of(&mut self, registry: &str, compared: Compared) {
         let mut found = Vec::new();
         for network in self.networks.of_registry(registry) {

@@ -175,6 +175,71 @@ impl Ledger {
         names
     }
 
+    /// The blocks of all networks whose slices are compared with their records in a registry.
+    pub fn compared_blocks(&self, registry: &str) -> Vec<(Arc<str>, Block)> {
+        let mut found = Vec::new();
+        for network in self.networks.of_registry(registry) {
+            let Some(blocks) = self.networks.blocks(network) else {
+                continue;
+            };
+            for (block, slice) in blocks.slices() {
+                if self.is_compared_in(slice, registry) {
+                    found.push((Arc::clone(network), *block));
+                }
+            }
+        }
+        found
+    }
+
+    /// The slices of a network that overlap with a block and are compared with their records in a
+    /// registry, with their uids.
+    pub(super) fn compared_slices_in(
+        &self,
+        registry: &str,
+        network: &str,
+        block: Block,
+    ) -> Vec<(Block, Box<str>)> {
+        let mut found = Vec::new();
+        let Some(blocks) = self.networks.blocks(network) else {
+            return found;
+        };
+        for overlapping in blocks.slices_overlapping(block) {
+            if let Some(slice) = blocks.slices().get(&overlapping)
+                && self.is_compared_in(slice, registry)
+            {
+                found.push((overlapping, slice.uid.clone()));
+            }
+        }
+        found
+    }
+
+    /// Whether a slice is compared with its record, which can be in this registry.
+    fn is_compared_in(&self, slice: &BlockInfo, registry: &str) -> bool {
+        let named = slice.registry.as_deref();
+        slice.compared.is_done() && self.networks.may_be_of_registry(named, registry)
+    }
+
+    /// The registry in which another management cluster reports that it uses an address of a network;
+    /// `None` if the network shares no blocks.
+    pub fn registry_of_address(&self, network: &str, address: Block) -> Option<String> {
+        let blocks = self.networks.blocks(network)?;
+        for block in blocks.slices_containing(address) {
+            let named = blocks.slices().get(&block)?.registry.as_deref();
+            if let Some(named) = named.filter(|named| !self.lacks_registry(named)) {
+                return Some(named.to_owned());
+            }
+        }
+        Some(blocks.rules()?.registry.clone())
+    }
+
+    /// Whether a slice of a network overlaps with a block.
+    pub fn has_slice_in(&self, network: &str, block: Block) -> bool {
+        match self.networks.blocks(network) {
+            Some(blocks) => blocks.slices_overlapping(block).next().is_some(),
+            None => false,
+        }
+    }
+
     /// The networks that share blocks through a registry, and those with blocks of it that are not
     /// returned yet, in order.
     pub fn networks_of_registry(&self, registry: &str) -> Vec<String> {

@@ -257,6 +257,21 @@ impl Blocks {
         blocks.filter(|block| self.slices.contains_key(block))
     }
 
+    /// The blocks with a slice that overlap with a block.
+    pub(super) fn slices_overlapping(&self, block: Block) -> impl Iterator<Item = Block> {
+        let last = Block::new(
+            block.family().address(block.span().last()),
+            block.family().bits(),
+        );
+        let within = self.slices.range(block..=last);
+        let within = within.map(|(within, _)| *within);
+        // The block itself is within.
+        let larger = self
+            .slices_containing(block)
+            .filter(move |larger| *larger != block);
+        larger.chain(within.filter(move |within| within.overlaps(block)))
+    }
+
     /// The blocks with a slice, and those with an address that is not free, in ascending order. A
     /// reservation of more than one block counts only for blocks with a slice.
     pub(super) fn all(&self) -> BTreeSet<Block> {

@@ -20,11 +20,15 @@ use super::facts::{Delays, Memory};
 use super::open_registry::OpenRegistry;
 use super::problems::Requester;
 use super::refusals::Refusals;
+use super::reservation_list::ReservationLists;
 use super::steps::Writer;
 use compare::Uncompared;
 
 /// The time between two passes without a change.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a pass sends writes for unused blocks. A claim that needs a block waits for no more of them.
+const MAX_RETURN_TIME: Duration = Duration::from_millis(50);
 
 /// Drives the blocks of one registry.
 pub(super) struct Driver {
@@ -43,6 +47,8 @@ pub(super) struct Driver {
     reported: BTreeSet<(Arc<str>, Block)>,
     /// The slices that were not compared with their records yet, and since when they are known.
     uncompared: Uncompared,
+    /// The lists that decide on returns.
+    lists: ReservationLists,
     /// Whether this process has begun to allocate. The records were listed after its start, and a slice
     /// that is shown later can be one that was restored.
     has_begun: bool,
@@ -77,6 +83,7 @@ impl Driver {
             foreign: HashMap::new(),
             reported: BTreeSet::new(),
             uncompared: Uncompared::default(),
+            lists: ReservationLists::default(),
             has_begun: false,
         }
     }
@@ -90,6 +97,12 @@ impl Driver {
     pub(super) fn forget(&mut self) {
         self.memory.clear();
         self.uncompared = Uncompared::default();
+        self.lists = ReservationLists::default();
+    }
+
+    /// Waits until a list is complete that a return waits for.
+    pub(super) async fn reservations_listed(&mut self) {
+        self.lists.done().await;
     }
 
     fn registry(&self) -> &OpenRegistry {
@@ -125,12 +138,22 @@ impl Driver {
         self.memory
             .retain(|place, memory| places.contains(place) && !memory.is_empty());
         self.refusals.expire(Instant::now());
-        // A return takes the time of its lists: no claim waits for it.
-        all.sort_by_key(|due| !due.is_needed && !due.is_used);
+        // No claim waits for a return.
+        all.sort_by_key(Due::is_unused);
         let mut next = INTERVAL;
+        let mut returning_since = None;
         for due in &all {
+            if due.is_unused() {
+                let since = *returning_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= MAX_RETURN_TIME {
+                    next = Duration::ZERO;
+                    break;
+                }
+            }
             next = next.min(self.drive_block(due).await);
         }
+        let context = Arc::clone(&self.writer.context);
+        self.lists.start(&context, networks.into_iter().collect());
         if !self.is_held_back {
             // What could not be sent is not due any more.
             self.registry().succeeded(Requester::Driver);
@@ -176,6 +199,11 @@ impl Driver {
 }
 
 impl Due {
+    /// Whether no claim uses the block or waits for it.
+    fn is_unused(&self) -> bool {
+        !self.is_needed && !self.is_used
+    }
+
     fn place(&self) -> (Arc<str>, Block) {
         (Arc::clone(&self.network), self.block)
     }

@@ -39,8 +39,18 @@ pub(super) struct Memory {
     was_held: bool,
     /// Whether the block is taken up again: its record was found without a slice.
     is_taken_up: bool,
+    /// What is deleted after the next list of the reservations, and since when the list is waited for.
+    listed: Option<(Listed, Instant)>,
     /// The steps that were sent not long ago.
     pub(super) backoff: Backoff,
+}
+
+/// An object that is deleted when a list shows that no address of the block is reserved, in the version
+/// that was known before the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    Slice(String),
+    Record(Version),
 }
 
 /// How long things take.
@@ -108,6 +118,18 @@ impl Memory {
     /// The registry has confirmed the record while the slice had this version.
     pub(super) fn confirmed(&mut self, slice: &str) {
         self.confirmed_for = Some(slice.to_owned());
+    }
+
+    /// When the list can have begun at the earliest that decides whether an object is deleted.
+    pub(super) fn list_after(&mut self, object: &Listed, now: Instant) -> Instant {
+        let (object, since) = since(self.listed.take(), object, now);
+        self.listed = Some((object, since));
+        since
+    }
+
+    /// The list has shown an address in use: the next decision takes a later one.
+    pub(super) fn forget_list(&mut self) {
+        self.listed = None;
     }
 
     /// Compares what is remembered with what is known now.

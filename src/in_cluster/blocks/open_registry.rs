@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError};
+use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError, Version};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -39,6 +39,8 @@ struct State {
     is_suspended: bool,
     /// The number of blocks of this management cluster.
     held: usize,
+    /// The last sign of life that the watch has not shown, and when its write began.
+    unseen_heartbeat: Option<(Version, Instant)>,
 }
 
 /// Why this process is not connected to a registry.
@@ -166,6 +168,23 @@ impl OpenRegistry {
 
     pub(super) fn set_held(&self, held: usize) {
         self.state.lock().held = held;
+    }
+
+    /// Records a sign of life that was written.
+    pub(super) fn wrote_heartbeat(&self, version: Version, began: Instant) {
+        self.state.lock().unseen_heartbeat = Some((version, began));
+    }
+
+    /// When the write of the last sign of life began, if the watch has shown it since the last call.
+    pub(super) fn seen_heartbeat(&self) -> Option<Instant> {
+        let mut state = self.state.lock();
+        let (version, began) = state.unseen_heartbeat.as_ref()?;
+        if !self.records.has_watched(version) {
+            return None;
+        }
+        let began = *began;
+        state.unseen_heartbeat = None;
+        Some(began)
     }
 
     pub(super) fn suspend(&self, is_suspended: bool) {

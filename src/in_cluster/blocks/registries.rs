@@ -233,6 +233,8 @@ impl RegistryReconciler {
         let backend = open(&registry.spec, secret.as_ref(), &user_agent).await?;
         let backend = MeasuredRegistry::new(backend, &name, self.requests.clone());
         let opened = Arc::new(OpenRegistry::new(name.clone(), cluster, backend));
+        // What was written before can be in another registry.
+        self.context.signs_of_life.forget(&name);
         let running = Running::start(self.task(Arc::clone(&opened)), start);
         // The one with the earlier settings ends when it is dropped.
         self.running.lock().insert(name.clone(), running);

@@ -22,6 +22,7 @@ use super::disturbance::Disturbance;
 use super::driver::Driver;
 use super::open_registry::{OpenRegistry, TRUST_DELAY};
 use super::problems::{PROBE_INTERVAL, Requester};
+use super::record_watch::{RecordWatch, note_sign_of_life};
 use super::steps::Writer;
 use crate::in_cluster::context::Context;
 
@@ -87,7 +88,10 @@ impl Tasks {
         Box::pin(async move {
             // The failure of a registry has no effect on the readiness of the process.
             let synced = Health::default().register_watch("registry");
-            let handler = Arc::clone(&self.registry.records) as Arc<dyn EventHandler<Entry>>;
+            let handler: Arc<dyn EventHandler<Entry>> = Arc::new(RecordWatch {
+                context: Arc::clone(&self.context),
+                registry: Arc::clone(&self.registry),
+            });
             let source = match self.registry.backend.source(handler, synced) {
                 Ok(source) => source,
                 Err(error) => {
@@ -139,6 +143,7 @@ impl Tasks {
                     // The ledger lives as long as the process.
                     _ = self.changed.changed() => {}
                     () = restores.ended(epoch) => {}
+                    () = driver.reservations_listed() => {}
                 }
                 sleep(DEBOUNCE).await;
             }
@@ -171,6 +176,7 @@ impl Tasks {
         Box::pin(async move {
             let mut heartbeat = Heartbeat {
                 is_alone: self.context.selection.is_everything(),
+                context: self.context,
                 registry: self.registry,
                 process: format!("{:016x}", rand::random::<u64>()),
                 held: None,
@@ -181,7 +187,7 @@ impl Tasks {
             loop {
                 let interval = heartbeat.disturbance.interval();
                 let is_due = last.is_none_or(|at| at.elapsed() >= interval);
-                if is_due || heartbeat.registry.needs_probe() {
+                if is_due || heartbeat.is_wanted() {
                     match heartbeat.beat().await {
                         Ok(()) => {
                             last = Some(Instant::now());
@@ -200,6 +206,7 @@ impl Tasks {
 
 /// The sign of life of this management cluster.
 struct Heartbeat {
+    context: Arc<Context>,
     registry: Arc<OpenRegistry>,
     /// Whether no other manager of this management cluster is needed. The managers of parts of the
     /// objects have one identity: they do not disturb each other.
@@ -215,6 +222,13 @@ struct Heartbeat {
 }
 
 impl Heartbeat {
+    /// Whether a sign of life has to be written before its time: to find out whether the registry can be
+    /// reached, or what others have written until now.
+    fn is_wanted(&self) -> bool {
+        let registry = &self.registry;
+        registry.needs_probe() || self.context.signs_of_life.is_wanted(&registry.name)
+    }
+
     async fn beat(&mut self) -> Result<(), RegistryError> {
         let cluster = &self.registry.cluster;
         let key = Key::Cluster {
@@ -233,7 +247,8 @@ impl Heartbeat {
         }
         if !self.is_alone {
             // A watch that works again shows this write. It may have nothing else to show.
-            if !self.was_seen_by_another() || self.registry.is_watch_failing() {
+            let is_needed = self.registry.is_watch_failing() || self.is_wanted();
+            if is_needed || !self.was_seen_by_another() {
                 self.write(&key, &record).await?;
             }
             return Ok(());
@@ -259,6 +274,7 @@ impl Heartbeat {
     /// it since.
     async fn write(&mut self, key: &str, record: &Record) -> Result<bool, RegistryError> {
         let backend = &self.registry.backend;
+        let began = Instant::now();
         let written = match self.held.take() {
             Some(held) => backend.update(&held, record).await,
             None => match backend.create(key, record).await? {
@@ -268,8 +284,11 @@ impl Heartbeat {
         };
         match written {
             Ok(entry) => {
+                self.registry.wrote_heartbeat(entry.version.clone(), began);
                 self.held = Some(entry);
                 self.has_written = true;
+                // The watch may have shown it before the answer.
+                note_sign_of_life(&self.context, &self.registry);
                 Ok(true)
             }
             Err(RegistryError::Conflict { .. }) => Ok(false),

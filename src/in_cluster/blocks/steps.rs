@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{
-    BlockRecord, IPNetwork, IPReservation, IPSlice, MAX_CONTENDERS, NetworkRecord, Scope,
-    SliceConflict, SliceOwner, SliceOwnerKind, block_of_name, reservation_name,
+    BlockRecord, IPNetwork, IPSlice, MAX_CONTENDERS, NetworkRecord, Scope, SliceConflict,
+    SliceOwner, SliceOwnerKind, reservation_name,
 };
 use capi_ipam_controller::client::{CallError, Deleted};
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::facts::{Delays, Memory};
 use super::open_registry::OpenRegistry;
+use super::reservation_list::ReservationList;
 use super::returning::Returning;
 use crate::in_cluster::context::Context;
 
@@ -132,13 +133,15 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Does one step. What responses show is recorded in the ledger and in the cache of records.
+    /// Does one step. `list` is one that began after what is deleted was known in its version: it
+    /// shows whether an address of the block is reserved. What responses show is recorded in the ledger and in the cache of records.
     pub(super) async fn perform(
         &self,
         step: Step,
         target: &Target,
         memory: &mut Memory,
         delays: Delays,
+        list: Option<&ReservationList>,
     ) -> Result<(), StepError> {
         match step {
             Step::Wait => Ok(()),
@@ -158,7 +161,7 @@ impl Writer {
                 let mark = |record: &mut BlockRecord| record.empty_since = Some(clock::now());
                 self.update_record("mark the record", target, mark).await
             }
-            Step::DeleteRecord => self.delete_record(target).await,
+            Step::DeleteRecord => self.delete_record(target, list).await,
             Step::HandOver => {
                 let change = |record: &mut BlockRecord| {
                     hand_over(record, clock::now());
@@ -204,7 +207,7 @@ impl Writer {
                 let clear = |slice: &mut IPSlice| slice.spec.empty_since = None;
                 self.write_slice("keep the IPSlice", target, clear).await
             }
-            Step::DeleteSlice => self.delete_slice(target).await,
+            Step::DeleteSlice => self.delete_slice(target, list).await,
         }
     }
 
@@ -286,13 +289,17 @@ impl Writer {
 
     /// Deletes the record in the version of before the reads: if another process confirms it
     /// meanwhile, the version changes.
-    async fn delete_record(&self, target: &Target) -> Result<(), StepError> {
+    async fn delete_record(
+        &self,
+        target: &Target,
+        list: Option<&ReservationList>,
+    ) -> Result<(), StepError> {
         let (held, _) = target.record()?;
         if let Some(found) = self.find_slice(target).await? {
             self.record_found(target, &found);
             return Err(StepError::Changed("IPSlice"));
         }
-        self.require_unused(target).await?;
+        self.require_unused(target, list)?;
         let deleted = self.registry.backend.delete(held).await;
         deleted.map_err(|source| StepError::Registry {
             step: "return a block",
@@ -435,12 +442,16 @@ impl Writer {
         Ok(())
     }
 
-    async fn delete_slice(&self, target: &Target) -> Result<(), StepError> {
+    async fn delete_slice(
+        &self,
+        target: &Target,
+        list: Option<&ReservationList>,
+    ) -> Result<(), StepError> {
         let slice = target.slice()?;
         let (block, uid) = (target.block, slice.uid.clone());
         let returning = Returning::begin(&self.context.ledger, &target.network, block, &uid)
             .ok_or(StepError::Changed("use of the block"))?;
-        self.delete_unused_slice(target, slice).await?;
+        self.delete_unused_slice(target, slice, list).await?;
         self.context.ledger.change(|ledger| {
             ledger.remove_block_of(&target.network, block, &uid);
         });
@@ -479,10 +490,11 @@ impl Writer {
         &self,
         target: &Target,
         slice: &BlockSlice,
+        list: Option<&ReservationList>,
     ) -> Result<(), StepError> {
         // No address was ever allocated from a slice that was never confirmed.
         if slice.confirmed_at.is_some() {
-            self.require_unused(target).await?;
+            self.require_unused(target, list)?;
         }
         let name = target.slice_name();
         let deleted = self
@@ -497,26 +509,19 @@ impl Writer {
         }
     }
 
-    /// Fails if a live list shows a reservation of an address of the block, or the ledger shows one
-    /// in use.
-    async fn require_unused(&self, target: &Target) -> Result<(), StepError> {
-        let scope = target.scope();
-        let mut is_used = false;
-        // The name decides: it reserves the address, also if the object is not valid.
-        let use_object = |object: &MaybeInvalid<IPReservation>| {
-            let name = object.meta().name.as_deref().unwrap_or_default();
-            if let Some(found) = block_of_name(&scope, name) {
-                is_used |= found.overlaps(target.block);
-            }
+    /// Fails if the list shows a reservation of an address of the block, or the ledger shows one in use.
+    fn require_unused(
+        &self,
+        target: &Target,
+        list: Option<&ReservationList>,
+    ) -> Result<(), StepError> {
+        let (network, block) = (&target.network, target.block);
+        let is_reserved = match list {
+            Some(list) => list.uses(network, block),
+            None => true,
         };
-        let listed = self.context.reservations.for_each(use_object).await;
-        listed.map_err(call_error("list the reservations"))?;
-        let network = &target.network;
-        is_used |= self
-            .context
-            .ledger
-            .read(|ledger| ledger.is_block_used(network, target.block));
-        if is_used {
+        let ledger = &self.context.ledger;
+        if is_reserved || ledger.read(|ledger| ledger.is_block_used(network, block)) {
             return Err(StepError::Changed("use of the block"));
         }
         Ok(())

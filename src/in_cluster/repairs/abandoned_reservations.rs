@@ -3,10 +3,14 @@
 //!
 //! [`ReleaseAbandoned`](capi_ipam_provider::ReleaseAbandoned) decides when and how many are
 //! released. Which ones is decided by live reads, in the order of [`Check`]. The reservation of an
-//! existing unbound claim is never released. One that was restored or moved waits for its claim. A
-//! release starts the cool-down, as that of the claim would have.
+//! existing unbound claim is never released. One that was restored or moved waits for its claim. One in
+//! a network that shares blocks waits until the registry has shown what other management clusters use,
+//! see [`signs_of_life`](crate::in_cluster::signs_of_life). A release starts the cool-down, as that of
+//! the claim would have.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::absence::Absence;
@@ -25,10 +29,18 @@ use crate::in_cluster::context::Context;
 use crate::in_cluster::release;
 use crate::in_cluster::reservation_store::{FormerUse, WriteResult};
 
+/// The time until the watch of a registry is asked again for a sign of life.
+const SIGN_OF_LIFE_DELAY: Duration = Duration::from_secs(2);
+
+/// How long it is remembered that a reservation is abandoned.
+const CONFIRMATION_TTL: Duration = Duration::from_hours(1);
+
 /// The reservations that seem abandoned in the ledger.
 pub(super) struct AbandonedReservations {
     context: Arc<Context>,
     claims: ClaimCache,
+    /// When live reads have first confirmed that a reservation is abandoned.
+    confirmed: HashMap<AbandonedReservation, Instant>,
 }
 
 impl AbandonedObjects for AbandonedReservations {
@@ -69,6 +81,7 @@ impl AbandonedObjects for AbandonedReservations {
             reservation: None,
         };
         let verdict = reads.check().await?;
+        let read = reads.reservation;
         if let Verdict::Keep(reason) = verdict {
             debug!(slot = %abandoned.slot, ?reason, "a reservation that seemed abandoned is kept");
             return Ok(Release::Kept);
@@ -77,9 +90,11 @@ impl AbandonedObjects for AbandonedReservations {
             Release::Done => {}
             kept => return Ok(kept),
         }
+        if self.may_be_in_use_elsewhere(abandoned) {
+            return Ok(Release::Awaits(SIGN_OF_LIFE_DELAY));
+        }
         // With the version that was read: the claim may have released the reservation since.
-        let read = reads.reservation.as_ref();
-        let Some(known) = read.and_then(KnownReservation::of) else {
+        let Some(known) = read.as_ref().and_then(KnownReservation::of) else {
             return Ok(Release::Kept);
         };
         self.release_known(abandoned, &known, &held).await
@@ -111,7 +126,11 @@ impl AbandonedObjects for AbandonedReservations {
 
 impl AbandonedReservations {
     pub(super) fn new(context: Arc<Context>, claims: ClaimCache) -> Self {
-        Self { context, claims }
+        Self {
+            context,
+            claims,
+            confirmed: HashMap::new(),
+        }
     }
 
     /// Whether the claim of a reservation may still be restored. A restored claim has another uid, and
@@ -138,6 +157,31 @@ impl AbandonedReservations {
         } else {
             Release::Done
         })
+    }
+
+    /// Whether another management cluster can use the address, for all that the registry of its block
+    /// has shown: `clusterctl move` deletes claims that it has created in another cluster.
+    fn may_be_in_use_elsewhere(&mut self, abandoned: &AbandonedReservation) -> bool {
+        let Slot { scope, block } = &abandoned.slot;
+        let Scope::Network(network) = scope else {
+            return false;
+        };
+        let ledger = &self.context.ledger;
+        let registry = ledger.read(|ledger| ledger.registry_of_address(network, *block));
+        let Some(registry) = registry else {
+            return false;
+        };
+        self.confirmed
+            .retain(|_, confirmed| confirmed.elapsed() < CONFIRMATION_TTL);
+        let now = Instant::now();
+        let confirmed = *self.confirmed.entry(abandoned.clone()).or_insert(now);
+        let signs = &self.context.signs_of_life;
+        if !signs.is_seen_since(&registry, confirmed) {
+            info!(slot = %abandoned.slot, registry, "reservation seems abandoned, and is kept until the registry shows that no other management cluster uses the address");
+            return true;
+        }
+        self.confirmed.remove(abandoned);
+        false
     }
 
     /// What the claim of a reservation holds, as far as the ledger knows.

@@ -94,7 +94,7 @@ async fn serve(
         faulty: Arc::clone(&faulty),
     };
     let responses = Responses {
-        interceptor,
+        interceptor: Arc::clone(&interceptor),
         cluster,
         node,
         to_client: frames,
@@ -104,6 +104,7 @@ async fn serve(
         () = requests.forward(BufReader::new(from_client), to_server) => {}
         () = responses.forward(BufReader::new(from_server)) => {}
         () = send(received, to_client) => {}
+        () = interceptor.died(cluster) => {}
     }
 }
 

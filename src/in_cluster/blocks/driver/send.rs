@@ -13,9 +13,10 @@ use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
 use futures::{StreamExt, stream};
 use tracing::{debug, info, warn};
 
-use super::super::facts::{Facts, Memory, Shown};
+use super::super::facts::{Facts, Listed, Memory, Shown};
 use super::super::needs::Needs;
 use super::super::problems::Requester;
+use super::super::reservation_list::ReservationList;
 use super::super::steps::{BlockEvent, StepError, Target, UNKNOWN_CLUSTER};
 use super::{Driver, Due, INTERVAL, network_key};
 
@@ -27,8 +28,8 @@ const MAX_READS: usize = 16;
 
 /// What is to be done for a block now.
 enum Decision {
-    /// This step.
-    Send(Step),
+    /// This step, with the list that shows whether the block is used if the step deletes something.
+    Send(Step, Option<Arc<ReservationList>>),
     /// Nothing for this long.
     Wait(Duration),
 }
@@ -59,8 +60,8 @@ impl Driver {
             }
             let is_read = self.read_unread(&target.key()).await;
             let target = self.target(network, block, overlaps.clone());
-            let step = match self.decide(due, &target, is_read, memory) {
-                Decision::Send(step) => step,
+            let (step, list) = match self.decide(due, &target, is_read, memory) {
+                Decision::Send(step, list) => (step, list),
                 Decision::Wait(time) => return time,
             };
             // The writes of a pass take time: the watch has shown more records since it began. They are
@@ -71,9 +72,12 @@ impl Driver {
                 continue;
             }
             debug!(%network, block = %cidr(block), ?step, "next step of a block");
-            let done = self.writer.perform(step, &target, memory, due.delays).await;
+            let list = list.as_deref();
+            let done = self.writer.perform(step, &target, memory, due.delays, list);
+            let done = done.await;
             memory.backoff.sent(step, done.is_ok(), Instant::now());
             if let Err(error) = done {
+                memory.forget_list();
                 self.failed(&target, &error).await;
                 let wait = memory.backoff.wait_time(step, Instant::now());
                 return wait.unwrap_or_default();
@@ -102,9 +106,16 @@ impl Driver {
                 view.is_settling() && self.may_send(Step::ConfirmRecord, view.sharing, target);
             return Decision::Wait(if settles { due.delays.settle } else { INTERVAL });
         }
-        match memory.backoff.wait_time(step, Instant::now()) {
-            Some(wait) => Decision::Wait(wait),
-            None => Decision::Send(step),
+        if let Some(wait) = memory.backoff.wait_time(step, Instant::now()) {
+            return Decision::Wait(wait);
+        }
+        let Some(deleted) = deleted(step, target) else {
+            return Decision::Send(step, None);
+        };
+        let since = memory.list_after(&deleted, Instant::now());
+        match self.lists.after(since) {
+            Some(list) => Decision::Send(step, Some(list)),
+            None => Decision::Wait(INTERVAL),
         }
     }
 
@@ -415,5 +426,17 @@ impl Driver {
             }
             _ => self.request_failed(&target.key(), source),
         }
+    }
+}
+
+/// What a step deletes after a list of the reservations.
+fn deleted(step: Step, target: &Target) -> Option<Listed> {
+    match (step, &target.slice, &target.entry) {
+        // No address was ever allocated from a slice that was never confirmed.
+        (Step::DeleteSlice, Some(slice), _) if slice.confirmed_at.is_some() => {
+            Some(Listed::Slice(slice.version.clone()))
+        }
+        (Step::DeleteRecord, _, Some(entry)) => Some(Listed::Record(entry.version.clone())),
+        _ => None,
     }
 }

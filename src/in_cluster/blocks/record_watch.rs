@@ -1,0 +1,135 @@
+//! What the watch of a registry shows, on its way into the cache of records.
+//!
+//! A block that another management cluster uses as well must not wait for the driver, which sends one
+//! write after the other: the ledger is notified at once, and allocates no address of such a block
+//! before the driver has compared its IPSlice with the record. A sign of life of this process is
+//! recorded in the same way.
+
+use std::sync::Arc;
+
+use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_ip::Block;
+use capi_ipam_registry::{BlockRecord, Entry, Key, Record};
+
+use super::open_registry::OpenRegistry;
+use crate::in_cluster::context::Context;
+
+/// The handler of the watch of a registry.
+pub(super) struct RecordWatch {
+    pub(super) context: Arc<Context>,
+    pub(super) registry: Arc<OpenRegistry>,
+}
+
+impl RecordWatch {
+    /// Compares a record that was shown with what this process allocates from.
+    fn check(&self, entry: &Entry) {
+        note_sign_of_life(&self.context, &self.registry);
+        if let Some(Key::Block { network, block }) = Key::parse(&entry.key) {
+            self.check_block(&network, block);
+        }
+    }
+
+    fn check_block(&self, network: &str, block: Block) {
+        let registry = &self.registry;
+        let shown = registry.records.block(network, block);
+        let record = shown.as_deref().and_then(Entry::record);
+        if is_held_alone(record, &registry.cluster) {
+            return;
+        }
+        let ledger = &self.context.ledger;
+        if ledger.read(|ledger| ledger.has_slice_in(network, block)) {
+            ledger.change(|ledger| ledger.forget_comparisons_in(&registry.name, network, block));
+        }
+    }
+}
+
+/// Records the last sign of life of this process if the watch has shown it.
+pub(super) fn note_sign_of_life(context: &Context, registry: &OpenRegistry) {
+    if let Some(began) = registry.seen_heartbeat() {
+        context.signs_of_life.seen(&registry.name, began);
+    }
+}
+
+/// Whether the record of a block says that this management cluster has it and no other one uses it.
+fn is_held_alone(record: Option<&Record>, cluster: &str) -> bool {
+    match record {
+        Some(Record::Block(BlockRecord {
+            cluster: holder,
+            contenders,
+            empty_since,
+            ..
+        })) => *holder == *cluster && contenders.is_empty() && empty_since.is_none(),
+        _ => false,
+    }
+}
+
+impl EventHandler<Entry> for RecordWatch {
+    fn init(&self) {
+        self.registry.records.init();
+    }
+
+    fn init_done(&self) {
+        let records = &self.registry.records;
+        records.init_done();
+        note_sign_of_life(&self.context, &self.registry);
+        // The list shows no event for a record that is missing.
+        let name = &self.registry.name;
+        let held = self
+            .context
+            .ledger
+            .read(|ledger| ledger.compared_blocks(name));
+        for (network, block) in held {
+            self.check_block(&network, block);
+        }
+    }
+
+    fn apply(&self, entry: &Entry) {
+        EventHandler::apply(&*self.registry.records, entry);
+        self.check(entry);
+    }
+
+    fn delete(&self, entry: &Entry) {
+        EventHandler::delete(&*self.registry.records, entry);
+        self.check(entry);
+    }
+
+    fn restored(&self) {
+        self.registry.records.restored();
+    }
+
+    /// Never called: an [`Entry`] contains why its record cannot be decoded.
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    fn delete_invalid(&self, _: &Invalid) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_uncontested_own_record_holds_a_block() {
+        let own = BlockRecord {
+            cluster: "west".to_owned(),
+            ..BlockRecord::default()
+        };
+        let holds = |record: BlockRecord| is_held_alone(Some(&Record::Block(record)), "west");
+        assert!(holds(own.clone()));
+        assert!(!is_held_alone(None, "west"));
+        let others = [
+            BlockRecord {
+                cluster: "east".to_owned(),
+                ..own.clone()
+            },
+            BlockRecord {
+                contenders: vec!["east".to_owned()],
+                ..own.clone()
+            },
+            BlockRecord {
+                empty_since: Some(capi_ipam_controller::clock::now()),
+                ..own
+            },
+        ];
+        assert!(others.into_iter().all(|record| !holds(record)));
+    }
+}

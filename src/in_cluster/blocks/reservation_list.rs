@@ -1,0 +1,107 @@
+//! One list of the reservations for all blocks that are returned.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use capi_ipam_api::{IPReservation, Scope, block_of_name};
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::watch::MaybeInvalid;
+use capi_ipam_ip::Block;
+use kube::Resource;
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use super::other_blocks::Addresses;
+use crate::in_cluster::context::Context;
+
+/// The time before the reservations are listed again after a failed list.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The reserved addresses of networks, as a list has shown them.
+#[derive(Debug)]
+pub(super) struct ReservationList {
+    began: Instant,
+    by_network: BTreeMap<Arc<str>, Addresses>,
+}
+
+impl ReservationList {
+    /// Whether the list shows a reservation of an address of a block. True in a network that was not
+    /// listed.
+    pub(super) fn uses(&self, network: &str, block: Block) -> bool {
+        match self.by_network.get(network) {
+            Some(reserved) => reserved.overlaps(block),
+            None => true,
+        }
+    }
+}
+
+/// The last list of the reservations, and the one that is being read. It is read by a task, so a claim
+/// that needs a block does not wait for it.
+#[derive(Default)]
+pub(super) struct ReservationLists {
+    last: Option<Arc<ReservationList>>,
+    running: JoinSet<Result<ReservationList, CallError>>,
+    is_wanted: bool,
+}
+
+impl ReservationLists {
+    /// The last list, if it began at `since` or later. Otherwise one is read after the pass.
+    pub(super) fn after(&mut self, since: Instant) -> Option<Arc<ReservationList>> {
+        match &self.last {
+            Some(list) if list.began >= since => Some(Arc::clone(list)),
+            _ => {
+                self.is_wanted = true;
+                None
+            }
+        }
+    }
+
+    /// Reads the list that the pass has asked for.
+    pub(super) fn start(&mut self, context: &Arc<Context>, networks: Vec<Arc<str>>) {
+        if self.is_wanted && self.running.is_empty() {
+            self.is_wanted = false;
+            self.running.spawn(read(Arc::clone(context), networks));
+        }
+    }
+
+    /// Waits until a list is complete. Does not end while none is read.
+    pub(super) async fn done(&mut self) {
+        match self.running.join_next().await {
+            Some(Ok(Ok(list))) => self.last = Some(Arc::new(list)),
+            Some(Ok(Err(error))) => debug!(
+                error = error_chain(&error),
+                "cannot list the reservations, will retry"
+            ),
+            // The task was aborted: the next pass asks for another list.
+            Some(Err(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Lists the reservations of networks.
+async fn read(
+    context: Arc<Context>,
+    networks: Vec<Arc<str>>,
+) -> Result<ReservationList, CallError> {
+    let began = Instant::now();
+    let scopes: Vec<Scope> = networks.iter().cloned().map(Scope::Network).collect();
+    let mut found: Vec<Vec<Block>> = vec![Vec::new(); scopes.len()];
+    // The name decides: it reserves the address, also if the object is not valid.
+    let use_object = |object: &MaybeInvalid<IPReservation>| {
+        let name = object.meta().name.as_deref().unwrap_or_default();
+        for (scope, blocks) in scopes.iter().zip(&mut found) {
+            blocks.extend(block_of_name(scope, name));
+        }
+    };
+    if let Err(error) = context.reservations.for_each(use_object).await {
+        tokio::time::sleep(RETRY_DELAY).await;
+        return Err(error);
+    }
+    let mut by_network = BTreeMap::new();
+    for (network, blocks) in networks.into_iter().zip(found) {
+        by_network.insert(network, blocks.into_iter().collect());
+    }
+    Ok(ReservationList { began, by_network })
+}
