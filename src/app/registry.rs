@@ -16,7 +16,7 @@ type Rule = (&'static str, &'static str);
 
 /// What a cluster may write. `mine` is its id, `record` the record that is written or deleted, and
 /// `before` the one that an update replaces.
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 8] = [
     (
         "request.operation != 'DELETE' || !has(variables.record.network)",
         "the record of a network is shared by all clusters and must not be deleted",
@@ -69,6 +69,10 @@ const RULES: [Rule; 7] = [
          variables.before.network.?excluded.orValue({}).all(id, id == variables.mine || \
          id in variables.record.network.?excluded.orValue({})))",
         "in the record of a network, a management cluster may write only its own entry of spec.network.excluded",
+    ),
+    (
+        "request.operation == 'CREATE' || !has(variables.record.registry)",
+        "the record of the registry must not be changed or deleted",
     ),
     (
         "request.operation == 'DELETE' || \

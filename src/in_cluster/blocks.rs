@@ -10,6 +10,7 @@
 //! | `running` | what runs for one registry: the watch of its records, the driver, the sign of life |
 //! | `record_watch` | what the watch of the records shows, on its way into the cache |
 //! | `problems`, `refusals` | why a registry cannot be used, and which records it refuses; plain values |
+//! | `identity` | who a registry and a management cluster are; plain values |
 //! | `agreement` | what the management clusters agree on for a network; plain values |
 //! | `needs` | which blocks a network needs; plain values |
 //! | `facts` | what the protocol has to know of a block; plain values |
@@ -28,6 +29,7 @@ pub(super) mod check;
 mod disturbance;
 mod driver;
 mod facts;
+mod identity;
 mod measured;
 mod needs;
 mod open_registry;

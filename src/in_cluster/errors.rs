@@ -78,7 +78,11 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
             format!("{wait}, which refuses a record; the log of the manager contains the error")
         }
         Some(BlockObstacle::Suspended) => format!(
-            "{wait}, from which none is taken: another process writes with the identity of this management cluster; see \
+            "{wait}, from which none is taken: another cluster writes with the identity of this management cluster; see \
+             kubectl describe ipregistries {registry}"
+        ),
+        Some(BlockObstacle::Replaced) => format!(
+            "{wait}, from which none is taken: it is not the registry that had the blocks of this management cluster; see \
              kubectl describe ipregistries {registry}"
         ),
         Some(BlockObstacle::AllTaken) => format!(

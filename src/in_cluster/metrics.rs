@@ -289,6 +289,7 @@ fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
         Some(BlockObstacle::Unreachable) => "unreachable",
         Some(BlockObstacle::Refused) => "refused",
         Some(BlockObstacle::Suspended) => "cluster_id_in_use",
+        Some(BlockObstacle::Replaced) => "registry_replaced",
         Some(BlockObstacle::AllTaken) => "all_taken",
         Some(BlockObstacle::Limit(_)) => "limit",
         Some(BlockObstacle::SizeDiffers { .. }) => "size_differs",

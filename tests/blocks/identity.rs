@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use capi_ipam_api::IPRegistry;
 use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_registry::{Backend, Record};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;
 use support::consumer::{Consumer, create, object};
@@ -13,21 +15,80 @@ use support::wait::eventually;
 
 use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
 
-/// Both stop taking blocks, and say why. Both go on when only one of them has the identity.
+/// The other one takes up none of its blocks, and says why, before anything is allocated.
 #[tokio::test]
-async fn two_clusters_with_one_id_take_no_block() {
+async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
     let site = Site::start(Hub::nats(), blocks).await;
     let (west, east) = (&site.west, &site.east);
-    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("w", 4)).await;
-
-    // A copy of west that was restored from a backup has its identity.
-    replace_registry(east, site.hub.registry("west")).await;
     for cluster in [west, east] {
-        let text = cluster.wait_for_registry("False", "ClusterIDInUse").await;
-        assert!(text.contains("clusterID west"), "{text}");
+        cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
+    west.bind("p", &names("w", 3)).await;
+    site.wait_for_record("cluster.west").await;
+
+    east.consumer.create_claim("e", "p").await;
+    assert_eq!(east.consumer.wait_for_address("e").await, "10.0.1.4");
+    replace_registry(east, site.hub.registry("west")).await;
+    let text = east.wait_for_registry("False", "ClusterIDInUse").await;
+    assert!(text.contains("registry adopt --registry site"), "{text}");
+    east.consumer.create_claim("f", "p").await;
+    east.consumer
+        .wait_for_message(
+            "f",
+            "WaitingForBlock",
+            "identity of this management cluster",
+        )
+        .await;
+    // The first one notices nothing.
+    west.bind("p", &names("x", 1)).await;
+    west.wait_for_registry("True", "RegistryReady").await;
+
+    // An operator gives the blocks to the other one, as if the first one was gone.
+    adopt(&site, east).await;
+    east.wait_for_registry("True", "RegistryReady").await;
+    west.wait_for_registry("False", "ClusterIDInUse").await;
+    west.consumer.release("x-0").await;
+    west.consumer.create_claim("y", "p").await;
+    west.consumer
+        .wait_for_message(
+            "y",
+            "WaitingForBlock",
+            "identity of this management cluster",
+        )
+        .await;
+}
+
+/// Gives the blocks of west to the cluster, as `kubectl ipam registry adopt` does.
+async fn adopt(site: &Site, cluster: &ManagementCluster) {
+    let namespaces: Api<Namespace> = Api::all(cluster.consumer.client.clone());
+    let found = namespaces.get("kube-system").await;
+    let uid = found.expect("the namespace exists").metadata.uid;
+    let registry = site.hub.open().await;
+    eventually("the record names the cluster", || async {
+        let held = registry.read("cluster.west").await.ok()??;
+        let Some(Record::Cluster(record)) = held.record() else {
+            return None;
+        };
+        let mut record = record.clone();
+        record.uid.clone_from(&uid);
+        registry.update(&held, &Record::Cluster(record)).await.ok()
+    })
+    .await;
+}
+
+/// Both processes stop taking and using blocks, and say why. The other one goes on when one has ended.
+#[tokio::test]
+async fn two_processes_with_one_id_use_no_block() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &names("w", 3)).await;
+
+    let mut other = west.start_another();
+    let text = west.wait_for_registry("False", "ClusterIDInUse").await;
+    assert!(text.contains("clusterID west"), "{text}");
     west.consumer.create_claim("more", "p").await;
     west.consumer
         .wait_for_message(
@@ -36,12 +97,9 @@ async fn two_clusters_with_one_id_take_no_block() {
             "identity of this management cluster",
         )
         .await;
-
-    replace_registry(east, site.hub.registry("east")).await;
-    for cluster in [west, east] {
-        cluster.wait_for_registry("True", "RegistryReady").await;
-    }
-    assert_eq!(west.consumer.wait_for_address("more").await, "10.0.1.4");
+    other.kill();
+    west.wait_for_registry("True", "RegistryReady").await;
+    assert_eq!(west.consumer.wait_for_address("more").await, "10.0.1.3");
 }
 
 /// A copy of a management cluster gets another identity as the documentation says. Its blocks stay
@@ -56,6 +114,8 @@ async fn copy_with_another_identity_takes_no_block_of_the_original() {
     // It takes a block with the identity of the original, whose manager does not run.
     site.west.kill();
     replace_registry(copy, site.hub.registry("west")).await;
+    copy.wait_for_registry("False", "ClusterIDInUse").await;
+    adopt(&site, copy).await;
     copy.wait_for_registry("True", "RegistryReady").await;
     let of_original = copy.bind("p", &names("o", 3)).await;
     site.wait_for_holder("10.0.1.0/30", Some("west")).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use support::control_plane::{ControlPlane, Options};
 
 use crate::faults::start_cluster;
 use crate::interceptor::{Interceptor, NatsProxy};
@@ -51,15 +52,15 @@ impl Move {
         target.create_claim("m-0", "p").await;
         assert_eq!(target.wait_for_address("m-0").await, address);
         // What is moved is paused, so the manager does not release it.
+        self.west.signal("STOP");
         let source = &self.west.consumer;
         let (claims, addresses) = (source.claims(), source.addresses());
-        source.set_paused(&claims, "m-0", true).await;
-        source.wait_until_unready("m-0", "Paused").await;
         let remove = |object: &mut Value| object["metadata"]["finalizers"] = json!([]);
         source.modify(&addresses, "m-0", remove).await;
         source.delete_object(&addresses, "m-0").await;
         source.modify(&claims, "m-0", remove).await;
         source.delete_object(&claims, "m-0").await;
+        self.west.signal("CONT");
     }
 
     async fn assert_waits(&self) {
@@ -141,7 +142,7 @@ async fn moved_address_is_not_freed_without_the_registry() {
         panic!("the registry is a server of NATS");
     };
     let proxy = NatsProxy::start(&interceptor, node, "west").await;
-    let control_plane = support::control_plane::ControlPlane::start(Default::default());
+    let control_plane = ControlPlane::start(Options::default());
     let kubeconfig = control_plane.provider_kubeconfig().to_owned();
     let west = ManagementCluster::with_kubeconfig("west", control_plane, kubeconfig).await;
     let registry = hub.registry_at("west", Some(vec![proxy.url().to_owned()]));

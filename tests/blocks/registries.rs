@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use capi_ipam_api::BlockRecord;
+use capi_ipam_api::names::REPLACED_REGISTRY_ANNOTATION;
 use capi_ipam_registry::{Backend, Record};
 use serde_json::json;
 use support::consumer::{create, object};
 use support::wait::eventually;
 
-use crate::site::{Hub, ManagementCluster, NETWORK, Site, key_of, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site, key_of, names};
 
 /// How long the manager can do something that it must not do.
 const WAIT: Duration = Duration::from_secs(5);
@@ -53,6 +54,67 @@ async fn block_is_returned_to_the_registry_that_its_slice_names() {
     assert_eq!(west.blocks_of("second").await, held);
     let own = records.read(&key_of("second", held[0])).await;
     assert!(own.expect("the registry answers").is_some());
+}
+
+/// Other servers with an empty bucket are another registry: no block is taken from it, and nothing is
+/// written to it, before an operator has confirmed it.
+#[tokio::test]
+async fn other_servers_are_another_registry() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let (west, east) = (&site.west, &site.east);
+    for cluster in [west, east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    }
+    let in_east = east.bind("p", &names("e", 4)).await;
+    west.bind("p", &names("w", 4)).await;
+    let other = Hub::nats();
+    other.create_bucket().await;
+    west.use_servers_of(&other);
+    let text = west.wait_for_registry("False", "RegistryReplaced").await;
+    let (_, known) = text.rsplit_once('=').expect("it names the annotation");
+    west.consumer.create_claim("x", "p").await;
+    west.consumer
+        .wait_for_message("x", "WaitingForBlock", "is not the registry")
+        .await;
+    // Held blocks are used.
+    west.consumer.release("w-0").await;
+    west.consumer.wait_for_address("x").await;
+    let records = other.open().await;
+    for key in ["cluster.west", "registry", &key_of(NETWORK, "10.0.1.0/30")] {
+        let found = records.read(key).await.expect("the registry answers");
+        assert_eq!(found, None, "{key}");
+    }
+    west.restart();
+    west.wait_for_registry("False", "RegistryReplaced").await;
+
+    // Both use it from now on, the other one first.
+    let annotation = format!("{REPLACED_REGISTRY_ANNOTATION}={known}");
+    for cluster in [east, west] {
+        cluster.use_servers_of(&other);
+        let arguments = ["annotate", "ipregistries", REGISTRY, &annotation];
+        cluster.control_plane.kubectl(&arguments);
+        cluster.wait_for_registry("True", "RegistryReady").await;
+        site_records(&other, cluster).await;
+    }
+    west.consumer.create_claim("y", "p").await;
+    let address = west.consumer.wait_for_address("y").await;
+    assert!(
+        !in_east.values().any(|other| *other == address),
+        "{address}"
+    );
+}
+
+/// Waits until a registry has the records of the blocks of a cluster.
+async fn site_records(hub: &Hub, cluster: &ManagementCluster) {
+    let records = hub.open().await;
+    for block in cluster.blocks().await {
+        let key = key_of(NETWORK, &block);
+        eventually(&format!("record {key}"), || async {
+            records.read(&key).await.ok()?.map(drop)
+        })
+        .await;
+    }
 }
 
 /// No webhook has prevented that a network names another registry before its blocks are returned.

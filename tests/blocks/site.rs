@@ -163,6 +163,22 @@ impl ManagementCluster {
         self.wait_for_registry("True", "RegistryReady").await;
     }
 
+    /// Changes the servers of the registry.
+    pub(crate) fn use_servers_of(&self, hub: &Hub) {
+        let registry = hub.registry(self.id);
+        let servers = &registry["spec"]["nats"]["servers"];
+        let patch = json!({"spec": {"nats": {"servers": servers}}}).to_string();
+        let arguments = [
+            "patch",
+            "ipregistries",
+            REGISTRY,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        self.control_plane.kubectl(&arguments);
+    }
+
     /// Changes the settings of the registry, but not where it is: the manager opens it again.
     pub(crate) async fn reopen_registry(&self) {
         let registries = self.registries();
@@ -352,6 +368,13 @@ impl ManagementCluster {
     /// Sends the manager a signal, such as `STOP` or `CONT`.
     pub(crate) fn signal(&self, signal: &str) {
         self.manager.lock().signal(signal);
+    }
+
+    /// Starts another process with the identity of this cluster, beside the manager.
+    pub(crate) fn start_another(&self) -> Manager {
+        let manager = Manager::launch(&self.control_plane, &self.kubeconfig, &FLAGS);
+        manager.wait_until_ready();
+        manager
     }
 
     /// Ends the manager with SIGKILL, if it runs, and starts another one.

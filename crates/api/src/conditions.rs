@@ -122,6 +122,10 @@ pub const NETWORK_RECORD_INVALID: &str = "NetworkRecordInvalid";
 /// cluster.
 pub const CLUSTER_ID_IN_USE: &str = "ClusterIDInUse";
 
+/// Reason of a registry with another identity than before: other servers, or servers without the
+/// records. Also that of a claim and a network that wait for it.
+pub const REGISTRY_REPLACED: &str = "RegistryReplaced";
+
 /// Reason of a registry that can be used.
 pub const REGISTRY_READY: &str = "RegistryReady";
 

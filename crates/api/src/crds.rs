@@ -20,7 +20,7 @@ use super::conditions::UNPROCESSED_GENERATION;
 use super::{
     BlockRecord, ClusterRecord, IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1,
     IPRegistrySpec, IPRegistryStatus, IPReservationSpec, IPSliceSpec, InClusterKind, NetworkRecord,
-    PoolStatus, PrefixPoolSpec, ProblemStatus, names,
+    PoolStatus, PrefixPoolSpec, ProblemStatus, RegistryRecord, names,
 };
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
@@ -284,12 +284,13 @@ fn block() -> Result<(Kind, Value), CrdError> {
         is_moved: false,
     };
     let description = "IPBlock is a record of a registry that several management clusters share: the cluster that holds \
-                       a block of a network, a cluster, or a network. Its name is derived from the record, so only \
+                       a block of a network, a cluster, a network, or the registry. Its name is derived from the record, so only \
                        one client can create it.";
     let records = [
         ("block", structural::<BlockRecord>()),
         ("cluster", structural::<ClusterRecord>()),
         ("network", structural::<NetworkRecord>()),
+        ("registry", structural::<RegistryRecord>()),
     ];
     let spec = json!({
         "type": "object",

@@ -46,6 +46,8 @@ pub enum IPBlockSpec {
     Cluster(ClusterRecord),
     /// What the clusters agree on for a network.
     Network(NetworkRecord),
+    /// The registry.
+    Registry(RegistryRecord),
 }
 
 /// A cluster holds a block of a network: only this cluster allocates its addresses.
@@ -87,6 +89,10 @@ pub struct ClusterRecord {
     /// Id of the cluster.
     #[schemars(length(min = 1, max = 253))]
     pub cluster: String,
+    /// UID of the namespace kube-system of the cluster: another one is that of another cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub uid: Option<String>,
     /// Random id of the process that wrote the record.
     #[schemars(length(max = 253))]
     pub process: String,
@@ -116,6 +122,15 @@ pub struct NetworkRecord {
     /// Addresses that no cluster allocates, by the cluster that excludes them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub excluded: BTreeMap<String, Vec<String>>,
+}
+
+/// The identity of a registry. The first cluster that uses it writes this record, and nobody changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegistryRecord {
+    /// Random id. Another id, or none, is another registry.
+    #[schemars(length(min = 1, max = 63))]
+    pub id: String,
 }
 
 impl IPBlock {

@@ -67,7 +67,7 @@ pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
 pub use dns::{is_dns_label, is_dns_subdomain};
 pub use field_problem::FieldProblem;
 pub use ip_block::{
-    BlockRecord, ClusterRecord, IPBlock, IPBlockSpec, MAX_CONTENDERS, NetworkRecord,
+    BlockRecord, ClusterRecord, IPBlock, IPBlockSpec, MAX_CONTENDERS, NetworkRecord, RegistryRecord,
 };
 pub use ip_pool::IPPoolSpec;
 pub use network::{

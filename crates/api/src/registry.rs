@@ -100,6 +100,13 @@ pub struct IPRegistryStatus {
     /// Identity of this management cluster.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
+    /// Identity of the registry, see the record registry.
+    #[serde(
+        default,
+        rename = "registryID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub registry_id: Option<String>,
     /// The management clusters of the registry, at most 50, in order of their identities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<RegistryCluster>,

@@ -249,6 +249,23 @@ pub struct ReleaseFlags {
     pub access: RegistryAccess,
 }
 
+/// Arguments of `registry adopt`.
+#[derive(Args, Clone, Debug)]
+pub struct AdoptFlags {
+    /// Name of the IPRegistry; by default the only one.
+    #[arg(long, value_name = "NAME")]
+    pub registry: Option<String>,
+    /// `client` prints what would be changed. A registry has no `server`.
+    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    pub dry_run: DryRun,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+    /// How the registry is opened.
+    #[command(flatten)]
+    pub access: RegistryAccess,
+}
+
 /// A subcommand of `registry`.
 #[derive(Debug, Subcommand)]
 pub enum RegistryCommand {
@@ -268,6 +285,9 @@ pub enum RegistryCommand {
     Check(CheckFlags),
     /// Delete the records of a management cluster that no longer exists: others can take its blocks.
     Release(ReleaseFlags),
+    /// Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has:
+    /// it was built again.
+    Adopt(AdoptFlags),
 }
 
 /// A command.

@@ -161,6 +161,12 @@ pub enum Error {
         /// The name of the registry.
         registry: String,
     },
+    /// The UID of the cluster is unknown.
+    #[error(
+        "the UID of namespace kube-system, which identifies this cluster, is unknown: ask for the permission to list \
+         namespaces"
+    )]
+    NoClusterUid,
     /// A registry cannot be read or written.
     #[error("cannot {operation} IPRegistry {registry}: {reason}")]
     Registry {
@@ -342,7 +348,8 @@ impl Error {
             Self::Unauthenticated { .. }
             | Self::Forbidden(_)
             | Self::Unknown { .. }
-            | Self::NoIdentity { .. } => Code::Forbidden,
+            | Self::NoIdentity { .. }
+            | Self::NoClusterUid => Code::Forbidden,
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
             Self::NoPool { .. }
             | Self::NoNamespace { .. }

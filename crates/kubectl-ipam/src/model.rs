@@ -66,7 +66,7 @@ pub use self::registry::{
 };
 pub(crate) use self::registry::{
     BlockObjects, Change, Checked, LastRecords, NetworkBlocks, Plan, RegistryFacts, Unread,
-    block_holder, check_network, held_block, is_in_network, key_of, network_blocks, plan,
+    adoption, block_holder, check_network, held_block, is_in_network, key_of, network_blocks, plan,
     registry_lines, searched_blocks,
 };
 pub(crate) use self::search::{Lookup, SearchResult, Searched};

@@ -185,6 +185,11 @@ pub(crate) async fn identity(
     if let Some(id) = known.or(row.status.cluster_id.as_ref()) {
         return Ok(Some(id.clone()));
     }
+    namespace_uid(cluster).await
+}
+
+/// The UID of the namespace that identifies this cluster; `None` if it cannot be read.
+pub(crate) async fn namespace_uid(cluster: &Cluster) -> Result<Option<String>, Error> {
     let name = ListParams::default().fields(&format!("metadata.name={IDENTITY_NAMESPACE}"));
     let found = allowed::<Namespace>(cluster, OtherKind::Namespace, &name).await?;
     let namespace = found.into_iter().next();

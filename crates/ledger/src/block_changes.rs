@@ -26,6 +26,16 @@ impl Ledger {
         });
     }
 
+    /// Records whether another cluster writes with the identity of this one in a registry: as long as it
+    /// does, no block of the networks of this registry is usable.
+    pub fn suspend_blocks_of(&mut self, registry: &str, is_suspended: bool) {
+        self.change(|ledger| {
+            for network in ledger.networks.suspend_blocks(registry, is_suspended) {
+                ledger.blocks_changed(network, Affected::All);
+            }
+        });
+    }
+
     /// The identity of this management cluster in a registry, if it was recorded.
     pub fn management_cluster(&self, registry: &str) -> Option<Arc<str>> {
         self.networks.management_cluster(registry)

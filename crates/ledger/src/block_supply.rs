@@ -15,8 +15,10 @@ pub enum BlockObstacle {
     Unreachable,
     /// The registry can be reached, and refuses a record of the network or of a block.
     Refused,
-    /// Another process writes with the identity of this management cluster.
+    /// Another cluster writes with the identity of this management cluster.
     Suspended,
+    /// The registry is not the one from which blocks were taken before.
+    Replaced,
     /// Other management clusters have all blocks in the ranges of the pool.
     AllTaken,
     /// This management cluster has as many blocks as it may have: this number.

@@ -34,24 +34,59 @@ pub(super) enum Affected {
 
 /// The identities of this management cluster, by registry.
 #[derive(Default)]
-pub(super) struct ManagementClusters(BTreeMap<String, Arc<str>>);
+pub(super) struct ManagementClusters {
+    ids: BTreeMap<String, Arc<str>>,
+    /// The registries in which another cluster writes with the identity of this one.
+    suspended: BTreeSet<String>,
+}
 
 impl ManagementClusters {
     pub(super) fn insert(&mut self, registry: &str, id: &str) {
-        self.0.insert(registry.to_owned(), id.into());
+        self.ids.insert(registry.to_owned(), id.into());
     }
 
     /// The identity in a registry, once it is known.
     pub(super) fn id_in(&self, registry: &str) -> Option<&Arc<str>> {
-        self.0.get(registry)
+        self.ids.get(registry)
+    }
+
+    /// Another cluster writes with the identity of this one, or no longer.
+    pub(super) fn suspend(&mut self, registry: &str, is_suspended: bool) {
+        if is_suspended {
+            self.suspended.insert(registry.to_owned());
+        } else {
+            self.suspended.remove(registry);
+        }
+    }
+
+    /// Forgets the identities.
+    pub(super) fn forget(&mut self) {
+        self.ids.clear();
+    }
+
+    fn usable_id_in(&self, registry: &str) -> Option<&Arc<str>> {
+        if self.suspended.contains(registry) {
+            return None;
+        }
+        self.id_in(registry)
     }
 
     /// The identities whose slices in a network are ours: the one in the registry of the network,
     /// once it is known. All of them if the network shares no blocks any more.
     pub(super) fn of(&self, rules: Option<&BlockRules>) -> BTreeSet<Arc<str>> {
         match rules {
-            Some(rules) => self.id_in(&rules.registry).into_iter().cloned().collect(),
-            None => self.0.values().cloned().collect(),
+            Some(rules) => self
+                .usable_id_in(&rules.registry)
+                .into_iter()
+                .cloned()
+                .collect(),
+            None => {
+                let registries = self.ids.keys();
+                registries
+                    .filter_map(|registry| self.usable_id_in(registry))
+                    .cloned()
+                    .collect()
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::NetworkRecord;
+use capi_ipam_api::{ClusterRecord, NetworkRecord};
 use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::Block;
 use parking_lot::Mutex;
@@ -77,6 +77,22 @@ impl RecordCache {
         let entry = self.get(&Key::Network { name: name.into() })?;
         match entry.record() {
             Some(Record::Network(record)) => Some(record.clone()),
+            _ => None,
+        }
+    }
+
+    /// The identity of the registry; `None` if it has no record, or one that cannot be read.
+    pub fn registry_id(&self) -> Option<String> {
+        match self.get(&Key::Registry)?.record() {
+            Some(Record::Registry(record)) => Some(record.id.clone()),
+            _ => None,
+        }
+    }
+
+    /// The sign of life of a cluster; `None` if there is none or it cannot be read.
+    pub fn cluster(&self, id: &str) -> Option<ClusterRecord> {
+        match self.get(&Key::Cluster { id: id.into() })?.record() {
+            Some(Record::Cluster(record)) => Some(record.clone()),
             _ => None,
         }
     }

@@ -5,6 +5,9 @@ use std::fmt;
 use capi_ipam_api::{address_in_name, is_dns_subdomain, split_block_name};
 use capi_ipam_ip::Block;
 
+/// The name of the record of the registry.
+const REGISTRY: &str = "registry";
+
 /// What a record is about. Its text form is the name of the record: the key in a NATS bucket, and
 /// the name of an [`IPBlock`](capi_ipam_api::IPBlock).
 ///
@@ -29,6 +32,8 @@ pub enum Key {
         /// Its id, a DNS subdomain.
         id: Box<str>,
     },
+    /// The registry: `registry`.
+    Registry,
     /// A network, such as `network.backbone`.
     Network {
         /// Its name, a DNS subdomain.
@@ -39,6 +44,9 @@ pub enum Key {
 impl Key {
     /// Parses the name of a record, the inverse of [`ToString`]. `None` for any other text.
     pub fn parse(name: &str) -> Option<Self> {
+        if name == REGISTRY {
+            return Some(Self::Registry);
+        }
         let (kind, rest) = name.split_once('.')?;
         let key = match kind {
             "block" => {
@@ -80,6 +88,7 @@ impl fmt::Display for Key {
             }
             Self::Cluster { id } => write!(formatter, "cluster.{id}"),
             Self::Network { name } => write!(formatter, "network.{name}"),
+            Self::Registry => formatter.write_str(REGISTRY),
         }
     }
 }

@@ -65,6 +65,6 @@ pub use self::open::{IDENTITY_NAMESPACE, OpenError, SecretRef, open, secret_of};
 pub use self::record::{Problem, Record, cidr, decode, encode, hand_over, validate};
 pub use self::registry::Registry;
 pub use self::source::RecordSource;
-pub use capi_ipam_api::{BlockRecord, ClusterRecord, NetworkRecord};
+pub use capi_ipam_api::{BlockRecord, ClusterRecord, NetworkRecord, RegistryRecord};
 #[cfg(feature = "nats")]
 pub use capi_ipam_nats::{BucketOptions, Credentials, Deadlines, Tls};

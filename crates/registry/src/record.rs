@@ -68,6 +68,7 @@ pub fn decode(name: &str, json: &str) -> Result<Record, Problem> {
         Key::Block { .. } => Record::Block(parse(json)?),
         Key::Cluster { .. } => Record::Cluster(parse(json)?),
         Key::Network { .. } => Record::Network(parse(json)?),
+        Key::Registry => Record::Registry(parse(json)?),
     };
     check(&key, &record)?;
     Ok(record)
@@ -82,6 +83,7 @@ pub fn encode(record: &Record) -> Result<String, serde_json::Error> {
         Record::Block(inner) => serde_json::to_string(inner),
         Record::Cluster(inner) => serde_json::to_string(inner),
         Record::Network(inner) => serde_json::to_string(inner),
+        Record::Registry(inner) => serde_json::to_string(inner),
     }
 }
 
@@ -109,7 +111,7 @@ pub fn validate(name: &str, record: &Record) -> Result<(), Problem> {
 fn max_size(key: &Key) -> usize {
     match key {
         Key::Network { .. } => MAX_NETWORK_SIZE,
-        Key::Block { .. } | Key::Cluster { .. } => MAX_SIZE,
+        Key::Block { .. } | Key::Cluster { .. } | Key::Registry => MAX_SIZE,
     }
 }
 
@@ -129,6 +131,7 @@ fn check(key: &Key, record: &Record) -> Result<(), Problem> {
         (Key::Network { name }, Record::Network(NetworkRecord { network, .. })) => {
             same("network", network, name)
         }
+        (Key::Registry, Record::Registry(_)) => Ok(()),
         _ => Err(Problem::Mismatch {
             field: "kind",
             found: kind(record).to_owned(),
@@ -187,6 +190,7 @@ fn kind(record: &Record) -> &'static str {
         Record::Block(_) => "block",
         Record::Cluster(_) => "cluster",
         Record::Network(_) => "network",
+        Record::Registry(_) => "registry",
     }
 }
 

@@ -44,6 +44,9 @@ use self::reuse::FirstState;
 use crate::patience::Patience;
 use crate::process::{Supervised, TemporaryFolder};
 
+/// The time between two checks whether the API server has created the identity of the cluster.
+const IDENTITY_INTERVAL: Duration = Duration::from_millis(20);
+
 /// The name of the user as which a provider without a service account sends its requests.
 const PROVIDER: &str = "provider";
 
@@ -238,6 +241,8 @@ impl ControlPlane {
             launch::etcd(plane.folder(), plane.etcd_ports)
         });
         plane.etcd = Some(etcd);
+        let port = plane.etcd_ports[0];
+        etcd::remove_identity(port).expect("etcd deletes a key");
         let api_server = with_retries("kube-apiserver", || {
             [plane.port] = free_ports();
             plane.server = format!("https://127.0.0.1:{}", plane.port);
@@ -248,6 +253,9 @@ impl ControlPlane {
             plane.launch_api_server()
         });
         plane.api_server = Some(api_server);
+        while !etcd::has_identity(port).expect("etcd lists a key") {
+            sleep(IDENTITY_INTERVAL);
+        }
         plane
     }
 

@@ -25,6 +25,8 @@ pub(super) struct OpenRegistry {
     pub(super) name: String,
     /// The identity of this management cluster.
     pub(super) cluster: String,
+    /// The UID of its namespace `kube-system`; `None` without this namespace.
+    pub(super) uid: Option<String>,
     pub(super) backend: MeasuredRegistry,
     pub(super) records: Arc<RecordCache>,
     opened_at: Instant,
@@ -36,11 +38,26 @@ pub(super) struct OpenRegistry {
 struct State {
     problems: Problems,
     /// Whether another process writes with the identity of this management cluster.
-    is_suspended: bool,
+    is_disturbed: bool,
+    /// The UID of another cluster with the identity of this one.
+    other_cluster: Option<String>,
+    /// The identity of the registry in the status of the IPRegistry.
+    confirmed_id: Option<String>,
+    /// Whether the registry is another one than that of the status.
+    is_replaced: bool,
     /// The number of blocks of this management cluster.
     held: usize,
     /// The last sign of life that the watch has not shown, and when its write began.
     unseen_heartbeat: Option<(Version, Instant)>,
+}
+
+/// Who this management cluster is in a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// The `clusterID`.
+    pub(super) id: String,
+    /// The UID of the namespace `kube-system`.
+    pub(super) uid: Option<String>,
 }
 
 /// Why this process is not connected to a registry.
@@ -86,10 +103,11 @@ impl ConnectError {
 }
 
 impl OpenRegistry {
-    pub(super) fn new(name: String, cluster: String, backend: MeasuredRegistry) -> Self {
+    pub(super) fn new(name: String, identity: Identity, backend: MeasuredRegistry) -> Self {
         Self {
             name,
-            cluster,
+            cluster: identity.id,
+            uid: identity.uid,
             backend,
             records: Arc::default(),
             opened_at: Instant::now(),
@@ -156,9 +174,31 @@ impl OpenRegistry {
         is_recent && !self.records.is_complete() && self.unreachable().is_none()
     }
 
+    /// Whether the records are listed, and are those of the registry that the status names.
+    pub(super) fn is_confirmed(&self) -> bool {
+        let confirmed = self.state.lock().confirmed_id.clone();
+        confirmed.is_some() && self.records.is_complete() && self.records.registry_id() == confirmed
+    }
+
+    /// Records that the status of the IPRegistry names this identity, `None` if the registry has another
+    /// one.
+    pub(super) fn set_confirmed(&self, id: Option<&str>) {
+        let mut state = self.state.lock();
+        state.is_replaced = id.is_none();
+        if state.confirmed_id.as_deref() != id {
+            state.confirmed_id = id.map(str::to_owned);
+            self.recovered.notify_one();
+        }
+    }
+
+    /// Whether the registry is another one than that of the status: nothing is written to it.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.state.lock().is_replaced
+    }
+
     /// Whether the registry can be reached, and its records are listed.
     pub(super) fn is_available(&self) -> bool {
-        self.records.is_complete() && self.unreachable().is_none()
+        self.is_confirmed() && self.unreachable().is_none()
     }
 
     /// The number of blocks of this management cluster, as the last pass of the driver has found it.
@@ -187,13 +227,32 @@ impl OpenRegistry {
         Some(began)
     }
 
-    pub(super) fn suspend(&self, is_suspended: bool) {
-        self.state.lock().is_suspended = is_suspended;
+    /// Another process writes with the identity of this management cluster, or no longer.
+    pub(super) fn set_disturbed(&self, is_disturbed: bool) {
+        self.state.lock().is_disturbed = is_disturbed;
     }
 
-    /// Whether another process writes with the identity of this management cluster: no block is
-    /// taken and none is returned.
+    /// Compares the sign of life under the identity of this management cluster with its UID.
+    pub(super) fn check_cluster(&self) {
+        let record = if self.is_confirmed() {
+            self.records.cluster(&self.cluster)
+        } else {
+            None
+        };
+        let found = record.and_then(|record| record.uid);
+        let other = found.filter(|uid| self.uid.as_ref().is_some_and(|own| own != uid));
+        self.state.lock().other_cluster = other;
+    }
+
+    /// The UID of another cluster with the identity of this one.
+    pub(super) fn other_cluster(&self) -> Option<String> {
+        self.state.lock().other_cluster.clone()
+    }
+
+    /// Whether another cluster or process writes with the identity of this management cluster: no block
+    /// is taken, returned or used.
     pub(super) fn is_suspended(&self) -> bool {
-        self.state.lock().is_suspended
+        let state = self.state.lock();
+        state.is_disturbed || state.other_cluster.is_some()
     }
 }

@@ -18,6 +18,8 @@ pub(super) enum Requester {
     Watch,
     /// The driver of the blocks.
     Driver,
+    /// The identity of the registry.
+    Identity,
 }
 
 /// The last failure of a requester.

@@ -24,13 +24,31 @@ impl RecordWatch {
     /// Compares a record that was shown with what this process allocates from.
     fn check(&self, entry: &Entry) {
         note_sign_of_life(&self.context, &self.registry);
-        if let Some(Key::Block { network, block }) = Key::parse(&entry.key) {
+        match Key::parse(&entry.key) {
+            Some(Key::Block { network, block }) => self.check_block(&network, block),
+            Some(Key::Cluster { id }) if *id == *self.registry.cluster => {
+                check_cluster(&self.context, &self.registry);
+            }
+            Some(Key::Registry) => check_cluster(&self.context, &self.registry),
+            _ => {}
+        }
+    }
+
+    /// Compares all blocks that this process allocates from with their records.
+    pub(super) fn check_all(&self) {
+        let name = &self.registry.name;
+        let ledger = &self.context.ledger;
+        for (network, block) in ledger.read(|ledger| ledger.compared_blocks(name)) {
             self.check_block(&network, block);
         }
     }
 
     fn check_block(&self, network: &str, block: Block) {
         let registry = &self.registry;
+        // What another registry shows is not about the blocks of this one.
+        if !registry.is_confirmed() {
+            return;
+        }
         let shown = registry.records.block(network, block);
         let record = shown.as_deref().and_then(Entry::record);
         if is_held_alone(record, &registry.cluster) {
@@ -41,6 +59,20 @@ impl RecordWatch {
             ledger.change(|ledger| ledger.forget_comparisons_in(&registry.name, network, block));
         }
     }
+}
+
+/// Finds out whether another cluster has the identity of this one. Then no block is used: it may be the
+/// one that has them.
+pub(super) fn check_cluster(context: &Context, registry: &OpenRegistry) {
+    registry.check_cluster();
+    apply_suspension(context, registry);
+}
+
+/// Tells the ledger whether blocks are used.
+pub(super) fn apply_suspension(context: &Context, registry: &OpenRegistry) {
+    let is_suspended = registry.is_suspended();
+    let ledger = &context.ledger;
+    ledger.change(|ledger| ledger.suspend_blocks_of(&registry.name, is_suspended));
 }
 
 /// Records the last sign of life of this process if the watch has shown it.
@@ -72,15 +104,9 @@ impl EventHandler<Entry> for RecordWatch {
         let records = &self.registry.records;
         records.init_done();
         note_sign_of_life(&self.context, &self.registry);
+        check_cluster(&self.context, &self.registry);
         // The list shows no event for a record that is missing.
-        let name = &self.registry.name;
-        let held = self
-            .context
-            .ledger
-            .read(|ledger| ledger.compared_blocks(name));
-        for (network, block) in held {
-            self.check_block(&network, block);
-        }
+        self.check_all();
     }
 
     fn apply(&self, entry: &Entry) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster};
+use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain, own_namespace};
 use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
@@ -16,7 +16,10 @@ use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::BlockObstacle;
 use capi_ipam_provider::advanced::{changed_conditions, log_transitions, publish_warnings};
-use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, Record, open, secret_of};
+use capi_ipam_registry::{
+    Backend, Created, IDENTITY_NAMESPACE, Key, OpenError, Record, RegistryError, RegistryRecord,
+    open, secret_of,
+};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
@@ -25,8 +28,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::identity::{Comparison, Known, compare};
 use super::measured::{MeasuredRegistry, RequestMetrics};
-use super::open_registry::{ConnectError, OpenRegistry, TRUST_DELAY};
+use super::open_registry::{ConnectError, Identity, OpenRegistry, TRUST_DELAY};
+use super::problems::Requester;
+use super::record_watch::{RecordWatch, check_cluster};
 use super::running::{Running, Start, Tasks};
 use super::state_metrics::RegistryStates;
 use crate::in_cluster::context::Context;
@@ -151,12 +157,12 @@ impl Reconciler for RegistryReconciler {
                 .change(|ledger| ledger.forget_comparisons_of(&name));
         }
         let opened = match self.identify(&registry).await {
-            Ok(cluster) => self.ensure_running(&registry, cluster).await,
+            Ok(identity) => self.ensure_running(&registry, identity).await,
             Err(error) => Err(error),
         };
         let open = opened.as_ref().ok().cloned();
         let is_starting = open.as_ref().is_some_and(|open| open.is_starting());
-        self.states.insert(&name, open);
+        self.states.insert(&name, open.clone());
         if is_starting {
             // What was reported last stays: a restart of this process is no failure.
             return Ok(Action::Requeue(START_INTERVAL));
@@ -166,7 +172,14 @@ impl Reconciler for RegistryReconciler {
         if !is_open {
             self.report_obstacle(&name, &BlockObstacle::Unreachable);
         }
-        self.write_status(&registry, opened).await?;
+        let id = match &open {
+            Some(open) if open.records.is_complete() => self.confirm(&registry, open).await,
+            _ => None,
+        };
+        self.write_status(&registry, opened, id.as_deref()).await?;
+        if let (Some(open), Some(id)) = (&open, &id) {
+            self.begin_to_use(open, id);
+        }
         Ok(Action::Requeue(if is_open {
             INTERVAL
         } else {
@@ -180,8 +193,9 @@ impl RegistryReconciler {
     /// then allocates addresses of its blocks. It does so here if the driver cannot: the registry
     /// cannot be opened for a while. And if the identity is another one than before, whose blocks
     /// must not be used any longer.
-    async fn identify(&self, registry: &IPRegistry) -> Result<String, ConnectError> {
-        let cluster = self.cluster_id(registry).await?;
+    async fn identify(&self, registry: &IPRegistry) -> Result<Identity, ConnectError> {
+        let identity = self.identity(registry).await?;
+        let cluster = &identity.id;
         let name = registry.name_any();
         let is_waiting = {
             let running = self.running.lock().contains_key(&name);
@@ -191,7 +205,7 @@ impl RegistryReconciler {
         };
         self.context.ledger.change(|ledger| {
             let is_other = match ledger.management_cluster(&name) {
-                Some(known) => *known != *cluster,
+                Some(known) => *known != **cluster,
                 None => false,
             };
             // Before the identity is known, no block becomes usable, one after the other.
@@ -199,10 +213,10 @@ impl RegistryReconciler {
                 ledger.trust_slices_of(&name);
             }
             if is_other || !is_waiting {
-                ledger.set_management_cluster(&name, &cluster);
+                ledger.set_management_cluster(&name, cluster);
             }
         });
-        Ok(cluster)
+        Ok(identity)
     }
 
     /// Tells the networks of the registry, and the claims that wait for a block, why there is none.
@@ -216,7 +230,7 @@ impl RegistryReconciler {
     async fn ensure_running(
         &self,
         registry: &IPRegistry,
-        cluster: String,
+        identity: Identity,
     ) -> Result<Arc<OpenRegistry>, ConnectError> {
         let name = registry.name_any();
         let secret = self.secret(registry).await?;
@@ -229,10 +243,10 @@ impl RegistryReconciler {
         {
             return Ok(Arc::clone(&running.registry));
         }
-        let user_agent = format!("capi-ipam ({cluster})");
+        let user_agent = format!("capi-ipam ({})", identity.id);
         let backend = open(&registry.spec, secret.as_ref(), &user_agent).await?;
         let backend = MeasuredRegistry::new(backend, &name, self.requests.clone());
-        let opened = Arc::new(OpenRegistry::new(name.clone(), cluster, backend));
+        let opened = Arc::new(OpenRegistry::new(name.clone(), identity, backend));
         // What was written before can be in another registry.
         self.context.signs_of_life.forget(&name);
         let running = Running::start(self.task(Arc::clone(&opened)), start);
@@ -278,24 +292,64 @@ impl RegistryReconciler {
     }
 
     /// The identity of this management cluster.
-    async fn cluster_id(&self, registry: &IPRegistry) -> Result<String, ConnectError> {
-        if let Some(id) = &registry.spec.cluster_id {
-            return Ok(id.clone());
-        }
+    async fn identity(&self, registry: &IPRegistry) -> Result<Identity, ConnectError> {
         let read = self.namespaces.get(IDENTITY_NAMESPACE).await;
         let found = read.map_err(|source| ConnectError::ReadNamespace { source })?;
         let uid = found.and_then(|namespace| namespace.metadata.uid);
-        uid.ok_or(ConnectError::NoIdentity)
+        let id = registry.spec.cluster_id.clone().or_else(|| uid.clone());
+        match id {
+            Some(id) => Ok(Identity { id, uid }),
+            None => Err(ConnectError::NoIdentity),
+        }
+    }
+
+    /// Compares the identity of a registry with the one in the status. Returns the one to remember.
+    ///
+    /// A new registry gets one. Nothing is taken from a registry before the status names it.
+    async fn confirm(&self, registry: &IPRegistry, opened: &OpenRegistry) -> Option<String> {
+        let known = Known::of(registry);
+        let found = match compare(known, opened.records.registry_id()) {
+            Comparison::Found(found) => found,
+            Comparison::New => match create_identity(opened).await {
+                Ok(created) => created,
+                Err(error) => {
+                    opened.failed(Requester::Identity, &error);
+                    return None;
+                }
+            },
+            Comparison::Replaced { .. } => {
+                opened.set_confirmed(None);
+                return None;
+            }
+        };
+        opened.succeeded(Requester::Identity);
+        Some(found)
+    }
+
+    /// The status names the registry: its records count from now on.
+    fn begin_to_use(&self, opened: &Arc<OpenRegistry>, id: &str) {
+        if opened.is_confirmed() {
+            return;
+        }
+        opened.set_confirmed(Some(id));
+        check_cluster(&self.context, opened);
+        let watch = RecordWatch {
+            context: Arc::clone(&self.context),
+            registry: Arc::clone(opened),
+        };
+        watch.check_all();
     }
 
     async fn write_status(
         &self,
         registry: &IPRegistry,
         opened: Result<Arc<OpenRegistry>, ConnectError>,
+        id: Option<&str>,
     ) -> Result<(), CallError> {
         let before = registry.status.clone().unwrap_or_default();
         let mut list = before.conditions.clone();
-        let ready = ready(&opened).with_observed_generation(registry.metadata.generation);
+        let known = before.registry_id.as_deref();
+        let ready = ready(&opened, known).with_observed_generation(registry.metadata.generation);
         conditions::set_ready(&mut list, ready, clock::now());
         let (cluster_id, clusters) = match &opened {
             Ok(opened) => (Some(opened.cluster.clone()), clusters(opened)),
@@ -306,6 +360,8 @@ impl RegistryReconciler {
         wanted.status = Some(IPRegistryStatus {
             observed_generation: registry.metadata.generation,
             cluster_id,
+            // What was known last stays.
+            registry_id: id.or(known).map(str::to_owned),
             clusters,
             conditions: list.clone(),
         });
@@ -333,7 +389,7 @@ fn is_problem(condition: &Condition) -> bool {
 }
 
 /// The condition Ready of a registry.
-fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>) -> Condition {
+fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>, known: Option<&str>) -> Condition {
     let failed = |reason, message| Condition::new(conditions::READY, false, reason, message);
     let opened = match opened {
         Ok(opened) => opened,
@@ -342,9 +398,24 @@ fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>) -> Condition {
         }
         Err(error) => return failed(conditions::REGISTRY_UNREACHABLE, error_chain(error)),
     };
+    if opened.is_replaced() {
+        return failed(
+            conditions::REGISTRY_REPLACED,
+            replaced_message(opened, known),
+        );
+    }
+    if let Some(uid) = opened.other_cluster() {
+        let message = format!(
+            "clusterID {} belongs to the management cluster whose namespace kube-system has the UID {uid}: no block is taken, \
+             returned or used; set a different spec.clusterID here, or if that cluster no longer exists, take over its \
+             blocks with kubectl ipam registry adopt --registry {}",
+            opened.cluster, opened.name
+        );
+        return failed(conditions::CLUSTER_ID_IN_USE, message);
+    }
     if opened.is_suspended() {
         let message = format!(
-            "another process writes with the clusterID {}: no block is taken or returned; set a different \
+            "another process writes with the clusterID {}: no block is taken, returned or used; set a different \
              spec.clusterID in each management cluster, including a copy that was restored from a backup",
             opened.cluster
         );
@@ -361,6 +432,33 @@ fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>) -> Condition {
         return failed(conditions::REGISTRY_UNREACHABLE, message.to_owned());
     }
     Condition::new(conditions::READY, true, conditions::REGISTRY_READY, "")
+}
+
+/// What an operator has to do about a registry that is not the one of the status.
+fn replaced_message(opened: &OpenRegistry, known: Option<&str>) -> String {
+    let known = known.unwrap_or_default();
+    let found = match opened.records.registry_id() {
+        Some(found) => format!("has the identity {found} instead of {known}"),
+        None => format!("has no record of its identity, which was {known}"),
+    };
+    format!(
+        "the registry {found}: it is another one, or has lost its records. Nothing is written to it; addresses of held \
+         blocks are still allocated and released. Correct the servers or the Secret, or restore the records; if all \
+         management clusters of the network use this registry from now on, run kubectl annotate ipregistries {} {}={known}",
+        opened.name,
+        names::REPLACED_REGISTRY_ANNOTATION
+    )
+}
+
+/// Writes the identity of a new registry. Returns the one that it has.
+async fn create_identity(opened: &OpenRegistry) -> Result<String, RegistryError> {
+    let id = format!("{:032x}", rand::random::<u128>());
+    let record = Record::Registry(RegistryRecord { id });
+    let key = Key::Registry.to_string();
+    let (Created::Ours(entry) | Created::Theirs(entry)) =
+        opened.backend.create(&key, &record).await?;
+    opened.records.apply(&entry);
+    Ok(opened.records.registry_id().unwrap_or_default())
 }
 
 /// The management clusters of a registry, in order of their identities.

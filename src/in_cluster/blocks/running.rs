@@ -22,7 +22,7 @@ use super::disturbance::Disturbance;
 use super::driver::Driver;
 use super::open_registry::{OpenRegistry, TRUST_DELAY};
 use super::problems::{PROBE_INTERVAL, Requester};
-use super::record_watch::{RecordWatch, note_sign_of_life};
+use super::record_watch::{RecordWatch, apply_suspension, check_cluster, note_sign_of_life};
 use super::steps::Writer;
 use crate::in_cluster::context::Context;
 
@@ -157,9 +157,10 @@ impl Tasks {
         let registry = &self.registry;
         driver.compare_slices().await;
         let deadline = Instant::now() + TRUST_DELAY;
-        while !registry.records.is_complete() && Instant::now() < deadline {
+        while !registry.is_confirmed() && Instant::now() < deadline {
             tokio::select! {
                 () = registry.records.changed() => {}
+                () = registry.recovered() => {}
                 () = sleep(PROBE_INTERVAL) => {}
             }
         }
@@ -190,7 +191,8 @@ impl Tasks {
                 if is_due || heartbeat.is_wanted() {
                     match heartbeat.beat().await {
                         Ok(()) => {
-                            last = Some(Instant::now());
+                            // Without an identity of the registry, nothing is written.
+                            last = heartbeat.registry.is_confirmed().then(Instant::now);
                             heartbeat.registry.succeeded(Requester::Heartbeat);
                         }
                         // Without a sign of life, others may find that this cluster is gone: no
@@ -230,6 +232,9 @@ impl Heartbeat {
     }
 
     async fn beat(&mut self) -> Result<(), RegistryError> {
+        if !self.registry.is_confirmed() {
+            return self.probe().await;
+        }
         let cluster = &self.registry.cluster;
         let key = Key::Cluster {
             id: (**cluster).into(),
@@ -237,13 +242,17 @@ impl Heartbeat {
         .to_string();
         let record = Record::Cluster(ClusterRecord {
             cluster: cluster.clone(),
+            uid: self.registry.uid.clone(),
             process: self.process.clone(),
             seen: Some(clock::now()),
             blocks: self.blocks(),
         });
         // After a failed write, the record may be that of another process.
         if self.held.is_none() || !self.is_alone {
-            self.held = self.registry.backend.read(&key).await?;
+            self.read(&key).await?;
+        }
+        if self.is_of_other_cluster() {
+            return Ok(());
         }
         if !self.is_alone {
             // A watch that works again shows this write. It may have nothing else to show.
@@ -262,12 +271,43 @@ impl Heartbeat {
         }
         // Another process has written since. It finds this write the next time, and so both know.
         if self.held.is_none() {
-            self.held = self.registry.backend.read(&key).await?;
+            self.read(&key).await?;
+            if self.is_of_other_cluster() {
+                return Ok(());
+            }
             self.write(&key, &record).await?;
         }
         self.disturbance.noticed(Instant::now());
         self.suspend();
         Ok(())
+    }
+
+    /// Finds out whether a registry can be reached to which nothing is written.
+    async fn probe(&mut self) -> Result<(), RegistryError> {
+        if self.registry.needs_probe() {
+            let key = Key::Registry.to_string();
+            self.registry.backend.read(&key).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the record.
+    async fn read(&mut self, key: &str) -> Result<(), RegistryError> {
+        self.held = self.registry.backend.read(key).await?;
+        if let Some(held) = &self.held {
+            self.registry.records.apply(held);
+        }
+        check_cluster(&self.context, &self.registry);
+        Ok(())
+    }
+
+    /// Whether another cluster has the identity of this one: the record is left to it.
+    fn is_of_other_cluster(&mut self) -> bool {
+        let is_other = self.registry.other_cluster().is_some();
+        if is_other {
+            self.held = None;
+        }
+        is_other
     }
 
     /// Writes the record in the version that is held. Returns false if another process has changed
@@ -321,16 +361,17 @@ impl Heartbeat {
         u32::try_from(self.registry.held()).unwrap_or(u32::MAX)
     }
 
-    /// Stops taking and returning blocks while another process writes with the same identity.
+    /// Stops taking, returning and using blocks while another process writes with the same identity.
     fn suspend(&self) {
         let is_lasting = self.disturbance.is_lasting();
         if is_lasting && !self.registry.is_suspended() {
             warn!(
                 registry = self.registry.name,
                 cluster = self.registry.cluster,
-                "another process writes with the identity of this management cluster; no block is taken or returned"
+                "another process writes with the identity of this management cluster; no block is taken, returned or used"
             );
         }
-        self.registry.suspend(is_lasting);
+        self.registry.set_disturbed(is_lasting);
+        apply_suspension(&self.context, &self.registry);
     }
 }

@@ -145,6 +145,9 @@ _kubectl__ipam() {
             kubectl__ipam__subcmd__help,who)
                 cmd="kubectl__ipam__subcmd__help__subcmd__who"
                 ;;
+            kubectl__ipam__subcmd__help__subcmd__registry,adopt)
+                cmd="kubectl__ipam__subcmd__help__subcmd__registry__subcmd__adopt"
+                ;;
             kubectl__ipam__subcmd__help__subcmd__registry,check)
                 cmd="kubectl__ipam__subcmd__help__subcmd__registry__subcmd__check"
                 ;;
@@ -153,6 +156,9 @@ _kubectl__ipam() {
                 ;;
             kubectl__ipam__subcmd__help__subcmd__registry,release)
                 cmd="kubectl__ipam__subcmd__help__subcmd__registry__subcmd__release"
+                ;;
+            kubectl__ipam__subcmd__registry,adopt)
+                cmd="kubectl__ipam__subcmd__registry__subcmd__adopt"
                 ;;
             kubectl__ipam__subcmd__registry,check)
                 cmd="kubectl__ipam__subcmd__registry__subcmd__check"
@@ -165,6 +171,9 @@ _kubectl__ipam() {
                 ;;
             kubectl__ipam__subcmd__registry,release)
                 cmd="kubectl__ipam__subcmd__registry__subcmd__release"
+                ;;
+            kubectl__ipam__subcmd__registry__subcmd__help,adopt)
+                cmd="kubectl__ipam__subcmd__registry__subcmd__help__subcmd__adopt"
                 ;;
             kubectl__ipam__subcmd__registry__subcmd__help,check)
                 cmd="kubectl__ipam__subcmd__registry__subcmd__help__subcmd__check"
@@ -1011,8 +1020,22 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__help__subcmd__registry)
-            opts="list check release"
+            opts="list check release adopt"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__help__subcmd__registry__subcmd__adopt)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1557,12 +1580,118 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__registry)
-            opts="-n -A -o -s -v -h --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help list check release help"
+            opts="-n -A -o -s -v -h --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help list check release adopt help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "table wide json yaml csv name" -- "${cur}"))
+                    return 0
+                    ;;
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --as-uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --request-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --certificate-authority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-server-name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --v)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -v)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__registry__subcmd__adopt)
+            opts="-y -n -A -o -s -v -h --registry --dry-run --yes --hub-kubeconfig --nats-server --context --kubeconfig --namespace --all-namespaces --output --no-color --as --as-group --as-uid --cluster --user --server --token --request-timeout --certificate-authority --insecure-skip-tls-verify --tls-server-name --v --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --registry)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dry-run)
+                    COMPREPLY=($(compgen -W "none client server" -- "${cur}"))
+                    return 0
+                    ;;
+                --hub-kubeconfig)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nats-server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --context)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1753,8 +1882,22 @@ _kubectl__ipam() {
             return 0
             ;;
         kubectl__subcmd__ipam__subcmd__registry__subcmd__help)
-            opts="list check release help"
+            opts="list check release adopt help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        kubectl__subcmd__ipam__subcmd__registry__subcmd__help__subcmd__adopt)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

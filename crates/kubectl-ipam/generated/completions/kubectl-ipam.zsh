@@ -962,6 +962,53 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
+(adopt)
+_arguments "${_arguments_options[@]}" : \
+'--registry=[Name of the IPRegistry; by default the only one]:NAME:_default' \
+'--dry-run=[\`client\` prints what would be changed. A registry has no \`server\`]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
+server\:"The API server checks the change, but does not make it"))' \
+'--hub-kubeconfig=[Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token]:FILE:_files' \
+'*--nats-server=[URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated]:URL:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'-y[Do not ask]' \
+'--yes[Do not ask]' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (help)
 _arguments "${_arguments_options[@]}" : \
 ":: :_kubectl-ipam__subcmd__registry__subcmd__help_commands" \
@@ -983,6 +1030,10 @@ _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (release)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(adopt)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1321,6 +1372,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(adopt)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
         esac
     ;;
 esac
@@ -1508,8 +1563,14 @@ _kubectl-ipam__subcmd__help__subcmd__registry_commands() {
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
+'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
     )
     _describe -t commands 'kubectl-ipam help registry commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__adopt_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__adopt_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help registry adopt commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__check_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__check_commands() {
@@ -1587,9 +1648,15 @@ _kubectl-ipam__subcmd__registry_commands() {
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
+'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__adopt_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__adopt_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry adopt commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__check_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__check_commands() {
@@ -1602,9 +1669,15 @@ _kubectl-ipam__subcmd__registry__subcmd__help_commands() {
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
+'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry help commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__adopt_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__adopt_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry help adopt commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__check_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__check_commands() {

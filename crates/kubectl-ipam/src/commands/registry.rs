@@ -1,5 +1,7 @@
 //! `registry`: the registries of blocks that management clusters share.
 
+mod adopt;
+mod change;
 mod check;
 mod list;
 mod release;
@@ -21,5 +23,6 @@ pub(super) async fn run(global: &Global, command: Option<&RegistryCommand>) -> R
         }) => list::run(global, names, list, access).await,
         Some(RegistryCommand::Check(wanted)) => check::run(global, wanted).await,
         Some(RegistryCommand::Release(wanted)) => release::run(global, wanted).await,
+        Some(RegistryCommand::Adopt(wanted)) => adopt::run(global, wanted).await,
     }
 }

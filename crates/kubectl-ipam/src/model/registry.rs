@@ -27,7 +27,7 @@ pub use self::list::{ClusterLine, NetworkBlocksLine, RecordProblem, RegistryLine
 pub use self::liveness::ClusterState;
 pub(crate) use self::liveness::STALE_AFTER;
 pub(crate) use self::network_blocks::{BlockObjects, NetworkBlocks, network_blocks};
-pub(crate) use self::release::{Change, Plan, plan};
+pub(crate) use self::release::{Change, Plan, adoption, plan};
 pub use self::release::{RecordAction, RecordChange, RegistryRelease};
 
 #[cfg(test)]

@@ -194,6 +194,7 @@ pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) ->
                 format!("network {network}: the exclusions of the management cluster removed")
             }
             RecordAction::ClusterDeleted => format!("record {} deleted", change.record),
+            RecordAction::Adopted => format!("record {} names this cluster", change.record),
         };
         let _ = writeln!(text, "{}{suffix}", clean(&line));
     }

@@ -6,7 +6,7 @@ use capi_ipam_ip::Block;
 
 use super::super::PoolKey;
 use super::super::block_supply::{BlockObstacle, BlockSupply};
-use super::super::blocks::{Affected, BlockInfo, BlockUse, Blocks, ManagementClusters};
+use super::super::blocks::{Affected, BlockInfo, BlockUse, Blocks};
 use super::super::missing_block::MissingBlock;
 use super::Networks;
 
@@ -22,6 +22,17 @@ impl Networks {
         self.apply_management_clusters()
     }
 
+    /// Records whether another cluster writes with the identity of this one in a registry. Returns the
+    /// networks whose usable blocks have changed.
+    pub(in super::super) fn suspend_blocks(
+        &mut self,
+        registry: &str,
+        is_suspended: bool,
+    ) -> Vec<Arc<str>> {
+        self.clusters.suspend(registry, is_suspended);
+        self.apply_management_clusters()
+    }
+
     /// The identity of this management cluster in a registry.
     pub(in super::super) fn management_cluster(&self, registry: &str) -> Option<Arc<str>> {
         self.clusters.id_in(registry).cloned()
@@ -30,7 +41,7 @@ impl Networks {
     /// Forgets the identities of this management cluster. Returns the networks whose usable blocks
     /// have changed.
     pub(in super::super) fn forget_management_clusters(&mut self) -> Vec<Arc<str>> {
-        self.clusters = ManagementClusters::default();
+        self.clusters.forget();
         self.apply_management_clusters()
     }
 

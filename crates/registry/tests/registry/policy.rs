@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_registry::{
     Backend, BlockRecord, ClusterRecord, Created, Entry, NetworkRecord, Record, Registry,
-    RegistryError,
+    RegistryError, RegistryRecord,
 };
 use capi_ipam_testing::wait::eventually;
 
@@ -218,6 +218,24 @@ async fn cluster_writes_only_its_own_records_of_other_kinds() {
     let held = current(west, "cluster.west").await;
     assert_denied(east.update(&held, &cluster("west")).await, "another one");
     assert_denied(east.delete(&held).await, "another one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn identity_of_the_registry_is_written_once() {
+    let hub = Hub::start().await;
+    let (west, east) = (&hub.west, &hub.east);
+    let registry = |id: &str| Record::Registry(RegistryRecord { id: id.to_owned() });
+    let created = west.create("registry", &registry("a")).await;
+    assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
+    let found = east.create("registry", &registry("b")).await;
+    let Ok(Created::Theirs(held)) = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(held.record(), Some(&registry("a")));
+    for cluster in [west, east] {
+        assert_denied(cluster.update(&held, &registry("b")).await, "it is fixed");
+        assert_denied(cluster.delete(&held).await, "it is fixed");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -75,7 +75,7 @@ impl Driver {
     async fn agree(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Option<Agreement> {
         let registry = Arc::clone(&self.writer.registry);
         let rules = found.rules.as_ref()?;
-        if !registry.records.is_complete() || registry.is_suspended() || !self.may_request() {
+        if !registry.is_confirmed() || registry.is_suspended() || !self.may_request() {
             return None;
         }
         let key = network_key(network);
@@ -271,6 +271,7 @@ impl Driver {
             }),
             Some(Agreement::Undecodable) => Some(BlockObstacle::RecordUndecodable),
             _ if self.registry().is_suspended() => Some(BlockObstacle::Suspended),
+            _ if self.registry().is_replaced() => Some(BlockObstacle::Replaced),
             _ if self.registry().unreachable().is_some() => Some(BlockObstacle::Unreachable),
             _ if self.is_refused(network, needs) => Some(BlockObstacle::Refused),
             _ => None,

@@ -162,7 +162,8 @@ impl Driver {
         if !step.is_of_registry() && !is_last_sign {
             return true;
         }
-        self.refusals.is_due(&target.key(), Instant::now()) && self.may_request()
+        let is_due = self.refusals.is_due(&target.key(), Instant::now());
+        is_due && self.registry().is_confirmed() && self.may_request()
     }
 
     /// Whether the registry may be asked now. It is not while it cannot be reached: the sign of life
@@ -322,7 +323,7 @@ impl Driver {
 
     /// What the registry shows of a block.
     fn shown<'a>(&self, target: &'a Target) -> Shown<'a> {
-        if !self.registry().records.is_complete() {
+        if !self.registry().is_confirmed() {
             return Shown::Unknown;
         }
         match target.entry.as_deref() {

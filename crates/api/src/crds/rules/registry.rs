@@ -21,6 +21,9 @@ const IS_NAMED_BY_BLOCK: &str = "!has(self.spec.block) || (self.spec.block.block
      self.metadata.name.startsWith('block.' + self.spec.block.network + '.') : \
      self.metadata.name == 'block.' + self.spec.block.network + '.' + self.spec.block.block.replace('/', '-'))";
 
+/// The rule that there is one record of the registry.
+const IS_NAMED_REGISTRY: &str = "!has(self.spec.registry) || self.metadata.name == 'registry'";
+
 /// The rule that the name is derived from one field of the record.
 fn is_named_by(record: &str, field: &str) -> String {
     format!(
@@ -31,21 +34,22 @@ fn is_named_by(record: &str, field: &str) -> String {
 /// Adds the rules to the schema of records.
 pub(in crate::crds) fn records(schema: &mut Value) -> Result<(), CrdError> {
     let one = Rule::new(
-        "[has(self.block), has(self.cluster), has(self.network)].filter(is_set, is_set).size() == 1",
-        "exactly one of block, cluster and network must be set",
+        "[has(self.block), has(self.cluster), has(self.network), has(self.registry)].filter(is_set, is_set).size() == 1",
+        "exactly one of block, cluster, network and registry must be set",
     );
     add(schema, "spec", [one])?;
     let named = [
         IS_NAMED_BY_BLOCK.to_owned(),
         is_named_by("cluster", "cluster"),
         is_named_by("network", "network"),
+        IS_NAMED_REGISTRY.to_owned(),
     ];
     let named = named.map(|rule| {
         Rule::of(
             "metadata",
             rule,
             "the name must be the kind of the record, a dot, and its network and block, cluster or network, such as \
-             block.NETWORK.10.8.0.64-26",
+             block.NETWORK.10.8.0.64-26; or registry",
         )
     });
     add(schema, "", named)?;

@@ -159,7 +159,7 @@ fn is_of_network(name: &str, network: &str) -> bool {
     let found = match Key::parse(name) {
         Some(Key::Block { network, .. }) => network,
         Some(Key::Network { name }) => name,
-        Some(Key::Cluster { .. }) => return false,
+        Some(Key::Cluster { .. } | Key::Registry) => return false,
         None => return name.starts_with(&format!("block.{network}.")),
     };
     *found == *network

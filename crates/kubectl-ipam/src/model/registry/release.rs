@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use capi_ipam_registry::{BlockRecord, Entry, Key, NetworkRecord, Record, RecordCache, hand_over};
+use capi_ipam_registry::{
+    BlockRecord, ClusterRecord, Entry, Key, NetworkRecord, Record, RecordCache, hand_over,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -64,6 +66,8 @@ pub enum RecordAction {
     ExclusionsRemoved,
     /// The record of the cluster is deleted.
     ClusterDeleted,
+    /// The record of the cluster names this one.
+    Adopted,
 }
 
 /// What is to be written.
@@ -106,6 +110,8 @@ pub(crate) enum Refusal {
          record if the cluster is gone"
     )]
     Unreadable { cluster: String, problem: String },
+    #[error("the blocks of management cluster {cluster} are those of this cluster already")]
+    Adopted { cluster: String },
     #[error("the registry has no record of management cluster {cluster}")]
     NotFound { cluster: String },
 }
@@ -130,9 +136,71 @@ pub(crate) fn plan(
     if cluster == own {
         return Err(Refusal::Own { cluster: named() });
     }
-    let id = Key::Cluster { id: cluster.into() };
-    let entry = records.get(&id);
-    let seen = match entry.as_deref() {
+    let entry = records.get(&Key::Cluster { id: cluster.into() });
+    let seen = last_seen(entry.as_deref(), cluster, now)?;
+    let mut changes = Vec::new();
+    for entry in records.entries() {
+        changes.extend(change(&entry, cluster, now));
+    }
+    if entry.is_none() && changes.is_empty() {
+        return Err(Refusal::NotFound { cluster: named() });
+    }
+    // Blocks first: after an interruption, the record of the cluster shows what is left to do.
+    changes.sort_by_key(|change| rank(change.line.action));
+    Ok(Plan {
+        seen,
+        cluster: entry,
+        changes,
+    })
+}
+
+/// Decides what is written so that the blocks of a cluster that had the identity `own` are those of the
+/// cluster with this UID.
+pub(crate) fn adoption(
+    records: &RecordCache,
+    own: &str,
+    uid: &str,
+    now: Timestamp,
+) -> Result<Plan, Refusal> {
+    let entry = records.get(&Key::Cluster { id: own.into() });
+    let Some(entry) = entry else {
+        return Err(Refusal::NotFound {
+            cluster: own.to_owned(),
+        });
+    };
+    if let Some(Record::Cluster(record)) = entry.record()
+        && record.uid.as_deref() == Some(uid)
+    {
+        return Err(Refusal::Adopted {
+            cluster: own.to_owned(),
+        });
+    }
+    let seen = last_seen(Some(&entry), own, now)?;
+    let adopted = Record::Cluster(ClusterRecord {
+        cluster: own.to_owned(),
+        uid: Some(uid.to_owned()),
+        ..ClusterRecord::default()
+    });
+    let change = Change {
+        line: line(&entry, RecordAction::Adopted),
+        wanted: Some(adopted),
+        entry,
+    };
+    Ok(Plan {
+        seen,
+        cluster: None,
+        changes: vec![change],
+    })
+}
+
+/// When a management cluster was last seen, if it is not alive.
+fn last_seen(
+    entry: Option<&Entry>,
+    cluster: &str,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Refusal> {
+    let named = || cluster.to_owned();
+    let seen = match entry {
         None => None,
         Some(entry) => match &entry.value {
             Ok(Record::Cluster(record)) => record.seen.as_ref().map(|time| time.0),
@@ -153,20 +221,7 @@ pub(crate) fn plan(
             seen,
         });
     }
-    let mut changes = Vec::new();
-    for entry in records.entries() {
-        changes.extend(change(&entry, cluster, now));
-    }
-    if entry.is_none() && changes.is_empty() {
-        return Err(Refusal::NotFound { cluster: named() });
-    }
-    // Blocks first: after an interruption, the record of the cluster shows what is left to do.
-    changes.sort_by_key(|change| rank(change.line.action));
-    Ok(Plan {
-        seen,
-        cluster: entry,
-        changes,
-    })
+    Ok(seen)
 }
 
 /// The order of the writes.
@@ -175,7 +230,7 @@ fn rank(action: RecordAction) -> u8 {
         RecordAction::Freed | RecordAction::HandedOver => 0,
         RecordAction::Withdrawn => 1,
         RecordAction::ExclusionsRemoved => 2,
-        RecordAction::ClusterDeleted => 3,
+        RecordAction::ClusterDeleted | RecordAction::Adopted => 3,
     }
 }
 
@@ -188,7 +243,7 @@ fn change(entry: &Arc<Entry>, cluster: &str, now: Timestamp) -> Option<Change> {
         }
         Record::Block(record) => withdrawal(entry, record, cluster),
         Record::Network(record) => exclusions(entry, record, cluster),
-        Record::Cluster(_) => None,
+        Record::Cluster(_) | Record::Registry(_) => None,
     }
 }
 
@@ -384,5 +439,26 @@ mod tests {
             panic!("{wanted:?}")
         };
         assert_eq!(network.excluded.keys().collect::<Vec<_>>(), ["north"]);
+    }
+
+    #[test]
+    fn only_a_cluster_that_is_gone_is_adopted() {
+        let adopted = |record: Value, uid: &str| {
+            let records = entries(&[("cluster.west", record)]);
+            adoption(&records, "west", uid, now()).map(|plan| plan.changes)
+        };
+        let changes = adopted(cluster("west", "2026-01-01T00:00:00Z"), "a").unwrap();
+        let Some(Record::Cluster(record)) = &changes[0].wanted else {
+            panic!("{changes:?}");
+        };
+        assert_eq!(record.uid.as_deref(), Some("a"));
+        assert!(record.seen.is_none(), "it has to show that it is alive");
+        let alive = adopted(cluster("west", NOW), "a");
+        assert!(matches!(alive, Err(Refusal::Alive { .. })));
+        let mut own = cluster("west", NOW);
+        own["uid"] = json!("a");
+        assert!(matches!(adopted(own, "a"), Err(Refusal::Adopted { .. })));
+        let none = adoption(&entries(&[]), "west", "a", now());
+        assert!(matches!(none, Err(Refusal::NotFound { .. })));
     }
 }

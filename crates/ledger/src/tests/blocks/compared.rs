@@ -73,6 +73,41 @@ fn slices_of_a_registry_that_cannot_be_reached_are_trusted() {
 }
 
 #[test]
+fn block_that_another_record_overlaps_is_compared_again() {
+    let mut ledger = comparing();
+    ledger.apply(&slice(4, json!({"spec": {"registry": "site"}})));
+    ledger.apply(&slice(8, json!({"spec": {"registry": "site"}})));
+    ledger.trust_slices_of("site");
+    assert_eq!(ledger.compared_blocks("site").len(), 2);
+    ledger.forget_comparisons_in("other", "lab", four(4));
+    assert!(is_usable(&ledger, 4), "another registry");
+    // One of another size contains the block.
+    let larger = Block::new([10, 0, 0, 0].into(), 29);
+    assert!(ledger.has_slice_in("lab", larger));
+    ledger.forget_comparisons_in("site", "lab", larger);
+    assert!(!is_usable(&ledger, 4));
+    assert!(is_usable(&ledger, 8));
+    assert_eq!(ledger.compared_blocks("site"), [("lab".into(), four(8))]);
+    assert!(!ledger.has_slice_in("lab", four(12)));
+}
+
+#[test]
+fn no_block_is_usable_while_another_cluster_has_the_identity() {
+    let mut ledger = comparing();
+    ledger.apply(&slice(4, json!({"spec": {"registry": "site"}})));
+    ledger.trust_slices_of("site");
+    assert!(is_usable(&ledger, 4));
+    ledger.suspend_blocks_of("site", true);
+    assert!(!is_usable(&ledger, 4));
+    assert_eq!(ledger.management_cluster("site").as_deref(), Some("west"));
+    // Also when the network shares no blocks any more.
+    ledger.apply_network(&lab(json!({})));
+    assert!(!is_usable(&ledger, 4));
+    ledger.suspend_blocks_of("site", false);
+    assert!(is_usable(&ledger, 4));
+}
+
+#[test]
 fn object_that_becomes_valid_is_compared() {
     let mut ledger = comparing();
     ledger.apply(&slice(4, json!({"spec": {"block": "no block"}})));

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::plan;
 
 /// Records in memory.
 #[derive(Default)]
