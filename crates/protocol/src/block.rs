@@ -141,6 +141,22 @@ pub enum Record {
     Unreadable,
 }
 
+impl Record {
+    /// Whether this cluster has the block and no other one uses addresses of it, as far as is known. If not,
+    /// no address of the block is allocated before the slice is [compared](Compared) with the record:
+    /// the mark of a conflict in the slice takes a write, and this takes none.
+    pub fn is_ours_alone(self) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Ours {
+                is_returning,
+                is_contested,
+            } => !is_returning && !is_contested,
+            Self::Absent | Self::Theirs { .. } | Self::Unreadable => false,
+        }
+    }
+}
+
 /// The slice of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slice {

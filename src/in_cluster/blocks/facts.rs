@@ -7,7 +7,7 @@ use capi_ipam_api::{BlockRecord, MAX_CONTENDERS};
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::{Confirmation, Mark, Record, Recorded, Seen, Slice, View};
-use capi_ipam_registry::Version;
+use capi_ipam_registry::{Entry, Record as RegistryEntry, Version};
 use jiff::Timestamp;
 
 use super::backoff::Backoff;
@@ -389,18 +389,38 @@ impl Facts<'_> {
     }
 
     fn record(&self) -> Record {
-        match self.shown {
-            Shown::Unknown => Record::Unknown,
-            Shown::Absent => Record::Absent,
-            Shown::Unreadable => Record::Unreadable,
-            Shown::Record(record, _) if record.cluster == self.cluster => Record::Ours {
+        self.shown.record(self.cluster)
+    }
+}
+
+impl Shown<'_> {
+    /// The record as the protocol sees it, for the management cluster with this identity.
+    pub(super) fn record(self, cluster: &str) -> Record {
+        match self {
+            Self::Unknown => Record::Unknown,
+            Self::Absent => Record::Absent,
+            Self::Unreadable => Record::Unreadable,
+            Self::Record(record, _) if record.cluster == cluster => Record::Ours {
                 is_returning: record.empty_since.is_some(),
                 is_contested: !record.contenders.is_empty(),
             },
-            Shown::Record(record, _) => Record::Theirs {
-                names_us: self.is_contender(record),
+            Self::Record(record, _) => Record::Theirs {
+                names_us: record.contenders.iter().any(|id| id == cluster),
                 is_full: record.contenders.len() >= MAX_CONTENDERS,
             },
+        }
+    }
+
+    /// What a listed registry shows under the name of a block.
+    pub(super) fn of(entry: Option<&'_ Entry>) -> Shown<'_> {
+        match entry {
+            None => Shown::Absent,
+            Some(Entry {
+                value: Ok(RegistryEntry::Block(record)),
+                version,
+                ..
+            }) => Shown::Record(record, version),
+            Some(_) => Shown::Unreadable,
         }
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{BlockRecord, Entry, Key, Record};
+use capi_ipam_registry::{Entry, Key};
 
+use super::facts::Shown;
 use super::open_registry::OpenRegistry;
 use crate::in_cluster::context::Context;
 
@@ -49,9 +50,9 @@ impl RecordWatch {
         if !registry.is_confirmed() {
             return;
         }
-        let shown = registry.records.block(network, block);
-        let record = shown.as_deref().and_then(Entry::record);
-        if is_held_alone(record, &registry.cluster) {
+        let entry = registry.records.block(network, block);
+        let record = Shown::of(entry.as_deref()).record(&registry.cluster);
+        if record.is_ours_alone() {
             return;
         }
         let ledger = &self.context.ledger;
@@ -79,19 +80,6 @@ pub(super) fn apply_suspension(context: &Context, registry: &OpenRegistry) {
 pub(super) fn note_sign_of_life(context: &Context, registry: &OpenRegistry) {
     if let Some(began) = registry.seen_heartbeat() {
         context.signs_of_life.seen(&registry.name, began);
-    }
-}
-
-/// Whether the record of a block says that this management cluster has it and no other one uses it.
-fn is_held_alone(record: Option<&Record>, cluster: &str) -> bool {
-    match record {
-        Some(Record::Block(BlockRecord {
-            cluster: holder,
-            contenders,
-            empty_since,
-            ..
-        })) => *holder == *cluster && contenders.is_empty() && empty_since.is_none(),
-        _ => false,
     }
 }
 
@@ -127,35 +115,4 @@ impl EventHandler<Entry> for RecordWatch {
     fn apply_invalid(&self, _: &Invalid) {}
 
     fn delete_invalid(&self, _: &Invalid) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_an_uncontested_own_record_holds_a_block() {
-        let own = BlockRecord {
-            cluster: "west".to_owned(),
-            ..BlockRecord::default()
-        };
-        let holds = |record: BlockRecord| is_held_alone(Some(&Record::Block(record)), "west");
-        assert!(holds(own.clone()));
-        assert!(!is_held_alone(None, "west"));
-        let others = [
-            BlockRecord {
-                cluster: "east".to_owned(),
-                ..own.clone()
-            },
-            BlockRecord {
-                contenders: vec!["east".to_owned()],
-                ..own.clone()
-            },
-            BlockRecord {
-                empty_since: Some(capi_ipam_controller::clock::now()),
-                ..own
-            },
-        ];
-        assert!(others.into_iter().all(|record| !holds(record)));
-    }
 }

@@ -81,11 +81,11 @@ impl AbandonedObjects for AbandonedReservations {
             reservation: None,
         };
         let verdict = reads.check().await?;
-        let read = reads.reservation;
         if let Verdict::Keep(reason) = verdict {
             debug!(slot = %abandoned.slot, ?reason, "a reservation that seemed abandoned is kept");
             return Ok(Release::Kept);
         }
+        let read = reads.reservation;
         match self.awaited(abandoned).await? {
             Release::Done => {}
             kept => return Ok(kept),

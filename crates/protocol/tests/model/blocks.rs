@@ -5,7 +5,8 @@
 //! may crash at any step. The registry may lose a write that it has acknowledged, and then gives the
 //! revision of this write to the next one; it may answer a read with the state before the last
 //! write; a reply to a write may be lost; and a record may be deleted by hand. The first cluster may
-//! stop to share blocks, and its API server may be [restored](restore). The blocks of the two clusters
+//! stop to share blocks, and its API server may be [restored](restore). Its claim may be
+//! [moved](moves) to the second cluster. The blocks of the two clusters
 //! may have different sizes, see [`sizes`].
 //!
 //! Which write follows is decided by `capi_ipam_protocol::block`, as in the product.
@@ -16,10 +17,12 @@
 //! | `Compare` | a slice that a manager has not seen before its confirmation is compared with the record |
 //! | `Reserve`, `Check` | a reservation is created, and then the slice is read, before an address is bound |
 //! | `List`, `Delete` | the list of the addresses in use before a slice is deleted, and the deletion |
+//! | `Sweep` | the release of a reservation whose claim is gone |
 //! | `Look`, `DeleteRecord` | the read of the slice before a record is deleted, and the deletion |
 
 mod actions;
 mod day;
+mod moves;
 mod mutations;
 mod properties;
 mod restore;
@@ -61,6 +64,8 @@ struct Scope {
     ends: bool,
     /// How often the API server of the first cluster is restored.
     restores: u32,
+    /// Whether the claim of the first cluster may be moved to the second one.
+    moves: bool,
     mutation: Option<Mutation>,
 }
 
@@ -103,6 +108,7 @@ const SMALLEST: Scope = Scope {
     joins: false,
     ends: false,
     restores: 0,
+    moves: false,
     mutation: None,
 };
 

@@ -326,15 +326,7 @@ impl Driver {
         if !self.registry().is_confirmed() {
             return Shown::Unknown;
         }
-        match target.entry.as_deref() {
-            None => Shown::Absent,
-            Some(Entry {
-                value: Ok(Record::Block(record)),
-                version,
-                ..
-            }) => Shown::Record(record, version),
-            Some(_) => Shown::Unreadable,
-        }
+        Shown::of(target.entry.as_deref())
     }
 
     /// Reads a record whose last write has an unknown outcome. Returns whether it is known now. One of

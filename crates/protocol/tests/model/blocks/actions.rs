@@ -31,6 +31,7 @@ pub(super) enum Action {
     LoseWrite(usize),
     LoseRecord(usize),
     EndSharing,
+    Move(usize),
     BackUp,
     Restore,
 }
@@ -67,6 +68,7 @@ impl Blocks {
             bound_without_record: false,
             backup: None,
             restores_left: self.0.restores,
+            has_moved: false,
         }
     }
 
@@ -89,12 +91,11 @@ impl Blocks {
         }
         for cluster in 0..CLUSTERS {
             for block in 0..self.0.blocks {
-                let objects = &state.clusters[cluster][block];
-                let is_unbound = objects.is_reserved && !objects.is_bound;
-                // The claim may go on with its reservation as long as it waits.
-                let is_abandoned = is_unbound && state.claims[cluster] != Claim::Waiting;
-                if is_abandoned && !self.is_being_bound(state, cluster, block) {
+                if self.is_swept(state, cluster, block) {
                     actions.push(Action::Sweep(cluster, block));
+                }
+                if cluster == 0 && self.can_move(state, block) {
+                    actions.push(Action::Move(block));
                 }
             }
             if state.claims[cluster] == Claim::Bound {
@@ -245,6 +246,9 @@ impl Blocks {
             Action::Crash(manager) => {
                 state.crashes_left -= 1;
                 state.managers[manager] = [Known::default(); BLOCKS];
+                if scope.moves {
+                    state.see_use(manager);
+                }
             }
             Action::LoseWrite(block) => {
                 state.lost_writes_left -= 1;
@@ -257,10 +261,12 @@ impl Blocks {
                 state.keys[block].record = None;
             }
             Action::EndSharing => state.has_ended = true,
+            Action::Move(block) => state.move_claim(block),
             Action::BackUp => state.back_up(),
             Action::Restore => state.restore(),
         }
         state.remember_records(scope);
+        state.notice_records(scope);
         Some(state)
     }
 
@@ -319,7 +325,7 @@ impl Blocks {
             .any(|known| known.task != Task::Idle);
         // A claim goes on with its reservation.
         let goes_on = scope.mutation != Some(Mutation::ForgetReservation);
-        let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
+        let is_free = objects.is_free(known, goes_on);
         if is_waiting && known.allocates(scope) && is_free && !has_task {
             let count = if objects.is_reserved {
                 1
@@ -330,6 +336,19 @@ impl Blocks {
                 add.push(Action::Propose(manager, block, address));
             }
         }
+    }
+
+    /// Whether a reservation is released whose claim is gone.
+    fn is_swept(&self, state: &State, cluster: usize, block: usize) -> bool {
+        let objects = &state.clusters[cluster][block];
+        if !objects.is_reserved || objects.is_bound || self.is_being_bound(state, cluster, block) {
+            return false;
+        }
+        if objects.is_moved {
+            return self.has_seen_all(state, cluster, block);
+        }
+        // The claim may go on with its reservation as long as it waits.
+        state.claims[cluster] != Claim::Waiting
     }
 
     /// Whether a manager of the cluster is about to bind the address of the block.

@@ -2,6 +2,7 @@
 
 use stateright::{Checker, Model};
 
+use super::moves::MOVED;
 use super::restore::RESTORED;
 use super::sizes::{JOINING, ONE_HALF};
 use super::{
@@ -45,6 +46,12 @@ pub(super) enum Mutation {
     TakeUnknownForLost,
     /// Addresses of the block of each usable slice are allocated, without a comparison with the record.
     TrustRestoredSlices,
+    /// Addresses of a block are allocated until its slice is marked, although the record shows another
+    /// cluster that uses it.
+    UseUntilMarked,
+    /// The reservation of a moved claim is released although the process has not seen what the registry
+    /// contains.
+    SweepUnseen,
 }
 
 #[test]
@@ -65,6 +72,8 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         (Mutation::OmitRegistry, ENDING_LOST_RECORD),
         (Mutation::TakeUnknownForLost, ENDING_INTERRUPTED),
         (Mutation::TrustRestoredSlices, RESTORED),
+        (Mutation::UseUntilMarked, MOVED),
+        (Mutation::SweepUnseen, MOVED),
     ] {
         let mutated = Scope {
             mutation: Some(mutation),

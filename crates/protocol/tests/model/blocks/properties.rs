@@ -19,6 +19,12 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             },
         ),
         Property::always(
+            "a moved address is not allocated in its former cluster",
+            |_, state: &State| {
+                !state.has_moved || !(0..ADDRESSES).any(|address| is_used_twice(state, address))
+            },
+        ),
+        Property::always(
             "no address is in usable blocks of two clusters while the registry keeps its writes",
             |model: &Blocks, state: &State| {
                 !has_order(model, state) || !overlapping().any(|blocks| are_usable(state, blocks))
@@ -34,7 +40,7 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             "a used block has a slice",
             |model: &Blocks, state: &State| {
                 let has_slice = |objects: &Objects| !objects.is_bound || objects.slice.is_some();
-                model.0.joins || all_objects(state).all(has_slice)
+                model.0.joins || state.has_moved || all_objects(state).all(has_slice)
             },
         ),
         Property::always(
@@ -85,7 +91,7 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
 /// addresses before, or has got such objects back from a backup.
 fn has_order(model: &Blocks, state: &State) -> bool {
     let was_restored = state.restores_left < model.0.restores;
-    keeps_writes(model, state) && !model.0.joins && !was_restored
+    keeps_writes(model, state) && !model.0.joins && !was_restored && !state.has_moved
 }
 
 /// Whether the registry has lost no write.
@@ -172,6 +178,13 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
     if state.claims[cluster] != Claim::Waiting || !state.shares(cluster) {
         return true;
     }
+    // The reservation of a claim that was moved is released later.
+    if state.clusters[cluster]
+        .iter()
+        .any(|objects| objects.is_moved)
+    {
+        return true;
+    }
     // A manager can still propose an address.
     let goes_on = model.0.mutation != Some(Mutation::ForgetReservation);
     let can_be_served = (0..model.0.managers).any(|manager| {
@@ -179,8 +192,7 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
             && model.0.blocks_of(cluster).any(|block| {
                 let known = &state.managers[manager][block];
                 let objects = &state.clusters[cluster][block];
-                let is_free = !known.is_used || goes_on && objects.is_reserved && !objects.is_bound;
-                known.allocates(&model.0) && is_free
+                known.allocates(&model.0) && objects.is_free(known, goes_on)
             })
     });
     let has_other = |block| {

@@ -71,6 +71,8 @@ pub(super) struct Objects {
     pub(super) is_bound: bool,
     /// The number of the reserved address in the block.
     pub(super) address: usize,
+    /// Whether the claim that has the reservation was moved to the other cluster.
+    pub(super) is_moved: bool,
 }
 
 impl Objects {
@@ -79,6 +81,12 @@ impl Objects {
         self.is_reserved = false;
         self.is_bound = false;
         self.address = 0;
+        self.is_moved = false;
+    }
+
+    /// Whether the address is free for a claim, or the claim goes on with its reservation.
+    pub(super) fn is_free(&self, known: &Known, goes_on: bool) -> bool {
+        !known.is_used || goes_on && self.is_reserved && !self.is_bound && !self.is_moved
     }
 }
 
@@ -167,6 +175,8 @@ pub(super) struct State {
     pub(super) bound_without_record: bool,
     pub(super) backup: Option<Backup>,
     pub(super) restores_left: u32,
+    /// Whether the claim of the first cluster was moved.
+    pub(super) has_moved: bool,
 }
 
 impl State {
@@ -240,6 +250,20 @@ impl State {
                     is_slice_of_registry: names_registry && known.slice.is_some(),
                     is_named,
                 });
+            }
+        }
+    }
+
+    /// Lets the managers compare slices again whose records show something else.
+    pub(super) fn notice_records(&mut self, scope: &Scope) {
+        if scope.mutation == Some(Mutation::UseUntilMarked) {
+            return;
+        }
+        for (manager, cluster) in CLUSTER.into_iter().enumerate() {
+            for known in &mut self.managers[manager] {
+                if !record(known.key, cluster).is_ours_alone() {
+                    known.compared = Compared::default();
+                }
             }
         }
     }

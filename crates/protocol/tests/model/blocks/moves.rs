@@ -1,0 +1,82 @@
+//! The claim of the first cluster is moved to the second one with its address, as `clusterctl move` does it.
+//! The second one reports in the record that it uses the block. In the first one a reservation is left,
+//! whose address must not be allocated again.
+
+use super::mutations::Mutation;
+use super::state::{CLUSTER, Claim, State};
+use super::{Blocks, SMALLEST, Scope, assert_holds};
+
+pub(super) const MOVED: Scope = Scope {
+    lives: [2, 0],
+    moves: true,
+    ..SMALLEST
+};
+
+impl Blocks {
+    /// Whether the claim can be moved that uses a block.
+    pub(super) fn can_move(&self, state: &State, block: usize) -> bool {
+        let record = state.keys[block].record;
+        self.0.moves
+            && !state.has_moved
+            && state.clusters[0][block].is_bound
+            && record.is_some_and(|record| record.holder == 0)
+    }
+
+    /// Whether a manager of a cluster has seen the record in its last revision. It has written a sign of
+    /// life after it has found the claim missing, and its watch has shown it.
+    pub(super) fn has_seen_all(&self, state: &State, cluster: usize, block: usize) -> bool {
+        if self.0.mutation == Some(Mutation::SweepUnseen) {
+            return true;
+        }
+        (0..self.0.managers).any(|manager| {
+            let key = state.managers[manager][block].key;
+            CLUSTER[manager] == cluster && key == Some(state.keys[block])
+        })
+    }
+}
+
+impl State {
+    /// A manager sees which addresses are in use: it decides on no block before.
+    pub(super) fn see_use(&mut self, manager: usize) {
+        let objects = &self.clusters[CLUSTER[manager]];
+        for (known, objects) in self.managers[manager].iter_mut().zip(objects) {
+            known.is_used = objects.is_reserved;
+        }
+    }
+
+    pub(super) fn move_claim(&mut self, block: usize) {
+        self.has_moved = true;
+        let [source, target] = &mut self.clusters;
+        target[block].is_reserved = true;
+        target[block].is_bound = true;
+        target[block].address = source[block].address;
+        source[block].is_bound = false;
+        source[block].is_moved = true;
+        self.claims = [Claim::Gone, Claim::Bound];
+        self.lives[0] -= 1;
+        self.lives[1] += 1;
+        let key = &mut self.keys[block];
+        self.before[block] = *key;
+        key.revision += 1;
+        if let Some(record) = &mut key.record {
+            record.names_other = true;
+        }
+        // It has named its cluster because it sees the address.
+        self.see_use(1);
+    }
+}
+
+#[test]
+fn moved_address_is_not_allocated_again() {
+    assert_holds(MOVED);
+}
+
+/// Not with old answers of the registry: of two states of a record, a manager takes the later one.
+#[test]
+fn moved_address_is_not_allocated_after_a_crash() {
+    assert_holds(Scope {
+        crashes: 1,
+        lost_replies: 1,
+        ..MOVED
+    });
+}
