@@ -112,7 +112,7 @@ const WAITING_FOR_BLOCK: Description = Description {
     kind: "gauge",
     labels: &[
         "network",
-        "reason: being_taken, no_registry, unreachable, refused, cluster_id_in_use, all_taken, limit, size_differs, record_invalid, slice_unavailable",
+        "reason: being_taken, no_registry, unreachable, refused, cluster_id_in_use, registry_replaced, all_taken, limit, size_differs, record_invalid, slice_unavailable",
     ],
     help: "Claims that wait until this management cluster has another block of a network; at most 5 seconds old",
 };
@@ -269,12 +269,13 @@ impl Collector for PoolMetrics {
 }
 
 /// The reasons for which claims wait for a block.
-const REASONS: [&str; 10] = [
+const REASONS: [&str; 11] = [
     "being_taken",
     "no_registry",
     "unreachable",
     "refused",
     "cluster_id_in_use",
+    "registry_replaced",
     "all_taken",
     "limit",
     "size_differs",
