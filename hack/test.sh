@@ -5,14 +5,15 @@
 #   hack/test.sh ARGUMENTS   the tests that these arguments of `cargo test` select
 #
 # TEST_JOBS is the number of test programs that run at the same time (default 2), and RUST_TEST_THREADS the number of
-# tests that run at the same time in each of them (default: one more than there are processors; most tests run their own
-# API server). Their output is kept in target/test-logs.
+# tests that run at the same time in each of them (default: as many as there are processors). Most tests run their own API
+# server, and use one processor on average: with twice as many at the same time they take longer altogether. Their output
+# is kept in target/test-logs.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
 jobs=${TEST_JOBS:-2}
 logs=target/test-logs
-export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(getconf _NPROCESSORS_ONLN)}
 
 if [ $# -gt 0 ]; then
   exec "$cargo" test --locked --workspace --no-fail-fast "$@"
