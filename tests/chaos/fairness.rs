@@ -13,7 +13,7 @@ use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
 use support::wait::eventually_within;
 
-const FLOOD: usize = 2000;
+const FLOOD: usize = 600;
 /// How long a slow machine takes for all of them.
 const MAX_WAIT: Duration = Duration::from_mins(5);
 

@@ -67,14 +67,14 @@ async fn pool_joins_a_network_while_the_manager_is_killed() {
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22}))
         .await;
-    let first = names("a", 300);
+    let first = names("a", 150);
     consumer.create_claims(&first, "web").await;
     let before = consumer.wait_for_addresses(&first).await;
 
     consumer
         .create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}}))
         .await;
-    let (kept, released) = first.split_at(250);
+    let (kept, released) = first.split_at(100);
     let second = names("b", 50);
     let churn = async {
         for (claim, gone) in second.iter().zip(released) {
@@ -104,12 +104,12 @@ async fn pool_joins_a_network_while_the_manager_is_killed() {
         .iter()
         .map(|(claim, address)| (address.clone(), claim.clone()))
         .collect();
-    assert_eq!(by_address.len(), 300, "each address is allocated once");
+    assert_eq!(by_address.len(), 150, "each address is allocated once");
     eventually(
         "each address is reserved in the network, and nowhere else",
         async || {
             let inside = reserved(&consumer, "n.lab").await;
-            let is_complete = inside.len() == 300
+            let is_complete = inside.len() == 150
                 && inside
                     .iter()
                     .all(|(address, claim)| by_address.get(address) == Some(claim));

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam::app::rbac::{
     CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES,
     SELF_MANAGED_CERTS_NAMESPACE_RULES,
 };
 use capi_ipam_api::InClusterKind;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use support::consumer::{Consumer, object};
 use support::control_plane::{AccessRequest, ControlPlane, NAMESPACE, Options};
@@ -349,7 +349,7 @@ fn allowed(rules: &[Rule], namespace: &str) -> BTreeSet<AccessRequest> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_grant_exactly_what_the_manager_requests() {
-    // With streaming lists a watch needs no list. (The next test uses streaming lists.)
+    // With streaming lists a watch needs no list.
     let plane = ControlPlane::start(Options {
         audit: true,
         in_pages: true,
@@ -385,7 +385,7 @@ async fn roles_grant_exactly_what_the_manager_requests() {
         &[CLUSTER_RULES, SELF_MANAGED_CERTS_CLUSTER_RULES].concat(),
         "",
     );
-    // Not requested directly, but needed for `blockOwnerDeletion`: see the next test.
+    // Not requested directly, but needed for `blockOwnerDeletion`: see the last test.
     idle.retain(|right| !right.resource.ends_with("/finalizers"));
     let missing: Vec<_> = asked.difference(&idle).collect();
     assert_eq!(
@@ -429,117 +429,50 @@ async fn wait_until_repaired(plane: &ControlPlane) {
     .await;
 }
 
-/// The number of different permissions that the provider lacked.
-fn denials(plane: &ControlPlane) -> usize {
-    plane
-        .requested_access()
-        .iter()
-        .filter(|request| request.forbidden)
-        .count()
+/// Each permission is requested, and another rule does not grant it: so each rule is needed.
+#[test]
+fn no_permission_is_granted_twice() {
+    let cluster = [CLUSTER_RULES, SELF_MANAGED_CERTS_CLUSTER_RULES].concat();
+    let here = [NAMESPACE_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES].concat();
+    for rules in [cluster, here] {
+        let counts = rules
+            .iter()
+            .map(|rule| rule.resources.len() * rule.verbs.len());
+        assert_eq!(allowed(&rules, "").len(), counts.sum::<usize>());
+    }
 }
 
+/// The API server checks this permission without a request for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_rule_of_the_roles_is_needed() {
+async fn owner_references_need_their_rule() {
     let plane = ControlPlane::start(Options {
         audit: true,
         ..Options::default()
     });
-    install_self_managed(&plane);
-    let of_certificates = "capi-ipam-in-cluster-self-managed-certs-role";
-    let here = ["--namespace", NAMESPACE];
-    let roles: [(&[&str], &[Rule], bool); 4] = [
-        (
-            &["clusterrole", "capi-ipam-in-cluster-manager-role"],
-            CLUSTER_RULES,
-            false,
-        ),
-        (
-            &[
-                "role",
-                "capi-ipam-in-cluster-leader-election-role",
-                here[0],
-                here[1],
-            ],
-            NAMESPACE_RULES,
-            false,
-        ),
-        (
-            &["clusterrole", of_certificates],
-            SELF_MANAGED_CERTS_CLUSTER_RULES,
-            true,
-        ),
-        (
-            &["role", of_certificates, here[0], here[1]],
-            SELF_MANAGED_CERTS_NAMESPACE_RULES,
-            true,
-        ),
-    ];
-    for (role, rules, self_managed) in roles {
-        let get: Vec<&str> = ["get", "--output=json"]
-            .iter()
-            .chain(role)
-            .copied()
-            .collect();
-        let whole: Value = serde_json::from_str(&plane.kubectl(&get)).expect("kubectl writes JSON");
-        let change = |rules: &Value| {
-            let patch = json!({ "rules": rules }).to_string();
-            let change: Vec<&str> = ["patch", "--type=merge", "--patch", &patch]
-                .iter()
-                .chain(role)
-                .copied()
-                .collect();
-            plane.kubectl(&change);
-        };
-        for (index, rule) in rules.iter().enumerate() {
-            let mut fewer = whole["rules"].clone();
-            fewer
-                .as_array_mut()
-                .expect("a role has rules")
-                .remove(index);
-            change(&fewer);
-            // Existing objects are not created again.
-            plane.kubectl(&["delete", "lease,secret", "--all", "--namespace", NAMESPACE]);
-            // The manager changes a Secret that exists, and only then.
-            for name in rule.names {
-                if rule.resources == ["secrets"] {
-                    plane.kubectl(&[
-                        "create",
-                        "secret",
-                        "generic",
-                        name,
-                        "--namespace",
-                        NAMESPACE,
-                    ]);
-                }
-            }
-            assert_is_needed(&plane, rule, self_managed).await;
-            change(&whole["rules"]);
-        }
-    }
-}
-
-/// Runs a manager until the API server denies a request.
-async fn assert_is_needed(plane: &ControlPlane, rule: &Rule, self_managed: bool) {
-    let before = denials(plane);
-    let busy = Busy::start(plane, self_managed);
-    let started = Instant::now();
-    let seen = async {
-        while denials(plane) == before {
+    let role = ["clusterrole", "capi-ipam-in-cluster-manager-role"];
+    let index = CLUSTER_RULES
+        .iter()
+        .position(|rule| rule.resources.contains(&"ipaddressclaims/finalizers"))
+        .expect("there is such a rule");
+    let removal = json!([{"op": "remove", "path": format!("/rules/{index}")}]).to_string();
+    let patch = ["patch", "--type=json", "--patch", &removal];
+    plane.kubectl(&[&patch[..], &role].concat());
+    let busy = Busy::start(&plane, false);
+    let is_denied = async {
+        let is_forbidden = |request: &AccessRequest| request.forbidden;
+        while !plane.requested_access().iter().any(is_forbidden) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    let worked = async {
-        // Without its certificate no write that calls a webhook succeeds; there is no more to do.
-        if !self_managed {
-            busy.work(plane).await;
-        }
-        // It may have started just now, and the last writes may be in progress.
+    let has_worked = async {
+        busy.work(&plane).await;
+        // The last writes may be in progress.
         tokio::time::sleep(TIMEOUT).await;
     };
     tokio::select! {
         biased;
-        () = seen => println!("denied after {:?}: {:?} on {:?}", started.elapsed(), rule.verbs, rule.resources),
-        () = worked => panic!("nothing is denied without {rule:?}:\n{}", busy.manager.log()),
+        () = is_denied => {}
+        () = has_worked => panic!("nothing is denied:\n{}", busy.manager.log()),
     }
     drop(busy.manager.may_lack_permissions());
 }

@@ -23,18 +23,18 @@ fn calls(control_plane: &ControlPlane) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restart_with_1000_bound_claims_sends_no_request() {
+async fn restart_with_bound_claims_sends_no_request() {
     let control_plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&control_plane, &[]);
     let consumer = Consumer::new(&control_plane).await;
     consumer
         .create_pool("big", json!({"addresses": ["10.0.0.0/20"], "prefix": 20}))
         .await;
-    let names: Vec<String> = (0..1000).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = (0..300).map(|number| format!("c{number}")).collect();
     consumer.create_claims(&names, "big").await;
     let before = consumer.wait_for_addresses(&names).await;
-    assert_eq!(before.values().collect::<HashSet<_>>().len(), 1000);
-    consumer.wait_for_counts("big", (4094, 3094, 1000, 0)).await;
+    assert_eq!(before.values().collect::<HashSet<_>>().len(), 300);
+    consumer.wait_for_counts("big", (4094, 3794, 300, 0)).await;
 
     manager.stop();
     assert!(manager.exit_status().is_some_and(|status| status.success()));
@@ -45,7 +45,7 @@ async fn restart_with_1000_bound_claims_sends_no_request() {
         &["--sweep-interval=500ms", "--sweep-grace=500ms"],
     );
     println!(
-        "ready after a restart with 1,000 bound claims: {:?}",
+        "ready after a restart with 300 bound claims: {:?}",
         started.elapsed()
     );
     // Time for delayed requests and several passes of the sweeper.
