@@ -158,8 +158,14 @@ impl Watched {
     /// Waits until the watch shows exactly these holders of blocks of the network `lab`.
     pub(crate) async fn until_holders(&self, expected: &[&str]) {
         eventually(&format!("the holders are {expected:?}"), || async {
-            let blocks = self.cache.blocks("lab");
-            let found: Vec<_> = blocks.iter().map(|(_, entry)| holder(entry)).collect();
+            let mut found = Vec::new();
+            for (_, entry) in self.cache.blocks("lab") {
+                match entry.record() {
+                    Some(Record::Block(record)) => found.push(record.cluster.clone()),
+                    // One that is no record may still be deleted or replaced.
+                    _ => return None,
+                }
+            }
             (found == expected).then_some(())
         })
         .await;
