@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use capi_ipam_api::crds::{self, CrdError};
 use capi_ipam_api::installed::DEFINITIONS;
+use capi_ipam_api::{InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
@@ -23,6 +24,9 @@ use super::shared_ledger::SharedLedger;
 
 /// The time between two checks. A pool that a watch shows with fewer fields causes one at once.
 const INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long an API server may answer with an earlier definition after it was changed.
+const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// The maximum number of fields that a message names.
 const MAX_NAMED: usize = 3;
@@ -116,9 +120,12 @@ fn describe(definition: &str, missing: &[String]) -> String {
 pub(super) struct CheckDefinitions {
     definitions: Definitions,
     ledger: Arc<SharedLedger>,
+    client: Client,
     /// The process is not ready while a definition lacks fields.
     gate: ReadinessGate,
     reported: Option<String>,
+    /// Whether the last check has found all fields.
+    is_complete: bool,
 }
 
 impl CheckDefinitions {
@@ -127,16 +134,46 @@ impl CheckDefinitions {
         definitions: Definitions,
         first: Option<String>,
         ledger: Arc<SharedLedger>,
+        client: Client,
         gate: ReadinessGate,
     ) -> Self {
         let mut check = Self {
             definitions,
             ledger,
+            client,
             gate,
             reported: None,
+            is_complete: false,
         };
         check.report(first);
         check
+    }
+
+    /// Reads all pools with the fields that are back: the ledger may know them without, and a watch does
+    /// not have to show them again, since their versions are the same.
+    async fn read_pools(&self) -> Result<(), CallError> {
+        for kind in InClusterKind::ALL {
+            let api = Api::<Pool>::all_with(self.client.clone(), &kind);
+            let pools = ResourceClient::new(api, &kind);
+            let all = pools.for_each_page(|page| {
+                for object in page {
+                    // The watch reports one that cannot be decoded.
+                    if let Ok(pool) = object.0 {
+                        self.insert_known(&pool);
+                    }
+                }
+            });
+            all.await?;
+        }
+        Ok(())
+    }
+
+    fn insert_known(&self, pool: &Pool) {
+        let key = PoolKey::of(pool);
+        let known = self.ledger.read(|ledger| ledger.declared_pool(&key));
+        if known.is_some() {
+            self.ledger.insert_pool(pool);
+        }
     }
 
     fn report(&mut self, problem: Option<String>) {
@@ -157,7 +194,17 @@ impl CheckDefinitions {
 
 impl BackgroundTask for CheckDefinitions {
     async fn run_once(&mut self) -> NextRun {
-        let problem = self.definitions.problem().await;
+        let mut problem = self.definitions.problem().await;
+        let was_complete = std::mem::replace(&mut self.is_complete, problem.is_none());
+        if problem.is_none() && self.reported.is_some() {
+            if !was_complete {
+                return NextRun::After(SETTLE_TIME);
+            }
+            if let Err(error) = self.read_pools().await {
+                let error = error_chain(&error);
+                problem = Some(format!("cannot read the pools again: {error}"));
+            }
+        }
         self.report(problem);
         NextRun::After(INTERVAL)
     }

@@ -57,7 +57,13 @@ pub(super) fn set_up(
     // Before anything is watched.
     let gate = setup.manager.health.require("definitions")?;
     let ledger = Arc::clone(&context.ledger);
-    let check = CheckDefinitions::new(definitions, problem, ledger, gate);
+    let check = CheckDefinitions::new(
+        definitions,
+        problem,
+        ledger,
+        setup.manager.client.clone(),
+        gate,
+    );
     setup
         .manager
         .add_task("check of the definitions", Vec::new(), check);
