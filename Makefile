@@ -149,7 +149,7 @@ fuzz: rust ## Fuzz TARGET until interrupted (ARGS: libFuzzer flags)
 	  echo '  cargo install --locked cargo-fuzz'; \
 	  exit 1; } >&2
 	@mkdir -p fuzz/target/corpus/$(TARGET) fuzz/corpus/$(TARGET)
-	$(CARGO) +nightly fuzz run $(TARGET) fuzz/target/corpus/$(TARGET) fuzz/corpus/$(TARGET) $(if $(ARGS),-- $(ARGS))
+	. hack/fuzz/profile.sh && $(CARGO) +nightly fuzz run $(TARGET) fuzz/target/corpus/$(TARGET) fuzz/corpus/$(TARGET) $(if $(ARGS),-- $(ARGS))
 
 .PHONY: fuzz-all
 fuzz-all: rust ## Run all fuzz targets (SECONDS_EACH=600, ARGS: targets)

@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
+. hack/fuzz/profile.sh
 cargo=${CARGO:-cargo}
 seconds=${SECONDS_EACH:-600}
 # An input that takes longer than 10 seconds is a finding.

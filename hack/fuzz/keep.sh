@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
+. hack/fuzz/profile.sh
 cargo=${CARGO:-cargo}
 most_files=200
 most_bytes=$((200 * 1024))

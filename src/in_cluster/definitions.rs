@@ -15,11 +15,13 @@ use capi_ipam_api::{InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
+use capi_ipam_ledger::Ledger;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt};
 use tracing::{info, warn};
 
+use super::kinds::all_pools;
 use super::shared_ledger::SharedLedger;
 
 /// The time between two checks. A pool that a watch shows with fewer fields causes one at once.
@@ -124,8 +126,8 @@ pub(super) struct CheckDefinitions {
     /// The process is not ready while a definition lacks fields.
     gate: ReadinessGate,
     reported: Option<String>,
-    /// Whether the last check has found all fields.
-    is_complete: bool,
+    /// Whether the last check has found that the fields are back.
+    is_settling: bool,
 }
 
 impl CheckDefinitions {
@@ -143,7 +145,7 @@ impl CheckDefinitions {
             client,
             gate,
             reported: None,
-            is_complete: false,
+            is_settling: false,
         };
         check.report(first);
         check
@@ -153,8 +155,7 @@ impl CheckDefinitions {
     /// not have to show them again, since their versions are the same.
     async fn read_pools(&self) -> Result<(), CallError> {
         for kind in InClusterKind::ALL {
-            let api = Api::<Pool>::all_with(self.client.clone(), &kind);
-            let pools = ResourceClient::new(api, &kind);
+            let pools = all_pools(&self.client, kind);
             let all = pools.for_each_page(|page| {
                 for object in page {
                     // The watch reports one that cannot be decoded.
@@ -195,9 +196,10 @@ impl CheckDefinitions {
 impl BackgroundTask for CheckDefinitions {
     async fn run_once(&mut self) -> NextRun {
         let mut problem = self.definitions.problem().await;
-        let was_complete = std::mem::replace(&mut self.is_complete, problem.is_none());
-        if problem.is_none() && self.reported.is_some() {
-            if !was_complete {
+        let was_settling = std::mem::take(&mut self.is_settling);
+        if problem.is_none() && self.ledger.read(Ledger::has_definitions_problem) {
+            if !was_settling {
+                self.is_settling = true;
                 return NextRun::After(SETTLE_TIME);
             }
             if let Err(error) = self.read_pools().await {

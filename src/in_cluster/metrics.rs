@@ -1,6 +1,7 @@
 //! The metrics of pools and networks: a snapshot of their counts, which a task takes every few
 //! seconds. A scrape reads the snapshot, so it does not lock the ledger.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -308,13 +309,12 @@ fn encode_waiting_for_blocks(
     let Description { name, help, .. } = WAITING_FOR_BLOCK;
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for waiting in networks {
-        for reason in REASONS {
-            let mut count = 0_usize;
-            for (obstacle, claims) in &waiting.claims {
-                if reason_of(obstacle.as_ref()) == reason {
-                    count = count.saturating_add(*claims);
-                }
-            }
+        let mut counts = BTreeMap::from(REASONS.map(|reason| (reason, 0_usize)));
+        for (obstacle, claims) in &waiting.claims {
+            let count = counts.entry(reason_of(obstacle.as_ref())).or_default();
+            *count = count.saturating_add(*claims);
+        }
+        for (reason, count) in counts {
             let labels = [("network", &*waiting.network), ("reason", reason)];
             ConstGauge::new(saturating(count)).encode(family.encode_family(&labels)?)?;
         }

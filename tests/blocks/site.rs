@@ -167,7 +167,12 @@ impl ManagementCluster {
     pub(crate) fn use_servers_of(&self, hub: &Hub) {
         let registry = hub.registry(self.id);
         let servers = &registry["spec"]["nats"]["servers"];
-        let patch = json!({"spec": {"nats": {"servers": servers}}}).to_string();
+        self.patch_registry(&json!({"nats": {"servers": servers}}));
+    }
+
+    /// Changes the specification of the registry.
+    fn patch_registry(&self, spec: &Value) {
+        let patch = json!({ "spec": spec }).to_string();
         let arguments = [
             "patch",
             "ipregistries",
@@ -196,16 +201,7 @@ impl ManagementCluster {
             }
             (None, None) => panic!("the registry is somewhere"),
         };
-        let patch = json!({ "spec": spec }).to_string();
-        let arguments = [
-            "patch",
-            "ipregistries",
-            REGISTRY,
-            "--type=merge",
-            "--patch",
-            &patch,
-        ];
-        self.control_plane.kubectl(&arguments);
+        self.patch_registry(&spec);
     }
 
     /// The name of another Secret with the same content.

@@ -5,12 +5,14 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::networks::wait_for_other_addresses;
 use crate::stored_versions::change_definition;
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
+use support::proxy::{ApiRequest, Forward, ProxyServer, Verb};
 use support::wait::eventually;
 
 const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
@@ -87,4 +89,61 @@ async fn definition_that_loses_fields_opens_no_network() {
         Some("lab"),
         "no write has removed the field"
     );
+}
+
+/// More than the time between two checks of the definitions.
+const CHECKED: Duration = Duration::from_secs(20);
+
+/// A proxy that answers no list and no watch of pools while `held` is true.
+async fn start_proxy(plane: &ControlPlane, held: watch::Receiver<bool>) -> ProxyServer {
+    let upstream = ProxyServer::upstream(plane).await;
+    ProxyServer::start(plane, "late", move || {
+        let (upstream, held) = (upstream.clone(), held.clone());
+        move |request| {
+            let (upstream, mut held) = (upstream.clone(), held.clone());
+            async move {
+                let forward = Forward::receive(upstream, request).await?;
+                let asked = ApiRequest::of(&forward.method, &forward.path);
+                let is_list =
+                    matches!(asked.verb, Verb::Read | Verb::Watch) && asked.name.is_empty();
+                if is_list && asked.resource == "inclusterippools" {
+                    // The sender lives as long as the test.
+                    drop(held.wait_for(|is_held| !is_held).await);
+                }
+                forward.stream().await
+            }
+        }
+    })
+    .await
+}
+
+/// The manager has only ever read a pool without its network, and cannot read it again when the
+/// definition is restored.
+#[tokio::test(flavor = "multi_thread")]
+async fn pool_that_was_read_without_its_network_allocates_nothing() {
+    let plane = ControlPlane::start(Options::default());
+    let mut manager = Manager::start(&plane, &[]);
+    let consumer = Consumer::new(&plane).await;
+    consumer.create_open_network("lab").await;
+    let spec = json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "network": "lab"});
+    consumer.create_pool("a", spec.clone()).await;
+    consumer.create_claim("a0", "a").await;
+    assert_eq!(consumer.wait_for_address("a0").await, "10.0.0.10");
+    manager.kill();
+    consumer.create_pool("b", spec).await;
+    let before = serve_old_fields(&plane);
+    let (sender, held) = watch::channel(false);
+    let proxy = start_proxy(&plane, held).await;
+    manager = Manager::launch(&plane, proxy.kubeconfig(), &[]);
+    wait_until_not_ready(&manager).await;
+    consumer.create_claim("b0", "b").await;
+    consumer.wait_for_reason("b0", "PoolNotReady").await;
+
+    sender.send_replace(true);
+    change_definition(&plane, DEFINITION, |versions| versions.clone_from(&before));
+    tokio::time::sleep(CHECKED).await;
+    let claim = consumer.claims().get("b0").await.unwrap().unwrap();
+    assert_eq!(claim.bound_address(), None, "the pool may be in a network");
+    sender.send_replace(false);
+    wait_for_other_addresses(&consumer, &["b0"], "10.0.0.10").await;
 }

@@ -235,23 +235,14 @@ pub struct ReleaseFlags {
     /// Identity of the management cluster in the registry.
     #[arg(long, value_name = "ID")]
     pub cluster_id: String,
-    /// Name of the IPRegistry; by default the only one.
-    #[arg(long, value_name = "NAME")]
-    pub registry: Option<String>,
-    /// `client` prints what would be changed. A registry has no `server`.
-    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
-    pub dry_run: DryRun,
-    /// Do not ask.
-    #[arg(short, long)]
-    pub yes: bool,
-    /// How the registry is opened.
+    /// How the records are changed.
     #[command(flatten)]
-    pub access: RegistryAccess,
+    pub change: ChangeFlags,
 }
 
-/// Arguments of `registry adopt`.
+/// Arguments of the commands that change records of a registry.
 #[derive(Args, Clone, Debug)]
-pub struct AdoptFlags {
+pub struct ChangeFlags {
     /// Name of the IPRegistry; by default the only one.
     #[arg(long, value_name = "NAME")]
     pub registry: Option<String>,
@@ -287,7 +278,7 @@ pub enum RegistryCommand {
     Release(ReleaseFlags),
     /// Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has:
     /// it was built again.
-    Adopt(AdoptFlags),
+    Adopt(ChangeFlags),
 }
 
 /// A command.

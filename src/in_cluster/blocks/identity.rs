@@ -36,21 +36,15 @@ pub(super) enum Comparison {
     New,
     /// The registry has this identity, which is to be remembered.
     Found(String),
-    /// It is another registry than `known`, with the identity `found` if it has one.
-    Replaced {
-        known: String,
-        found: Option<String>,
-    },
+    /// It is another registry than the known one.
+    Replaced,
 }
 
 /// Compares the identity of a registry whose records are listed with what was known.
 pub(super) fn compare(known: Known<'_>, found: Option<String>) -> Comparison {
     let expected = known.id.filter(|id| known.replaced != Some(*id));
     match (expected, found) {
-        (Some(known), found) if found.as_deref() != Some(known) => Comparison::Replaced {
-            known: known.to_owned(),
-            found,
-        },
+        (Some(known), found) if found.as_deref() != Some(known) => Comparison::Replaced,
         (_, Some(found)) => Comparison::Found(found),
         (_, None) => Comparison::New,
     }
@@ -64,10 +58,6 @@ mod tests {
     fn only_a_confirmed_registry_replaces_another() {
         let known = |id, replaced| Known { id, replaced };
         let found = |id: &str| Some(id.to_owned());
-        let replaced = |found| Comparison::Replaced {
-            known: "a".to_owned(),
-            found,
-        };
         let table = [
             (known(None, None), None, Comparison::New),
             (
@@ -80,12 +70,12 @@ mod tests {
                 found("a"),
                 Comparison::Found("a".to_owned()),
             ),
-            (known(Some("a"), None), None, replaced(None)),
-            (known(Some("a"), None), found("b"), replaced(found("b"))),
+            (known(Some("a"), None), None, Comparison::Replaced),
+            (known(Some("a"), None), found("b"), Comparison::Replaced),
             (
                 known(Some("a"), Some("x")),
                 found("b"),
-                replaced(found("b")),
+                Comparison::Replaced,
             ),
             (
                 known(Some("a"), Some("a")),
@@ -94,14 +84,7 @@ mod tests {
             ),
             (known(Some("a"), Some("a")), None, Comparison::New),
             // The annotation stays: it is about the former registry.
-            (
-                known(Some("b"), Some("a")),
-                None,
-                Comparison::Replaced {
-                    known: "b".to_owned(),
-                    found: None,
-                },
-            ),
+            (known(Some("b"), Some("a")), None, Comparison::Replaced),
         ];
         for (known, found, expected) in table {
             assert_eq!(compare(known, found), expected);

@@ -317,7 +317,7 @@ impl RegistryReconciler {
                     return None;
                 }
             },
-            Comparison::Replaced { .. } => {
+            Comparison::Replaced => {
                 opened.set_confirmed(None);
                 return None;
             }

@@ -134,7 +134,8 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Does one step. `list` is one that began after what is deleted was known in its version: it
-    /// shows whether an address of the block is reserved. What responses show is recorded in the ledger and in the cache of records.
+    /// shows whether an address of the block is reserved. What responses show is recorded in the
+    /// ledger and in the cache of records.
     pub(super) async fn perform(
         &self,
         step: Step,

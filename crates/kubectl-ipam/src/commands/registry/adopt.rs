@@ -4,22 +4,16 @@
 use capi_ipam_controller::clock;
 use capi_ipam_registry::RecordCache;
 
-use super::change::{self, Flags, Operation};
-use crate::cli::{AdoptFlags, Global};
+use super::change::{self, Operation};
+use crate::cli::{ChangeFlags, Global};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::model::{Plan, adoption};
 use crate::registry;
 use crate::render::age;
 
-pub(super) async fn run(global: &Global, wanted: &AdoptFlags) -> Result<Code, Error> {
-    let flags = Flags {
-        registry: wanted.registry.as_deref(),
-        dry_run: wanted.dry_run,
-        yes: wanted.yes,
-        access: &wanted.access,
-    };
-    change::run(global, &flags, &Adoption).await
+pub(super) async fn run(global: &Global, flags: &ChangeFlags) -> Result<Code, Error> {
+    change::run(global, flags, &Adoption).await
 }
 
 /// The adoption of the blocks.

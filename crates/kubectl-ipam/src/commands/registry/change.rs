@@ -5,7 +5,7 @@ use std::time::Duration;
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_registry::{Backend, Entry, RecordCache, RegistryError, list};
 
-use crate::cli::{DryRun, Global, RegistryAccess};
+use crate::cli::{ChangeFlags, DryRun, Global};
 use crate::cluster::Cluster;
 use crate::commands::confirm::confirm;
 use crate::error::{Code, Error};
@@ -15,14 +15,6 @@ use crate::{output, registry};
 
 /// How long it may take to list the records.
 const LIST_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The flags of a command that changes records.
-pub(super) struct Flags<'a> {
-    pub(super) registry: Option<&'a str>,
-    pub(super) dry_run: DryRun,
-    pub(super) yes: bool,
-    pub(super) access: &'a RegistryAccess,
-}
 
 /// What a command changes.
 pub(super) trait Operation {
@@ -46,7 +38,7 @@ pub(super) trait Operation {
 
 pub(super) async fn run(
     global: &Global,
-    flags: &Flags<'_>,
+    flags: &ChangeFlags,
     operation: &impl Operation,
 ) -> Result<Code, Error> {
     if flags.dry_run == DryRun::Server {
@@ -56,11 +48,11 @@ pub(super) async fn run(
     }
     let cluster = Cluster::connect(global).await?;
     let mut loader = Loader::new(&cluster);
-    let row = registry::find(&mut loader, flags.registry).await?;
+    let row = registry::find(&mut loader, flags.registry.as_deref()).await?;
     let Some(own) = registry::identity(&cluster, &row).await? else {
         return Err(Error::NoIdentity { registry: row.name });
     };
-    let opened = registry::open(&mut loader, &row, flags.access).await?;
+    let opened = registry::open(&mut loader, &row, &flags.access).await?;
     let opened = opened.map_err(|unread| registry::unread_error(&row.name, unread))?;
     let records = list(&opened, LIST_TIMEOUT).await;
     let records = records.map_err(|error| Error::Registry {

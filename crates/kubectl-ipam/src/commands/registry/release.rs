@@ -3,7 +3,7 @@
 use capi_ipam_controller::clock;
 use capi_ipam_registry::RecordCache;
 
-use super::change::{self, Flags, Operation};
+use super::change::{self, Operation};
 use crate::cli::{Global, ReleaseFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
@@ -11,16 +11,10 @@ use crate::model::{Plan, plan};
 use crate::render::{age, record_change_lines};
 
 pub(super) async fn run(global: &Global, wanted: &ReleaseFlags) -> Result<Code, Error> {
-    let flags = Flags {
-        registry: wanted.registry.as_deref(),
-        dry_run: wanted.dry_run,
-        yes: wanted.yes,
-        access: &wanted.access,
-    };
     let release = Release {
         cluster: &wanted.cluster_id,
     };
-    change::run(global, &flags, &release).await
+    change::run(global, &wanted.change, &release).await
 }
 
 /// The release of a management cluster.
