@@ -102,7 +102,7 @@ pub async fn register(
     let mut definitions = Definitions::new(&manager.client);
     let problem = definitions.problem().await;
     // A pool that is stored again loses the fields that its definition lacks.
-    if problem.is_none() {
+    if matches!(problem, Ok(None)) {
         upgrade::run(manager).await;
     }
     let claim_options = ClaimOptions {

@@ -4,6 +4,9 @@
 //! removes the others from all objects that it returns: pools look as if they were in no network.
 //! So nothing that depends on networks is allocated then, and no pool is written, which would remove
 //! its fields for good.
+//!
+//! When the fields are back, no watch has to show an object again: its resourceVersion is the same.
+//! So the process ends, and the next one reads the objects of all kinds.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +14,6 @@ use std::time::Duration;
 
 use capi_ipam_api::crds::{self, CrdError};
 use capi_ipam_api::installed::DEFINITIONS;
-use capi_ipam_api::{InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
@@ -19,9 +21,8 @@ use capi_ipam_ledger::Ledger;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt};
-use tracing::{info, warn};
+use tracing::{debug, warn};
 
-use super::kinds::all_pools;
 use super::shared_ledger::SharedLedger;
 
 /// The time between two checks. A pool that a watch shows with fewer fields causes one at once.
@@ -29,6 +30,9 @@ const INTERVAL: Duration = Duration::from_secs(15);
 
 /// How long an API server may answer with an earlier definition after it was changed.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
+
+/// Delay before a failed check is repeated.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The maximum number of fields that a message names.
 const MAX_NAMED: usize = 3;
@@ -52,23 +56,18 @@ impl Definitions {
 
     /// Which served definition lacks fields of the specification, and what to do; `None` if all are
     /// complete.
-    pub(super) async fn problem(&mut self) -> Option<String> {
+    pub(super) async fn problem(&mut self) -> Result<Option<String>, DefinitionError> {
         for name in DEFINITIONS {
-            match self.missing_fields(name).await {
-                Ok(missing) if missing.is_empty() => {}
-                Ok(missing) => return Some(describe(name, &missing)),
-                Err(error) => {
-                    let error = error_chain(&error);
-                    return Some(format!(
-                        "cannot compare CustomResourceDefinition {name}: {error}"
-                    ));
-                }
+            let missing = self.missing_fields(name).await;
+            let missing = missing.map_err(|source| DefinitionError { name, source })?;
+            if !missing.is_empty() {
+                return Ok(Some(describe(name, &missing)));
             }
         }
-        None
+        Ok(None)
     }
 
-    async fn missing_fields(&mut self, name: &str) -> Result<Vec<String>, DefinitionError> {
+    async fn missing_fields(&mut self, name: &str) -> Result<Vec<String>, ReadError> {
         let metadata = self.metadata.get(name).await?;
         let version = metadata.and_then(|found| found.metadata.resource_version);
         if let Some((known, missing)) = self.known.get(name)
@@ -93,9 +92,17 @@ impl Definitions {
     }
 }
 
+/// A definition cannot be compared.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot compare CustomResourceDefinition {name}")]
+pub(super) struct DefinitionError {
+    name: &'static str,
+    source: ReadError,
+}
+
 /// Why a definition cannot be compared.
 #[derive(Debug, thiserror::Error)]
-enum DefinitionError {
+enum ReadError {
     /// It cannot be read.
     #[error(transparent)]
     Call(#[from] CallError),
@@ -122,7 +129,6 @@ fn describe(definition: &str, missing: &[String]) -> String {
 pub(super) struct CheckDefinitions {
     definitions: Definitions,
     ledger: Arc<SharedLedger>,
-    client: Client,
     /// The process is not ready while a definition lacks fields.
     gate: ReadinessGate,
     reported: Option<String>,
@@ -131,84 +137,65 @@ pub(super) struct CheckDefinitions {
 }
 
 impl CheckDefinitions {
-    /// Reports what the first check has found.
+    /// Reports what the first check has found. A definition that could not be read may lack fields.
     pub(super) fn new(
         definitions: Definitions,
-        first: Option<String>,
+        first: Result<Option<String>, DefinitionError>,
         ledger: Arc<SharedLedger>,
-        client: Client,
         gate: ReadinessGate,
     ) -> Self {
         let mut check = Self {
             definitions,
             ledger,
-            client,
             gate,
             reported: None,
             is_settling: false,
         };
-        check.report(first);
+        match first.unwrap_or_else(|error| Some(error_chain(&error))) {
+            Some(problem) => check.report(problem),
+            None => check.gate.ready(),
+        }
         check
     }
 
-    /// Reads all pools with the fields that are back: the ledger may know them without, and a watch does
-    /// not have to show them again, since their versions are the same.
-    async fn read_pools(&self) -> Result<(), CallError> {
-        for kind in InClusterKind::ALL {
-            let pools = all_pools(&self.client, kind);
-            let all = pools.for_each_page(|page| {
-                for object in page {
-                    // The watch reports one that cannot be decoded.
-                    if let Ok(pool) = object.0 {
-                        self.insert_known(&pool);
-                    }
-                }
-            });
-            all.await?;
-        }
-        Ok(())
-    }
-
-    fn insert_known(&self, pool: &Pool) {
-        let key = PoolKey::of(pool);
-        let known = self.ledger.read(|ledger| ledger.declared_pool(&key));
-        if known.is_some() {
-            self.ledger.insert_pool(pool);
-        }
-    }
-
-    fn report(&mut self, problem: Option<String>) {
+    fn report(&mut self, problem: String) {
         self.ledger
-            .change(|ledger| ledger.set_definitions_problem(problem.as_deref()));
-        match &problem {
-            Some(problem) => self.gate.not_ready(problem),
-            None => self.gate.ready(),
+            .change(|ledger| ledger.set_definitions_problem(Some(&problem)));
+        self.gate.not_ready(&problem);
+        if self.reported.as_ref() != Some(&problem) {
+            warn!("{problem}");
         }
-        match (&self.reported, &problem) {
-            (before, Some(now)) if before.as_ref() != Some(now) => warn!("{now}"),
-            (Some(_), None) => info!("the CustomResourceDefinitions have all fields again"),
-            _ => {}
-        }
-        self.reported = problem;
+        self.reported = Some(problem);
     }
 }
 
 impl BackgroundTask for CheckDefinitions {
     async fn run_once(&mut self) -> NextRun {
-        let mut problem = self.definitions.problem().await;
         let was_settling = std::mem::take(&mut self.is_settling);
-        if problem.is_none() && self.ledger.read(Ledger::has_definitions_problem) {
-            if !was_settling {
-                self.is_settling = true;
-                return NextRun::After(SETTLE_TIME);
+        match self.definitions.problem().await {
+            // What is known stays in force: an API server that does not answer has changed nothing.
+            Err(error) => {
+                debug!("{}", error_chain(&error));
+                NextRun::After(RETRY_DELAY)
             }
-            if let Err(error) = self.read_pools().await {
-                let error = error_chain(&error);
-                problem = Some(format!("cannot read the pools again: {error}"));
+            Ok(Some(problem)) => {
+                self.report(problem);
+                NextRun::After(INTERVAL)
+            }
+            Ok(None) if !self.ledger.read(Ledger::has_definitions_problem) => {
+                NextRun::After(INTERVAL)
+            }
+            Ok(None) if !was_settling => {
+                self.is_settling = true;
+                NextRun::After(SETTLE_TIME)
+            }
+            Ok(None) => {
+                self.gate.fatal(
+                    "the CustomResourceDefinitions have all fields again; the objects have to be read again",
+                );
+                NextRun::OnNotification
             }
         }
-        self.report(problem);
-        NextRun::After(INTERVAL)
     }
 
     async fn notified(&self) {

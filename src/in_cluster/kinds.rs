@@ -13,18 +13,13 @@ use kube::{Api, Client};
 
 /// The client for one pool.
 pub(super) fn pool_client(client: &Client, key: &PoolKey) -> ResourceClient<Pool> {
-    let kind = &key.kind;
-    if kind.is_global() {
-        return all_pools(client, *kind);
-    }
-    let namespace = key.namespace.as_deref().unwrap_or_default();
-    let api = Api::namespaced_with(client.clone(), namespace, kind);
+    let (client, kind) = (client.clone(), &key.kind);
+    let api = if kind.is_global() {
+        Api::all_with(client, kind)
+    } else {
+        Api::namespaced_with(client, key.namespace.as_deref().unwrap_or_default(), kind)
+    };
     ResourceClient::new(api, kind)
-}
-
-/// The client for all pools of a kind.
-pub(super) fn all_pools(client: &Client, kind: InClusterKind) -> ResourceClient<Pool> {
-    ResourceClient::new(Api::all_with(client.clone(), &kind), &kind)
 }
 
 /// The API to watch all pools of a kind. All pools of a network have to be known, also those that

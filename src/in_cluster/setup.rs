@@ -22,7 +22,7 @@ use super::blocks::check::ListSlices;
 use super::blocks::registries;
 use super::context::Context;
 use super::cooldown::EndCooldowns;
-use super::definitions::{CheckDefinitions, Definitions};
+use super::definitions::{CheckDefinitions, DefinitionError, Definitions};
 use super::deletion_check::DeletionChecker;
 use super::gates::Gates;
 use super::handler::InClusterAdapter;
@@ -47,7 +47,7 @@ pub(super) fn set_up(
     setup: &mut ProviderSetup<'_>,
     options: &InClusterOptions,
     ledger_handle: &LedgerHandle,
-    (definitions, problem): (Definitions, Option<String>),
+    (definitions, problem): (Definitions, Result<Option<String>, DefinitionError>),
 ) -> Result<InClusterAdapter, BoxError> {
     let controllers = Controllers::new(setup.manager);
     let triggers = triggers(setup, &controllers);
@@ -57,13 +57,7 @@ pub(super) fn set_up(
     // Before anything is watched.
     let gate = setup.manager.health.require("definitions")?;
     let ledger = Arc::clone(&context.ledger);
-    let check = CheckDefinitions::new(
-        definitions,
-        problem,
-        ledger,
-        setup.manager.client.clone(),
-        gate,
-    );
+    let check = CheckDefinitions::new(definitions, problem, ledger, gate);
     setup
         .manager
         .add_task("check of the definitions", Vec::new(), check);

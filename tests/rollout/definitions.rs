@@ -1,5 +1,5 @@
-//! A definition of a pool kind is replaced by an older one, which has fewer fields: the API server
-//! removes these fields from all pools.
+//! A definition is replaced by an older one, which has fewer fields: the API server removes these
+//! fields from all objects.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use crate::stored_versions::change_definition;
 use support::consumer::Consumer;
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
-use support::proxy::{ApiRequest, Forward, ProxyServer, Verb};
+use support::proxy::{ApiRequest, Forward, ProxyServer, error_response};
 use support::wait::eventually;
 
-const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
+const POOLS: &str = "inclusterippools.ipam.cluster.x-k8s.io";
+const NETWORKS: &str = "ipnetworks.ipam.cluster.x-k8s.io";
 
 /// Fields that an older version does not have.
-const NEW_FIELDS: [&str; 4] = ["network", "draining", "ranges", "slices"];
+const NEW_FIELDS: [&str; 5] = ["network", "draining", "ranges", "slices", "excluded"];
 
-/// Serves the definition without the new fields. Returns the schema that it had.
-fn serve_old_fields(plane: &ControlPlane) -> Value {
+/// Serves a definition without the new fields. Returns the schema that it had.
+fn serve_old_fields(plane: &ControlPlane, definition: &str) -> Value {
     let before = RefCell::new(Value::Null);
-    change_definition(plane, DEFINITION, |versions| {
+    change_definition(plane, definition, |versions| {
         before.borrow_mut().clone_from(versions);
         for version in versions.as_array_mut().expect("there are versions") {
             let spec = &mut version["schema"]["openAPIV3Schema"]["properties"]["spec"];
@@ -40,13 +41,36 @@ fn serve_old_fields(plane: &ControlPlane) -> Value {
 }
 
 /// What the probe of the manager says about the definitions.
-async fn wait_until_not_ready(manager: &Manager) {
+async fn wait_until_not_ready(manager: &Manager, definition: &str, field: &str) {
     eventually("the manager reports the definition", async || {
         let answer = manager.probe("/readyz")?;
-        let is_reported = answer.contains(DEFINITION) && answer.contains("spec.network");
+        let is_reported = answer.contains(definition) && answer.contains(field);
         (answer.starts_with("HTTP/1.1 503") && is_reported).then_some(())
     })
     .await;
+}
+
+/// Waits until the process has ended, as the kubelet does, which starts it again.
+async fn wait_until_ended(manager: &mut Manager) {
+    eventually("the manager has ended", async || {
+        (!manager.is_running()).then_some(())
+    })
+    .await;
+    let log = manager.log();
+    assert!(log.contains("have all fields again"), "{log}");
+}
+
+/// Creates an open network, and two pools with the same addresses in it. Returns after the claim
+/// `a0` has the first one.
+async fn set_up(consumer: &Consumer) {
+    let spec = json!({"namespaces": {"from": "All"}, "excluded": ["10.0.0.11"]});
+    consumer.create_network("lab", spec).await;
+    let spec = json!({"addresses": ["10.0.0.10-10.0.0.13"], "prefix": 24, "network": "lab"});
+    for pool in ["a", "b"] {
+        consumer.create_pool(pool, spec.clone()).await;
+    }
+    consumer.create_claim("a0", "a").await;
+    assert_eq!(consumer.wait_for_address("a0").await, "10.0.0.10");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,26 +78,19 @@ async fn definition_that_loses_fields_opens_no_network() {
     let plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
-    consumer.create_open_network("lab").await;
-    let spec = json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "network": "lab"});
-    for pool in ["a", "b"] {
-        consumer.create_pool(pool, spec.clone()).await;
-    }
-    consumer.create_claim("a0", "a").await;
-    assert_eq!(consumer.wait_for_address("a0").await, "10.0.0.10");
+    set_up(&consumer).await;
 
-    let before = serve_old_fields(&plane);
-    wait_until_not_ready(&manager).await;
+    let before = serve_old_fields(&plane, POOLS);
+    wait_until_not_ready(&manager, POOLS, "spec.network").await;
     consumer.create_claim("b0", "b").await;
     let text = consumer.wait_for_reason("b0", "PoolNotReady").await;
-    assert!(text.contains(DEFINITION), "{text}");
+    assert!(text.contains(POOLS), "{text}");
     // Nor after a restart, in which nothing but the definition is known.
     manager.kill();
     manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[]);
-    wait_until_not_ready(&manager).await;
+    wait_until_not_ready(&manager, POOLS, "spec.network").await;
     consumer.create_claim("b1", "b").await;
     consumer.wait_for_reason("b1", "PoolNotReady").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
     let pool = consumer.pools().get("b").await.unwrap().unwrap();
     assert_eq!(
         pool.spec.network(),
@@ -81,7 +98,14 @@ async fn definition_that_loses_fields_opens_no_network() {
         "the API server removes the field"
     );
 
-    change_definition(&plane, DEFINITION, |versions| versions.clone_from(&before));
+    // This process has only ever read pools without their network.
+    change_definition(&plane, POOLS, |versions| versions.clone_from(&before));
+    wait_until_ended(&mut manager).await;
+    for claim in ["b0", "b1"] {
+        let claim = consumer.claims().get(claim).await.unwrap().unwrap();
+        assert_eq!(claim.bound_address(), None, "the pool is in a network");
+    }
+    let _manager = Manager::start(&plane, &[]);
     wait_for_other_addresses(&consumer, &["b0", "b1"], "10.0.0.10").await;
     let pool = consumer.pools().get("b").await.unwrap().unwrap();
     assert_eq!(
@@ -91,24 +115,37 @@ async fn definition_that_loses_fields_opens_no_network() {
     );
 }
 
-/// More than the time between two checks of the definitions.
-const CHECKED: Duration = Duration::from_secs(20);
+#[tokio::test(flavor = "multi_thread")]
+async fn network_that_was_read_without_its_exclusions_allocates_nothing() {
+    let plane = ControlPlane::start(Options::default());
+    let mut manager = Manager::start(&plane, &[]);
+    let consumer = Consumer::new(&plane).await;
+    set_up(&consumer).await;
+    manager.kill();
 
-/// A proxy that answers no list and no watch of pools while `held` is true.
-async fn start_proxy(plane: &ControlPlane, held: watch::Receiver<bool>) -> ProxyServer {
+    let before = serve_old_fields(&plane, NETWORKS);
+    manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[]);
+    wait_until_not_ready(&manager, NETWORKS, "spec.excluded").await;
+    consumer.create_claim("b0", "b").await;
+    consumer.wait_for_reason("b0", "PoolNotReady").await;
+    change_definition(&plane, NETWORKS, |versions| versions.clone_from(&before));
+    wait_until_ended(&mut manager).await;
+    let _manager = Manager::start(&plane, &[]);
+    assert_eq!(consumer.wait_for_address("b0").await, "10.0.0.12");
+}
+
+/// A proxy that answers reads of definitions with an error while `fails` is true.
+async fn start_proxy(plane: &ControlPlane, fails: watch::Receiver<bool>) -> ProxyServer {
     let upstream = ProxyServer::upstream(plane).await;
-    ProxyServer::start(plane, "late", move || {
-        let (upstream, held) = (upstream.clone(), held.clone());
+    ProxyServer::start(plane, "definitions", move || {
+        let (upstream, fails) = (upstream.clone(), fails.clone());
         move |request| {
-            let (upstream, mut held) = (upstream.clone(), held.clone());
+            let (upstream, fails) = (upstream.clone(), fails.clone());
             async move {
                 let forward = Forward::receive(upstream, request).await?;
                 let asked = ApiRequest::of(&forward.method, &forward.path);
-                let is_list =
-                    matches!(asked.verb, Verb::Read | Verb::Watch) && asked.name.is_empty();
-                if is_list && asked.resource == "inclusterippools" {
-                    // The sender lives as long as the test.
-                    drop(held.wait_for(|is_held| !is_held).await);
+                if *fails.borrow() && asked.resource == "customresourcedefinitions" {
+                    return Ok(error_response(503));
                 }
                 forward.stream().await
             }
@@ -117,33 +154,23 @@ async fn start_proxy(plane: &ControlPlane, held: watch::Receiver<bool>) -> Proxy
     .await
 }
 
-/// The manager has only ever read a pool without its network, and cannot read it again when the
-/// definition is restored.
+/// More than the time between two checks of the definitions.
+const CHECKED: Duration = Duration::from_secs(17);
+
+/// An API server that does not answer has not changed its definitions.
 #[tokio::test(flavor = "multi_thread")]
-async fn pool_that_was_read_without_its_network_allocates_nothing() {
+async fn definitions_that_cannot_be_read_hold_up_nothing() {
     let plane = ControlPlane::start(Options::default());
-    let mut manager = Manager::start(&plane, &[]);
+    let (sender, fails) = watch::channel(false);
+    let proxy = start_proxy(&plane, fails).await;
+    let mut manager = Manager::launch(&plane, proxy.kubeconfig(), &[]);
+    manager.wait_until_ready();
     let consumer = Consumer::new(&plane).await;
-    consumer.create_open_network("lab").await;
-    let spec = json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24, "network": "lab"});
-    consumer.create_pool("a", spec.clone()).await;
-    consumer.create_claim("a0", "a").await;
-    assert_eq!(consumer.wait_for_address("a0").await, "10.0.0.10");
-    manager.kill();
-    consumer.create_pool("b", spec).await;
-    let before = serve_old_fields(&plane);
-    let (sender, held) = watch::channel(false);
-    let proxy = start_proxy(&plane, held).await;
-    manager = Manager::launch(&plane, proxy.kubeconfig(), &[]);
-    wait_until_not_ready(&manager).await;
-    consumer.create_claim("b0", "b").await;
-    consumer.wait_for_reason("b0", "PoolNotReady").await;
+    set_up(&consumer).await;
 
     sender.send_replace(true);
-    change_definition(&plane, DEFINITION, |versions| versions.clone_from(&before));
     tokio::time::sleep(CHECKED).await;
-    let claim = consumer.claims().get("b0").await.unwrap().unwrap();
-    assert_eq!(claim.bound_address(), None, "the pool may be in a network");
-    sender.send_replace(false);
-    wait_for_other_addresses(&consumer, &["b0"], "10.0.0.10").await;
+    consumer.create_claim("b0", "b").await;
+    assert_eq!(consumer.wait_for_address("b0").await, "10.0.0.12");
+    assert!(manager.is_running() && manager.is_ready());
 }

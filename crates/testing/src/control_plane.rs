@@ -373,9 +373,14 @@ impl ControlPlane {
         &self.kubectl.kubeconfig
     }
 
-    /// A temporary folder for logs and other files; it is removed with the control plane.
+    /// A temporary folder for logs and other files; it is removed with the control plane and its
+    /// managers.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    pub(crate) fn shared_folder(&self) -> Arc<TemporaryFolder> {
+        Arc::clone(&self.folder)
     }
 
     /// The namespace of the provider.

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use crate::control_plane::ControlPlane;
 use crate::patience::Patience;
 use crate::ports::free_port;
-use crate::process::Supervised;
+use crate::process::{Supervised, TemporaryFolder};
 
 /// The text of the API server for a missing permission; status code 403 has other reasons too.
 const FORBIDDEN: &str = "is forbidden: User";
@@ -24,6 +25,8 @@ pub struct Manager {
     process: Supervised,
     port: u16,
     log: PathBuf,
+    /// Has the log, which is read when a test fails.
+    _folder: Arc<TemporaryFolder>,
     may_lack_permissions: bool,
     /// The probe that succeeds when the program is ready.
     ready_path: &'static str,
@@ -77,6 +80,7 @@ impl Manager {
             process,
             port,
             log,
+            _folder: control_plane.shared_folder(),
             may_lack_permissions: true,
             ready_path,
         }
