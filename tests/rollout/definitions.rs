@@ -52,12 +52,12 @@ async fn wait_until_not_ready(manager: &Manager, definition: &str, field: &str) 
 
 /// Waits until the process has ended, as the kubelet does, which starts it again.
 async fn wait_until_ended(manager: &mut Manager) {
+    manager.wait_for_log("have all fields again");
+    let manager = RefCell::new(manager);
     eventually("the manager has ended", async || {
-        (!manager.is_running()).then_some(())
+        (!manager.borrow_mut().is_running()).then_some(())
     })
     .await;
-    let log = manager.log();
-    assert!(log.contains("have all fields again"), "{log}");
 }
 
 /// Creates an open network, and two pools with the same addresses in it. Returns after the claim
