@@ -2,8 +2,8 @@
 //!
 //! A definition of an older version, or of the Go provider, has fewer fields, and the API server
 //! removes the others from all objects that it returns: pools look as if they were in no network.
-//! So nothing that depends on networks is allocated then, and no pool is written, which would remove
-//! its fields for good.
+//! So nothing that depends on networks is allocated then. No pool, network or registry is written,
+//! also not its status, since a write removes these fields for good.
 //!
 //! When the fields are back, no watch has to show an object again: its resourceVersion is the same.
 //! So the process ends, and the next one reads the objects of all kinds.
@@ -32,7 +32,11 @@ const INTERVAL: Duration = Duration::from_secs(15);
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 
 /// Delay before a failed check is repeated.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+const CHECK_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The delay before an object is reconciled again that cannot be written while a definition lacks
+/// fields.
+pub(super) const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of fields that a message names.
 const MAX_NAMED: usize = 3;
@@ -176,7 +180,7 @@ impl BackgroundTask for CheckDefinitions {
             // What is known stays in force: an API server that does not answer has changed nothing.
             Err(error) => {
                 debug!("{}", error_chain(&error));
-                NextRun::After(RETRY_DELAY)
+                NextRun::After(CHECK_RETRY_DELAY)
             }
             Ok(Some(problem)) => {
                 self.report(problem);

@@ -25,7 +25,7 @@ use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span};
 use capi_ipam_ip::Family;
-use capi_ipam_ledger::BlockObstacle;
+use capi_ipam_ledger::{BlockObstacle, Ledger};
 use capi_ipam_provider::advanced::{
     changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
 };
@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use tracing::{Span, field};
 
 use super::context::Context;
+use super::definitions;
 use super::gates::{Gates, IDENTITY_TIMEOUT};
 
 /// The minimum interval between two status updates of one network. Its counts are computed from all
@@ -149,6 +150,9 @@ impl Protect for NetworkReconciler {
         }
         if !self.gates.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(GATE_INTERVAL));
+        }
+        if self.context.ledger.read(Ledger::has_definitions_problem) {
+            return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
         }
         // Its status is written as long as others keep it.
         if is_released(network) {

@@ -36,6 +36,7 @@ use tracing::{Span, debug, field};
 use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
 use super::context::Context;
+use super::definitions;
 use super::deletion_check::{CheckResult, DeletionBlocker};
 use super::gates::{Gates, IDENTITY_TIMEOUT};
 use super::kinds::{pool_client, watched_pools};
@@ -48,8 +49,6 @@ const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
 const DELETION_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The delay before a pool is reconciled again after its first failure.
 const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// The delay before a pool is reconciled again that is not written because a definition lacks fields.
-const DEFINITION_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// The maximum delay between two attempts at a pool that keeps failing.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The number of pools of a kind that are reconciled concurrently.
@@ -204,9 +203,8 @@ impl Protect for PoolReconciler {
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(STATUS_INTERVAL));
         }
-        // A write removes the fields for good that a definition lacks.
         if self.context.ledger.read(Ledger::has_definitions_problem) {
-            return Protection::Postponed(Action::Requeue(DEFINITION_RETRY_DELAY));
+            return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
         }
         let key = PoolKey::of(pool);
         // A pool is added to the ledger before its controller is notified.

@@ -115,6 +115,9 @@ impl Driver {
 
     /// Sends what is due for all blocks. Returns when the next pass is due without a change.
     pub(super) async fn pass(&mut self) -> Duration {
+        if self.ledger(Ledger::has_definitions_problem) {
+            return INTERVAL;
+        }
         self.compare_slices().await;
         let recorded = self.recorded_networks();
         let mut networks: BTreeSet<Arc<str>> =

@@ -14,7 +14,7 @@ use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, patch};
-use capi_ipam_ledger::BlockObstacle;
+use capi_ipam_ledger::{BlockObstacle, Ledger};
 use capi_ipam_provider::advanced::{changed_conditions, log_transitions, publish_warnings};
 use capi_ipam_registry::{
     Backend, Created, IDENTITY_NAMESPACE, Key, OpenError, Record, RegistryError, RegistryRecord,
@@ -36,6 +36,7 @@ use super::record_watch::{RecordWatch, check_cluster};
 use super::running::{Running, Start, Tasks};
 use super::state_metrics::RegistryStates;
 use crate::in_cluster::context::Context;
+use crate::in_cluster::definitions;
 use crate::in_cluster::gates::Gates;
 use crate::in_cluster::options::InClusterOptions;
 
@@ -150,6 +151,9 @@ impl Reconciler for RegistryReconciler {
             .is_stale(registry.as_ref(), Instant::now())
         {
             return Ok(Action::Requeue(EXPECTATION_TTL));
+        }
+        if self.context.ledger.read(Ledger::has_definitions_problem) {
+            return Ok(Action::Requeue(definitions::RETRY_DELAY));
         }
         if self.deleted.lock().remove(&name) {
             self.context
