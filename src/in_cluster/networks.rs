@@ -67,7 +67,7 @@ pub(super) fn start(
     let handler = Arc::clone(&context.ledger) as _;
     let main = WatchSpec::new(api, (), handler, gates.networks.clone());
     let reconciler = NetworkReconciler {
-        networks: ResourceClient::new(Api::all(manager.client.clone()), &()),
+        networks: ResourceClient::new(Api::all(manager.client.clone()), &()).requiring_fields(),
         context: Arc::clone(context),
         expectations: Expectations::default(),
         written: Mutex::default(),

@@ -180,7 +180,9 @@ impl Reconciler for PoolReconciler {
 
 impl Protect for PoolReconciler {
     fn objects(&self, pool: &Pool) -> ResourceClient<Pool> {
-        pool_client(&self.client, &PoolKey::of(pool)).with_pruned_fields(self.pruned_fields.clone())
+        pool_client(&self.client, &PoolKey::of(pool))
+            .with_pruned_fields(self.pruned_fields.clone())
+            .requiring_fields()
     }
 
     /// The ledger knows what is in use of the pool.

@@ -4,6 +4,9 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use capi_ipam_api::IPNetworkStatus;
+use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::patch;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -132,6 +135,28 @@ async fn network_that_was_read_without_its_exclusions_allocates_nothing() {
     wait_until_ended(&mut manager).await;
     let _manager = Manager::start(&plane, &[]);
     assert_eq!(consumer.wait_for_address("b0").await, "10.0.0.12");
+}
+
+/// A manager writes before it notices that the definition has changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_through_a_definition_that_has_lost_fields_is_a_conflict() {
+    let plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&plane).await;
+    let spec = json!({"excluded": ["10.0.0.11"]});
+    consumer.create_network("lab", spec.clone()).await;
+    let networks = consumer.networks().requiring_fields();
+    let known = networks.get("lab").await.unwrap().unwrap();
+    let mut wanted = known.clone();
+    wanted.status = Some(IPNetworkStatus::default());
+
+    let before = serve_old_fields(&plane, NETWORKS);
+    let error = patch::write(&networks, &known, &wanted).await.unwrap_err();
+    assert!(error.is_conflict(), "{}", error_chain(&error));
+    change_definition(&plane, NETWORKS, |versions| versions.clone_from(&before));
+    let kept = networks.get("lab").await.unwrap().unwrap();
+    assert_eq!(json!(kept.spec), spec);
+    let written = patch::write(&networks, &kept, &wanted).await.unwrap();
+    assert_eq!(json!(written.expect("it differs").spec), spec);
 }
 
 /// A proxy that answers reads of definitions with an error while `fails` is true.

@@ -241,6 +241,7 @@ pub struct ResourceClient<K> {
     /// Selects the objects that are listed; all if it is empty.
     labels: String,
     pruned_fields: PrunedFields,
+    requires_fields: bool,
 }
 
 impl<K> ResourceClient<K>
@@ -259,6 +260,7 @@ where
             kind,
             labels: String::new(),
             pruned_fields: PrunedFields::default(),
+            requires_fields: false,
         }
     }
 
@@ -279,6 +281,24 @@ where
             pruned_fields,
             ..self
         }
+    }
+
+    /// [`patch::write`](crate::patch::write) fails with a conflict if the API server no longer has a
+    /// field of the specification that was read: a text, a list or an object. A definition that lacks
+    /// the field hides it, and every write of such an object removes it for good, also one of the
+    /// status.
+    ///
+    /// Not for kinds with such fields that have another default than an empty one.
+    #[must_use]
+    pub fn requiring_fields(self) -> Self {
+        Self {
+            requires_fields: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn requires_fields(&self) -> bool {
+        self.requires_fields
     }
 
     /// The kind of the objects.

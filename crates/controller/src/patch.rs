@@ -6,7 +6,8 @@
 
 use std::time::Instant;
 
-use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{AddOperation, CopyOperation, Patch, PatchOperation, ReplaceOperation};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,7 +59,8 @@ impl Changes {
 
 /// Writes the difference between `before`, as it was read, and `after`: first the main resource,
 /// then the status, each only if it differs. Status fields that the API server does not store are
-/// left out, see [`PrunedFields`](crate::client::PrunedFields).
+/// left out, see [`PrunedFields`](crate::client::PrunedFields). Fields of the specification are
+/// preconditions, too, if the client [requires](ResourceClient::requiring_fields) them.
 ///
 /// Returns the object after the last write, `None` if nothing differs. A conflict means that the
 /// object has changed since it was read, and that nothing of the failed write was applied.
@@ -85,6 +87,14 @@ where
             .remove_from(status, before_value.get(STATUS), Instant::now());
     }
     let changes = Changes::between_values(&before_value, &after_value);
+    let required = if calls.requires_fields() {
+        required_fields(&before_value)
+    } else {
+        Vec::new()
+    };
+    let with_preconditions = |object: &K, operations| {
+        with_preconditions(object, [required.clone(), operations].concat())
+    };
     let mut latest = None;
     if !changes.main.is_empty() {
         latest = Some(
@@ -103,6 +113,26 @@ where
         latest = Some(written);
     }
     Ok(latest)
+}
+
+/// Operations that change nothing, and cannot be applied if the object lacks a field of its
+/// specification that it has here. A number or a boolean may be a default that is not stored.
+fn required_fields(object: &Value) -> Vec<PatchOperation> {
+    let mut required = Vec::new();
+    for (name, value) in object["spec"].as_object().into_iter().flatten() {
+        let is_stored = match value {
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(_) => true,
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        };
+        if is_stored {
+            let path = PointerBuf::from_tokens(["spec", name]);
+            let from = path.clone();
+            required.push(PatchOperation::Copy(CopyOperation { from, path }));
+        }
+    }
+    required
 }
 
 /// Calls `change` with a copy of `object`, and writes what it changed on every way out, also if it
@@ -178,7 +208,7 @@ pub fn with_uid_and_version(
     operations: Vec<PatchOperation>,
 ) -> Patch {
     let replace = |path: &'static str, value: Option<String>| {
-        let path = json_patch::jsonptr::PointerBuf::from_tokens(path.split('/'));
+        let path = PointerBuf::from_tokens(path.split('/'));
         value.map(|text| {
             PatchOperation::Replace(ReplaceOperation {
                 path,
@@ -196,7 +226,7 @@ pub fn with_uid_and_version(
 /// An operation that sets the value at a path, whether or not there is one already.
 pub fn set(path: &[&str], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation {
-        path: json_patch::jsonptr::PointerBuf::from_tokens(path.iter().copied()),
+        path: PointerBuf::from_tokens(path.iter().copied()),
         value,
     })
 }

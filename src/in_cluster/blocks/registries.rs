@@ -64,7 +64,7 @@ pub(in crate::in_cluster) fn start(
     let client = &manager.client;
     let namespace = own_namespace(client, &manager.options.leader_election_namespace);
     let reconciler = RegistryReconciler {
-        registries: ResourceClient::new(Api::all(client.clone()), &()),
+        registries: ResourceClient::new(Api::all(client.clone()), &()).requiring_fields(),
         secrets: ResourceClient::new(Api::namespaced(client.clone(), &namespace), &()),
         namespaces: ResourceClient::new(Api::all(client.clone()), &()),
         namespace,

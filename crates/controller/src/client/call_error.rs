@@ -9,6 +9,8 @@ pub(crate) const NOT_SERVED: &str = "the API server does not serve this kind";
 pub(crate) const INSTALL_DEFINITION: &str = "install its CustomResourceDefinition: apply the manifest of the provider, or of Cluster API, again";
 /// The reason of the status of such an error. The API server sends none.
 const UNSERVED_REASON: &str = "KindNotServed";
+/// The cause of the API server for a JSON patch that cannot be applied.
+const UNAPPLIED_REASON: &str = "UnexpectedServerResponse";
 /// The reason of the API server for an object that does not exist.
 const NOT_FOUND_REASON: &str = "NotFound";
 
@@ -88,7 +90,15 @@ impl CallError {
 
     /// The object has changed since it was read. This is expected: read it again and retry.
     pub fn is_conflict(&self) -> bool {
-        self.has_code(409) && !self.has_reason("AlreadyExists")
+        self.has_code(409) && !self.has_reason("AlreadyExists") || self.is_inapplicable_patch()
+    }
+
+    /// An operation of a JSON patch names a field that the object does not have. The API server
+    /// answers with a cause then, and without one if the patched object is not valid.
+    fn is_inapplicable_patch(&self) -> bool {
+        let details = self.status().and_then(|status| status.details.as_ref());
+        let mut causes = details.into_iter().flat_map(|details| &details.causes);
+        self.has_code(422) && causes.any(|cause| cause.reason == UNAPPLIED_REASON)
     }
 
     /// The permissions, or an admission plugin, do not allow the request.
