@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, CopyOperation, Patch, PatchOperation, ReplaceOperation};
+use json_patch::{AddOperation, MoveOperation, Patch, PatchOperation, ReplaceOperation};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -116,7 +116,8 @@ where
 }
 
 /// Operations that change nothing, and cannot be applied if the object lacks a field of its
-/// specification that it has here. A number or a boolean may be a default that is not stored.
+/// specification that it has here: each moves the field to where it is. (The API server copies a
+/// field that does not exist without an error.) A number or a boolean may be a default that is not stored.
 fn required_fields(object: &Value) -> Vec<PatchOperation> {
     let mut required = Vec::new();
     for (name, value) in object["spec"].as_object().into_iter().flatten() {
@@ -129,7 +130,7 @@ fn required_fields(object: &Value) -> Vec<PatchOperation> {
         if is_stored {
             let path = PointerBuf::from_tokens(["spec", name]);
             let from = path.clone();
-            required.push(PatchOperation::Copy(CopyOperation { from, path }));
+            required.push(PatchOperation::Move(MoveOperation { from, path }));
         }
     }
     required
