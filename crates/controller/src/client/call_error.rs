@@ -9,8 +9,8 @@ pub(crate) const NOT_SERVED: &str = "the API server does not serve this kind";
 pub(crate) const INSTALL_DEFINITION: &str = "install its CustomResourceDefinition: apply the manifest of the provider, or of Cluster API, again";
 /// The reason of the status of such an error. The API server sends none.
 const UNSERVED_REASON: &str = "KindNotServed";
-/// The cause of the API server for a JSON patch that cannot be applied.
-const UNAPPLIED_REASON: &str = "UnexpectedServerResponse";
+/// The message of the API server about a JSON patch that cannot be applied.
+const INAPPLICABLE_PATCH: &str = "the server rejected our request due to an error in our request";
 /// The reason of the API server for an object that does not exist.
 const NOT_FOUND_REASON: &str = "NotFound";
 
@@ -93,12 +93,11 @@ impl CallError {
         self.has_code(409) && !self.has_reason("AlreadyExists") || self.is_inapplicable_patch()
     }
 
-    /// An operation of a JSON patch names a field that the object does not have. The API server
-    /// answers with a cause then, and without one if the patched object is not valid.
+    /// An operation of a JSON patch names a field that the object does not have. The message for a
+    /// patched object that is not valid names that.
     fn is_inapplicable_patch(&self) -> bool {
-        let details = self.status().and_then(|status| status.details.as_ref());
-        let mut causes = details.into_iter().flat_map(|details| &details.causes);
-        self.has_code(422) && causes.any(|cause| cause.reason == UNAPPLIED_REASON)
+        let message = self.status().map(|status| status.message.as_str());
+        self.has_code(422) && message == Some(INAPPLICABLE_PATCH)
     }
 
     /// The permissions, or an admission plugin, do not allow the request.
