@@ -183,8 +183,9 @@ where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let name = object.meta().name.as_deref().unwrap_or_default();
-    let change = patch::set(&["metadata", "finalizers"], json!(finalizers));
+    let mut operations = patch::required_fields(calls, object)?;
+    operations.push(patch::set(&["metadata", "finalizers"], json!(finalizers)));
     calls
-        .patch(name, patch::with_preconditions(object, vec![change]))
+        .patch(name, patch::with_preconditions(object, operations))
         .await
 }

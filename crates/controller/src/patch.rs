@@ -73,13 +73,6 @@ where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
     let name = before.name_any();
-    let to_value = |object: &K| {
-        let failed = |source| CallError::Serialize {
-            operation: format!("patch {name}"),
-            source,
-        };
-        serde_json::to_value(object).map_err(failed)
-    };
     let (before_value, mut after_value) = (to_value(before)?, to_value(after)?);
     if let Some(status) = after_value.get_mut(STATUS) {
         calls
@@ -87,11 +80,7 @@ where
             .remove_from(status, before_value.get(STATUS), Instant::now());
     }
     let changes = Changes::between_values(&before_value, &after_value);
-    let required = if calls.requires_fields() {
-        required_fields(&before_value)
-    } else {
-        Vec::new()
-    };
+    let required = required_fields(calls, before)?;
     let with_preconditions = |object: &K, operations| {
         with_preconditions(object, [required.clone(), operations].concat())
     };
@@ -115,11 +104,29 @@ where
     Ok(latest)
 }
 
+fn to_value<K: Resource + Serialize>(object: &K) -> Result<Value, CallError> {
+    serde_json::to_value(object).map_err(|source| CallError::Serialize {
+        operation: format!("patch {}", object.name_any()),
+        source,
+    })
+}
+
 /// Operations that change nothing, and cannot be applied if the object lacks a field of its
 /// specification that it has here: each moves the field to where it is. (The API server copies a
-/// field that does not exist without an error.) A number or a boolean may be a default that is not stored.
-fn required_fields(object: &Value) -> Vec<PatchOperation> {
+/// field that does not exist without an error.) A number or a boolean may be a default that is not
+/// stored. None if the client does not [require](ResourceClient::requiring_fields) fields.
+pub(crate) fn required_fields<K>(
+    calls: &ResourceClient<K>,
+    object: &K,
+) -> Result<Vec<PatchOperation>, CallError>
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
     let mut required = Vec::new();
+    if !calls.requires_fields() {
+        return Ok(required);
+    }
+    let object = to_value(object)?;
     for (name, value) in object["spec"].as_object().into_iter().flatten() {
         let is_stored = match value {
             Value::String(text) => !text.is_empty(),
@@ -133,7 +140,7 @@ fn required_fields(object: &Value) -> Vec<PatchOperation> {
             required.push(PatchOperation::Move(MoveOperation { from, path }));
         }
     }
-    required
+    Ok(required)
 }
 
 /// Calls `change` with a copy of `object`, and writes what it changed on every way out, also if it
