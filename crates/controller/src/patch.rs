@@ -127,7 +127,8 @@ where
         return Ok(required);
     }
     let object = to_value(object)?;
-    for (name, value) in object["spec"].as_object().into_iter().flatten() {
+    let spec = object.get("spec").and_then(Value::as_object);
+    for (name, value) in spec.into_iter().flatten() {
         let is_stored = match value {
             Value::String(text) => !text.is_empty(),
             Value::Array(items) => !items.is_empty(),
