@@ -195,7 +195,7 @@ impl BackgroundTask for CheckDefinitions {
             }
             Ok(None) => {
                 self.gate.fatal(
-                    "the CustomResourceDefinitions have all fields again; the objects have to be read again",
+                    "the CustomResourceDefinitions have all fields again: a new process has to read the objects",
                 );
                 NextRun::OnNotification
             }

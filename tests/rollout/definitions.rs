@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capi_ipam_api::IPNetworkStatus;
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::patch;
+use capi_ipam_controller::{finalizer, patch};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -119,7 +119,7 @@ async fn definition_that_loses_fields_opens_no_network() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn network_that_was_read_without_its_exclusions_allocates_nothing() {
+async fn network_read_without_its_exclusions_allocates_nothing() {
     let plane = ControlPlane::start(Options::default());
     let mut manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
@@ -139,7 +139,7 @@ async fn network_that_was_read_without_its_exclusions_allocates_nothing() {
 
 /// A manager writes before it notices that the definition has changed.
 #[tokio::test(flavor = "multi_thread")]
-async fn write_through_a_definition_that_has_lost_fields_is_a_conflict() {
+async fn write_without_fields_that_were_read_is_a_conflict() {
     let plane = ControlPlane::start(Options::default());
     let consumer = Consumer::new(&plane).await;
     let spec = json!({"excluded": ["10.0.0.11"]});
@@ -151,6 +151,9 @@ async fn write_through_a_definition_that_has_lost_fields_is_a_conflict() {
 
     let before = serve_old_fields(&plane, NETWORKS);
     let error = patch::write(&networks, &known, &wanted).await.unwrap_err();
+    assert!(error.is_conflict(), "{}", error_chain(&error));
+    let error = finalizer::add(&networks, &known, "example.com/test").await;
+    let error = error.unwrap_err();
     assert!(error.is_conflict(), "{}", error_chain(&error));
     change_definition(&plane, NETWORKS, |versions| versions.clone_from(&before));
     let kept = networks.get("lab").await.unwrap().unwrap();

@@ -285,9 +285,8 @@ where
 
     /// [`patch::write`](crate::patch::write), and a write of finalizers, fail with a conflict if the
     /// API server no longer has a field of the specification that was read: a text, a list or an
-    /// object. A definition that lacks
-    /// the field hides it, and every write of such an object removes it for good, also one of the
-    /// status.
+    /// object. A definition that lacks the field hides it, and every write of such an object removes
+    /// it for good, also one of the status.
     ///
     /// Not for kinds with such fields that have another default than an empty one.
     #[must_use]

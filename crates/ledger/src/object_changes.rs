@@ -60,7 +60,8 @@ impl Ledger {
         });
     }
 
-    /// Whether a served definition lacks fields: pools, networks and registries must not be written.
+    /// Whether a served definition lacks fields: pools, networks and registries must not be written,
+    /// since a write removes these fields for good.
     pub fn has_definitions_problem(&self) -> bool {
         self.networks.definitions_problem.is_some()
     }

@@ -93,8 +93,8 @@ impl CallError {
         self.has_code(409) && !self.has_reason("AlreadyExists") || self.is_inapplicable_patch()
     }
 
-    /// An operation of a JSON patch names a field that the object does not have. The message for a
-    /// patched object that is not valid names that.
+    /// An operation of a JSON patch names a field that the object does not have. If the patched
+    /// object is not valid, the API server sends another message.
     fn is_inapplicable_patch(&self) -> bool {
         let message = self.status().map(|status| status.message.as_str());
         self.has_code(422) && message == Some(INAPPLICABLE_PATCH)
