@@ -46,7 +46,7 @@ async fn held_blocks_work_without_the_registry(hub: Hub) {
         .wait_for_reason("e", "RegistryUnreachable")
         .await;
 
-    site.hub.start();
+    site.start_hub();
     site.west.consumer.wait_for_address("e").await;
     site.west.wait_for_registry("True", "RegistryReady").await;
     let event = ("Normal", "RegistryReady", "can be used again");
@@ -79,7 +79,7 @@ async fn upgrade_of_the_other_api_server_changes_no_block() {
 
     site.hub.stop();
     site.west.bind("p", &names("b", 1)).await;
-    site.hub.start();
+    site.start_hub();
     let Hub::Kubernetes(hub) = &site.hub else {
         panic!("the registry is another API server");
     };

@@ -47,7 +47,7 @@ async fn block_is_returned_to_the_registry_that_its_slice_names() {
     let unrelated = records.read(&key_of(NETWORK, held[0])).await;
     assert_eq!(unrelated.expect("the registry answers"), None);
 
-    site.hub.start();
+    site.start_hub();
     site.wait_for_holder(held[0], None).await;
     let west = &site.west;
     west.wait_for_blocks(&[]).await;

@@ -185,7 +185,7 @@ async fn record_without_its_network_is_returned_after_an_outage() {
     site.west.stop_sharing();
     // The IPSlice says where the record is, also to a process that starts during the outage.
     site.west.restart();
-    site.hub.start();
+    site.start_hub();
     site.wait_for_holder("10.0.1.0/30", None).await;
     site.west.wait_for_blocks(&[]).await;
 }

@@ -382,6 +382,14 @@ impl ManagementCluster {
 }
 
 impl Site {
+    /// Starts the registry again. An API server does not know all roles immediately after its start.
+    pub(crate) fn start_hub(&mut self) {
+        self.hub.start();
+        for cluster in [&self.west, &self.east] {
+            cluster.manager.lock().accept_missing_permissions();
+        }
+    }
+
     /// The management cluster with an identity.
     pub(crate) fn cluster(&self, id: &str) -> &ManagementCluster {
         if self.west.id == id {

@@ -21,8 +21,7 @@ async fn assert_survives(
     fault: impl Fn(&mut ControlPlane) + Send + 'static,
 ) {
     let mut control_plane = ControlPlane::start(Options::default());
-    // The API server does not know all roles immediately after its start.
-    let mut manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
+    let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))

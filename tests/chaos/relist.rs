@@ -116,7 +116,7 @@ async fn listings_of_many_objects(options: Options) {
         started.elapsed()
     );
     let started = Instant::now();
-    let mut manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
+    let mut manager = Manager::start(&control_plane, &FLAGS);
     println!("ready {:?} after the start", started.elapsed());
     let in_use = i64::from(count);
     consumer

@@ -23,7 +23,7 @@ const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 /// With `restart` the manager is stopped before the restore and started after it.
 async fn assert_recovers_from_a_restore(restart: bool) {
     let mut control_plane = ControlPlane::start(Options::default());
-    let mut manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
+    let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
     consumer
         .create_pool(
@@ -55,7 +55,7 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     }
     restore_snapshot(&mut control_plane);
     if restart {
-        manager = Manager::start(&control_plane, &FLAGS).may_lack_permissions();
+        manager = Manager::start(&control_plane, &FLAGS);
     }
     let restored = Instant::now();
     if !restart {

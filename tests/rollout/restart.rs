@@ -110,14 +110,13 @@ async fn restart_with_overlapping_pools_sends_no_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_recovers_from_an_api_server_restart() {
     let mut control_plane = ControlPlane::start(Options::default());
-    // The API server does not know all roles immediately after its start.
     // The manager must not exit before the API server is back, however long its start takes.
     let flags = [
         "--leader-elect",
         "--leader-elect-lease-duration=3m",
         "--leader-elect-renew-deadline=2m",
     ];
-    let mut manager = Manager::start(&control_plane, &flags).may_lack_permissions();
+    let mut manager = Manager::start(&control_plane, &flags);
     let consumer = Consumer::new(&control_plane).await;
     consumer
         .create_pool(

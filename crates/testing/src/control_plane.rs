@@ -24,6 +24,7 @@ use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -37,6 +38,7 @@ use self::https::Endpoint;
 use self::kubectl::Kubectl;
 use self::launch::{ApiServer, free_ports, with_retries};
 pub use self::options::{Installation, Options, ServiceAccount};
+pub(crate) use self::processes::Restarts;
 use self::programs::programs;
 pub use self::programs::{ensure, kustomize};
 pub use self::requests::{AccessRequest, ProviderRequest, RequestKey};
@@ -88,6 +90,8 @@ pub struct ControlPlane {
     installed: u64,
     /// None when this control plane cannot be used again.
     first_state: Option<FirstState>,
+    /// How often the API server was started again.
+    restarts: Arc<AtomicU32>,
 }
 
 impl Drop for ControlPlane {
@@ -107,6 +111,7 @@ impl Drop for ControlPlane {
             provider_kubeconfig: std::mem::take(&mut self.provider_kubeconfig),
             folder: Arc::clone(&self.folder),
             first_state: Some(first_state),
+            restarts: Arc::clone(&self.restarts),
             ..*self
         };
         UNUSED
@@ -235,6 +240,7 @@ impl ControlPlane {
             folder: Arc::new(folder),
             installed: hash_of(installation),
             first_state: None,
+            restarts: Arc::default(),
         };
         let etcd = with_retries("etcd", || {
             plane.etcd_ports = free_ports();

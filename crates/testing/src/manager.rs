@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::control_plane::ControlPlane;
+use crate::control_plane::{ControlPlane, Restarts};
 use crate::patience::Patience;
 use crate::ports::free_port;
 use crate::process::{Supervised, TemporaryFolder};
@@ -28,6 +28,8 @@ pub struct Manager {
     /// Has the log, which is read when a test fails.
     _folder: Arc<TemporaryFolder>,
     may_lack_permissions: bool,
+    /// Of its API server.
+    restarts: Restarts,
     /// The probe that succeeds when the program is ready.
     ready_path: &'static str,
 }
@@ -82,6 +84,7 @@ impl Manager {
             log,
             _folder: control_plane.shared_folder(),
             may_lack_permissions: true,
+            restarts: control_plane.restarts(),
             ready_path,
         }
     }
@@ -181,7 +184,8 @@ impl Manager {
     }
 
     /// Panics when this value is dropped, if the API server denied a request because of a missing
-    /// permission.
+    /// permission. An API server that was restarted meanwhile may do so: immediately after its start it
+    /// does not know all roles.
     #[must_use]
     pub fn must_have_permissions(mut self) -> Self {
         self.may_lack_permissions = false;
@@ -191,8 +195,13 @@ impl Manager {
     /// Disables the check for missing permissions when this value is dropped.
     #[must_use]
     pub fn may_lack_permissions(mut self) -> Self {
-        self.may_lack_permissions = true;
+        self.accept_missing_permissions();
         self
+    }
+
+    /// Disables the check for missing permissions when this value is dropped.
+    pub fn accept_missing_permissions(&mut self) {
+        self.may_lack_permissions = true;
     }
 
     /// Whether the API server denied a request because of a missing permission.
@@ -216,7 +225,7 @@ impl Drop for Manager {
             };
             let end = self.process.output_tail();
             println!("the manager ({state}) has a log that ends:\n{end}");
-        } else if !self.may_lack_permissions {
+        } else if !self.may_lack_permissions && !self.restarts.any() {
             assert!(
                 !self.was_forbidden(),
                 "the manager lacks a permission:\n{}",

@@ -1,10 +1,26 @@
 //! Stops, starts and signals the programs of a control plane.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::ControlPlane;
 use super::launch::{self, with_retries};
 use crate::process::Supervised;
+
+/// The restarts of an API server since a moment.
+#[derive(Debug)]
+pub(crate) struct Restarts {
+    count: Arc<AtomicU32>,
+    before: u32,
+}
+
+impl Restarts {
+    /// Whether there was one.
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != self.before
+    }
+}
 
 impl ControlPlane {
     /// Kills the API server, as a crash. The other programs keep running.
@@ -20,7 +36,17 @@ impl ControlPlane {
     /// When it does not start; the message contains the end of its log.
     pub fn start_api_server(&mut self) {
         if !self.api_server.as_mut().is_some_and(Supervised::is_running) {
+            // Before it accepts connections.
+            self.restarts.fetch_add(1, Ordering::Relaxed);
             self.api_server = Some(with_retries("kube-apiserver", || self.launch_api_server()));
+        }
+    }
+
+    /// Counts the restarts of the API server from now on.
+    pub(crate) fn restarts(&self) -> Restarts {
+        Restarts {
+            count: Arc::clone(&self.restarts),
+            before: self.restarts.load(Ordering::Relaxed),
         }
     }
 
