@@ -30,11 +30,15 @@ const KEYS: [&str; 2] = ["/registry/", "/registry0"];
 
 /// The keys of objects that a test may leave behind in addition to those of the installed kinds: no
 /// component of the API server depends on them.
-const DELETABLE: [&str; 3] = [
+const DELETABLE: [&str; 4] = [
     "/registry/events/",
     "/registry/leases/",
-    "/registry/namespaces/",
+    NAMESPACES,
+    SECRETS,
 ];
+
+const NAMESPACES: &str = "/registry/namespaces/";
+const SECRETS: &str = "/registry/secrets/";
 
 /// The keys of objects that the API server itself writes at any time.
 const OF_API_SERVER: [&str; 4] = [
@@ -117,13 +121,16 @@ impl FirstState {
     /// Waits until no list from the watch cache of the API server contains a deleted object.
     fn wait_until_caches_are_empty(&self, endpoint: &Endpoint<'_>) -> Result<(), String> {
         let patience = Patience::new(TIMEOUT);
-        let namespaces = self
-            .revisions
-            .keys()
-            .filter(|key| key.starts_with("/registry/namespaces/"))
-            .count();
+        let count = |folder: &str| {
+            let keys = self.revisions.keys();
+            keys.filter(|key| key.starts_with(folder)).count()
+        };
         let kinds = self.kinds.iter().map(|kind| (kind.path.as_str(), 0));
-        for (path, expected) in kinds.chain([("/api/v1/namespaces", namespaces)]) {
+        let core = [
+            ("/api/v1/namespaces", count(NAMESPACES)),
+            ("/api/v1/secrets", count(SECRETS)),
+        ];
+        for (path, expected) in kinds.chain(core) {
             let url = format!("{path}?resourceVersion=0");
             // Status code 429 means that the cache is not initialized.
             while !endpoint
