@@ -21,7 +21,7 @@ use capi_ipam_ledger::Ledger;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt};
-use tracing::{debug, warn};
+use tracing::{info, warn};
 
 use super::shared_ledger::SharedLedger;
 
@@ -136,6 +136,8 @@ pub(super) struct CheckDefinitions {
     /// The process is not ready while a definition lacks fields.
     gate: ReadinessGate,
     reported: Option<String>,
+    /// Why the last check failed.
+    failure: Option<String>,
     /// Whether the last check has found that the fields are back.
     is_settling: bool,
 }
@@ -153,6 +155,7 @@ impl CheckDefinitions {
             ledger,
             gate,
             reported: None,
+            failure: None,
             is_settling: false,
         };
         match first.unwrap_or_else(|error| Some(error_chain(&error))) {
@@ -176,10 +179,15 @@ impl CheckDefinitions {
 impl BackgroundTask for CheckDefinitions {
     async fn run_once(&mut self) -> NextRun {
         let was_settling = std::mem::take(&mut self.is_settling);
+        let earlier_failure = self.failure.take();
         match self.definitions.problem().await {
             // What is known stays in force: an API server that does not answer has changed nothing.
             Err(error) => {
-                debug!("{}", error_chain(&error));
+                let failure = error_chain(&error);
+                if earlier_failure.as_ref() != Some(&failure) {
+                    info!("{failure}, will retry");
+                }
+                self.failure = Some(failure);
                 NextRun::After(CHECK_RETRY_DELAY)
             }
             Ok(Some(problem)) => {
