@@ -36,6 +36,7 @@ mod open_registry;
 mod other_blocks;
 mod problems;
 mod record_watch;
+mod recovery;
 mod refusals;
 pub(super) mod registries;
 mod reservation_list;

@@ -85,6 +85,10 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
             "{wait}, from which none is taken: it is not the registry that had the blocks of this management cluster; see \
              kubectl describe ipregistries {registry}"
         ),
+        Some(BlockObstacle::Restored) => format!(
+            "{wait}, from which none is taken until all management clusters have written their records again, since it \
+             has lost some; see kubectl describe ipregistries {registry}"
+        ),
         Some(BlockObstacle::AllTaken) => format!(
             "{wait}: other management clusters have all blocks of its range; add addresses to the pool, or release \
              addresses in another management cluster"

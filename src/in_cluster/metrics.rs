@@ -113,7 +113,7 @@ const WAITING_FOR_BLOCK: Description = Description {
     kind: "gauge",
     labels: &[
         "network",
-        "reason: being_taken, no_registry, unreachable, refused, cluster_id_in_use, registry_replaced, all_taken, limit, size_differs, record_invalid, slice_unavailable",
+        "reason: being_taken, no_registry, unreachable, refused, cluster_id_in_use, registry_replaced, registry_restored, all_taken, limit, size_differs, record_invalid, slice_unavailable",
     ],
     help: "Claims that wait until this management cluster has another block of a network; at most 5 seconds old",
 };
@@ -270,13 +270,14 @@ impl Collector for PoolMetrics {
 }
 
 /// The reasons for which claims wait for a block.
-const REASONS: [&str; 11] = [
+const REASONS: [&str; 12] = [
     "being_taken",
     "no_registry",
     "unreachable",
     "refused",
     "cluster_id_in_use",
     "registry_replaced",
+    "registry_restored",
     "all_taken",
     "limit",
     "size_differs",
@@ -292,6 +293,7 @@ fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
         Some(BlockObstacle::Refused) => "refused",
         Some(BlockObstacle::Suspended) => "cluster_id_in_use",
         Some(BlockObstacle::Replaced) => "registry_replaced",
+        Some(BlockObstacle::Restored) => "registry_restored",
         Some(BlockObstacle::AllTaken) => "all_taken",
         Some(BlockObstacle::Limit(_)) => "limit",
         Some(BlockObstacle::SizeDiffers { .. }) => "size_differs",

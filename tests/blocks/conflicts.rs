@@ -16,57 +16,6 @@ async fn lost_record_is_written_again() {
     site.west.bind("p", &names("x", 1)).await;
 }
 
-/// The bucket is restored from a backup that is older than some of the blocks.
-#[tokio::test]
-async fn restored_bucket_gets_its_records_again() {
-    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
-    let site = Site::start(Hub::nats(), blocks).await;
-    for cluster in [&site.west, &site.east] {
-        cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
-    }
-    site.west.bind("p", &names("w", 4)).await;
-    let Hub::Nats(server) = &site.hub else {
-        panic!("the registry is a server of NATS");
-    };
-    let backup = {
-        let mut server = server.lock();
-        server.kill();
-        let backup = server.back_up();
-        server.start_again();
-        server.wait_until_healthy();
-        backup
-    };
-    site.east.bind("p", &names("e", 4)).await;
-    site.west.bind("p", &names("x", 4)).await;
-    let (in_west, in_east) = futures::join!(site.west.blocks(), site.east.blocks());
-
-    // No manager runs during the restore, as the documentation requires.
-    site.west.kill();
-    site.east.kill();
-    {
-        let mut server = server.lock();
-        server.kill();
-        server.restore(&backup);
-        server.start_again();
-        server.wait_until_healthy();
-    }
-    site.east.restart();
-    site.west.restart();
-    for (blocks, holder) in [(&in_west, "west"), (&in_east, "east")] {
-        for block in blocks {
-            site.wait_for_holder(block, Some(holder)).await;
-        }
-    }
-    let (of_west, of_east) = (names("y", 4), names("z", 4));
-    let (of_west, of_east) =
-        futures::join!(site.west.bind("p", &of_west), site.east.bind("p", &of_east));
-    assert!(
-        of_west
-            .values()
-            .all(|address| !of_east.values().any(|other| other == address))
-    );
-}
-
 /// The registry loses the record of a block while the manager of its cluster does not run, and
 /// another cluster gets the block.
 async fn block_of_two_clusters_is_drained_by_one(hub: Hub) {

@@ -18,5 +18,6 @@ mod interceptor;
 mod moves;
 mod outages;
 mod registries;
+mod restored;
 mod returns;
 mod site;

@@ -257,6 +257,45 @@ impl ManagementCluster {
         .await
     }
 
+    /// The number of writes of the sign of life that a registry shows.
+    pub(crate) async fn writes(&self, hub: &Hub) -> u64 {
+        let registry = hub.open().await;
+        let key = format!("cluster.{}", self.id);
+        eventually(&format!("{key} is written"), || async {
+            match registry.read(&key).await.ok()??.record() {
+                Some(Record::Cluster(record)) => record.writes,
+                _ => None,
+            }
+        })
+        .await
+    }
+
+    /// Waits until the sign of life was written more often than `before`, and the status of the IPRegistry
+    /// shows this. It does some minutes later by itself.
+    pub(crate) async fn wait_for_later_writes(&self, hub: &Hub, before: u64) {
+        let what = format!("a sign of life of {} after {before}", self.id);
+        eventually_within(MESSAGE_TIMEOUT, &what, || async {
+            (self.writes(hub).await > before).then_some(())
+        })
+        .await;
+        let patch = r#"{"status": {"writes": null}}"#;
+        let arguments = [
+            "patch",
+            "ipregistries",
+            REGISTRY,
+            "--subresource=status",
+            "--type=merge",
+            "--patch",
+            patch,
+        ];
+        self.control_plane.kubectl(&arguments);
+        eventually(&format!("the status of {} shows it", self.id), || async {
+            let status = self.registries().get(REGISTRY).await.ok()??.status?;
+            status.writes.filter(|writes| *writes > before)
+        })
+        .await;
+    }
+
     /// Creates a pool of the network.
     pub(crate) async fn create_pool(&self, name: &str, addresses: &str) {
         self.create_pool_in(NETWORK, name, addresses).await;

@@ -125,6 +125,9 @@ pub const CLUSTER_ID_IN_USE: &str = "ClusterIDInUse";
 /// Reason of a registry with another identity than before: other servers, or servers without the
 /// records. Also that of a claim and a network that wait for it.
 pub const REGISTRY_REPLACED: &str = "RegistryReplaced";
+/// Reason: the registry has lost writes, and no block is taken until all management clusters have written
+/// again.
+pub const REGISTRY_RESTORED: &str = "RegistryRestored";
 
 /// Reason of a registry that can be used.
 pub const REGISTRY_READY: &str = "RegistryReady";

@@ -104,6 +104,10 @@ pub struct ClusterRecord {
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub blocks: u32,
+    /// Number of writes of this record. If it gets smaller, the registry has lost some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>", range(min = 0))]
+    pub writes: Option<u64>,
 }
 
 /// What the clusters agree on for a network.

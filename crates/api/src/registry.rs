@@ -107,6 +107,11 @@ pub struct IPRegistryStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub registry_id: Option<String>,
+    /// Number of writes of the record of this management cluster, as of the last write of this status.
+    /// A registry that shows fewer has lost some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<i64>", range(min = 0))]
+    pub writes: Option<u64>,
     /// The management clusters of the registry, at most 50, in order of their identities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<RegistryCluster>,

@@ -19,6 +19,8 @@ pub enum BlockObstacle {
     Suspended,
     /// The registry is not the one from which blocks were taken before.
     Replaced,
+    /// The registry has lost writes, and not all management clusters have written again.
+    Restored,
     /// Other management clusters have all blocks in the ranges of the pool.
     AllTaken,
     /// This management cluster has as many blocks as it may have: this number.

@@ -117,6 +117,19 @@ impl<T: Value> Bucket<T> {
         Ok(bucket)
     }
 
+    /// Checks that the bucket still has the configuration that [`Self::open`] requires.
+    ///
+    /// Ends within the deadline of a request.
+    ///
+    /// # Errors
+    /// [`KvError::Invalid`] when it has not, or does not exist; [`KvError::Unavailable`] when there is
+    /// no answer.
+    pub async fn check(&self) -> Result<(), KvError> {
+        let info = self.connection.stream_info(&self.names).await;
+        let info = info.map_err(|error| self.opening_failed(error))?;
+        Ok(shape::check(&self.names, &info.config, &self.options)?)
+    }
+
     /// The name of the bucket.
     pub fn name(&self) -> &str {
         &self.names.bucket
@@ -128,13 +141,9 @@ impl<T: Value> Bucket<T> {
             Ok(info) => return Ok(info),
             Err(error) => error,
         };
-        if error.code() != Some(ErrorCode::STREAM_NOT_FOUND) {
+        let is_missing = error.code() == Some(ErrorCode::STREAM_NOT_FOUND);
+        if !is_missing || !self.options.create {
             return Err(self.opening_failed(error));
-        }
-        if !self.options.create {
-            return Err(KvError::Invalid(Invalid::Missing {
-                bucket: self.names.bucket.clone(),
-            }));
         }
         let config = shape::new_bucket(&self.names, &self.options, first_revision());
         match self.connection.create_stream(&config).await {
@@ -161,6 +170,9 @@ impl<T: Value> Bucket<T> {
         if has_no_jetstream {
             let server = self.connection.server();
             return KvError::Invalid(Invalid::NoJetStream { server, source });
+        }
+        if source.code() == Some(ErrorCode::STREAM_NOT_FOUND) {
+            return KvError::Invalid(Invalid::Missing { bucket });
         }
         if source.code() == Some(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) {
             return KvError::Invalid(Invalid::Replicas {

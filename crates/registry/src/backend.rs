@@ -147,6 +147,14 @@ pub trait Backend: Send + Sync + 'static {
     /// As [`Self::update`].
     fn delete(&self, held: &Entry) -> impl Future<Output = Result<(), RegistryError>> + Send;
 
+    /// Checks that the registry still has the settings that it needs, as when it was opened.
+    ///
+    /// # Errors
+    /// [`RegistryError::Invalid`] with what is wrong.
+    fn check(&self) -> impl Future<Output = Result<(), RegistryError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// How long to wait between a write and the second one that [confirms](confirm) it; zero if an
     /// acknowledged write needs no confirmation, as in etcd.
     fn settle_time(&self) -> Duration;

@@ -184,6 +184,11 @@ impl Backend for NatsRegistry {
         Err(self.failed(error))
     }
 
+    async fn check(&self) -> Result<(), RegistryError> {
+        let checked = self.bucket.check().await;
+        checked.map_err(|error| self.failed(error))
+    }
+
     fn settle_time(&self) -> Duration {
         SETTLE_TIME
     }

@@ -60,6 +60,10 @@ impl Backend for Registry {
         dispatch!(self, backend => backend.delete(held).await)
     }
 
+    async fn check(&self) -> Result<(), RegistryError> {
+        dispatch!(self, backend => backend.check().await)
+    }
+
     fn settle_time(&self) -> Duration {
         dispatch!(self, backend => backend.settle_time())
     }

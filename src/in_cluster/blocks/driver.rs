@@ -155,6 +155,10 @@ impl Driver {
             }
             next = next.min(self.drive_block(due).await);
         }
+        let registry = self.registry();
+        if registry.is_confirmed() && registry.checks_records() {
+            registry.checked_records(all.iter().all(|due| self.is_recorded(due)));
+        }
         let context = Arc::clone(&self.writer.context);
         self.lists.start(&context, networks.into_iter().collect());
         if !self.is_held_back {
@@ -162,6 +166,13 @@ impl Driver {
             self.registry().succeeded(Requester::Driver);
         }
         next
+    }
+
+    /// Whether the registry has a record of a block, or this management cluster does not hold it.
+    fn is_recorded(&self, due: &Due) -> bool {
+        let (network, block) = (&due.network, due.block);
+        let is_held = self.ledger(|ledger| ledger.slice_of_block(network, block).is_some());
+        !is_held || self.registry().records.block(network, block).is_some()
     }
 
     /// The delays of the blocks of a network.

@@ -205,6 +205,12 @@ impl<B: Backend> Backend for MeasuredRegistry<B> {
         self.answered("delete", start, result)
     }
 
+    async fn check(&self) -> Result<(), RegistryError> {
+        let start = Instant::now();
+        let result = self.backend.check().await;
+        self.answered("read", start, result)
+    }
+
     fn settle_time(&self) -> Duration {
         self.backend.settle_time()
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::ClusterRecord;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError, Version};
 use parking_lot::Mutex;
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::measured::MeasuredRegistry;
 use super::problems::{Problems, Requester};
+use super::recovery::{RECOVERY_TIMEOUT, Recovery, Signs, has_lost_writes};
 
 /// How long a slice whose record is not known waits before addresses of its block are allocated: a
 /// registry that cannot be reached delays them no longer.
@@ -32,6 +34,7 @@ pub(super) struct OpenRegistry {
     opened_at: Instant,
     state: Mutex<State>,
     recovered: Notify,
+    list_requested: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +48,15 @@ struct State {
     confirmed_id: Option<String>,
     /// Whether the registry is another one than that of the status.
     is_replaced: bool,
+    /// The largest number of writes of the record of this management cluster that is known.
+    writes: Option<u64>,
+    /// The management clusters that the status of the IPRegistry has named.
+    clusters: Vec<String>,
+    /// Since the registry has lost writes, until all management clusters have written again.
+    recovery: Option<Recovery>,
+    /// Whether the registry had the records of all blocks of this management cluster since it was
+    /// opened, or since it has lost writes.
+    is_recorded: bool,
     /// The number of blocks of this management cluster.
     held: usize,
     /// The last sign of life that the watch has not shown, and when its write began.
@@ -113,6 +125,7 @@ impl OpenRegistry {
             opened_at: Instant::now(),
             state: Mutex::default(),
             recovered: Notify::new(),
+            list_requested: Notify::new(),
         }
     }
 
@@ -232,16 +245,127 @@ impl OpenRegistry {
         self.state.lock().is_disturbed = is_disturbed;
     }
 
-    /// Compares the sign of life under the identity of this management cluster with its UID.
+    /// Compares the sign of life under the identity of this management cluster with its UID, and with
+    /// the number of its writes.
     pub(super) fn check_cluster(&self) {
-        let record = if self.is_confirmed() {
+        let is_confirmed = self.is_confirmed();
+        let record = if is_confirmed {
             self.records.cluster(&self.cluster)
         } else {
             None
         };
-        let found = record.and_then(|record| record.uid);
-        let other = found.filter(|uid| self.uid.as_ref().is_some_and(|own| own != uid));
-        self.state.lock().other_cluster = other;
+        if is_confirmed {
+            self.notice_loss(record.as_ref());
+        }
+        let mut state = self.state.lock();
+        let uid = record.and_then(|record| record.uid);
+        state.other_cluster = uid.filter(|uid| self.uid.as_ref().is_some_and(|own| own != uid));
+    }
+
+    /// Compares the sign of life with what is known of it.
+    fn notice_loss(&self, record: Option<&ClusterRecord>) {
+        let signs = self.signs();
+        let mut state = self.state.lock();
+        if state.recovery.is_none() && has_lost_writes(state.writes, record) {
+            let before = state.clusters.iter().map(String::as_str);
+            let recovery = Recovery::begin(&self.cluster, &signs, before, Instant::now());
+            state.recovery = Some(recovery);
+            state.is_recorded = false;
+        }
+    }
+
+    /// The signs of life that the registry shows.
+    fn signs(&self) -> Signs {
+        let entries = self.records.clusters().into_iter();
+        entries
+            .map(|(id, entry)| (id, entry.version.clone()))
+            .collect()
+    }
+
+    /// Compares what the status of the IPRegistry says with the records, which are listed.
+    pub(super) fn compare_status(&self, writes: Option<u64>, clusters: Vec<String>) {
+        {
+            let mut state = self.state.lock();
+            state.writes = state.writes.max(writes);
+            state.clusters = clusters;
+        }
+        self.notice_loss(self.records.cluster(&self.cluster).as_ref());
+    }
+
+    /// The largest number of writes of the record of this management cluster that is known.
+    pub(super) fn writes(&self) -> Option<u64> {
+        self.state.lock().writes
+    }
+
+    /// Records that a sign of life with this number of writes exists.
+    pub(super) fn wrote(&self, writes: Option<u64>) {
+        let mut state = self.state.lock();
+        state.writes = state.writes.max(writes);
+    }
+
+    /// The number of the next write of the sign of life. It gets no larger before the recovery from a
+    /// loss is over: so a process that is started again finds the loss, too.
+    pub(super) fn next_writes(&self) -> u64 {
+        let record = self.records.cluster(&self.cluster);
+        let shown = record.and_then(|record| record.writes).unwrap_or_default();
+        let state = self.state.lock();
+        if state.recovery.is_some() {
+            return shown;
+        }
+        let known = state.writes.unwrap_or_default();
+        known.max(shown).saturating_add(1)
+    }
+
+    /// Whether a sign of life may be written now. Others conclude from it that the records of all blocks of
+    /// this management cluster are written.
+    pub(super) fn may_show_life(&self) -> bool {
+        let is_recorded = self.state.lock().is_recorded;
+        // One whose record is refused is alive all the same.
+        let is_due = is_recorded || self.opened_at.elapsed() >= RECOVERY_TIMEOUT;
+        is_due && self.is_confirmed()
+    }
+
+    /// Whether the records of the blocks of this management cluster have to be checked, see
+    /// [`Self::checked_records`].
+    pub(super) fn checks_records(&self) -> bool {
+        let state = self.state.lock();
+        !state.is_recorded || state.recovery.is_some()
+    }
+
+    /// A pass of the driver has found whether the registry has the records of all blocks of this
+    /// management cluster.
+    pub(super) fn checked_records(&self, is_recorded: bool) {
+        let signs = self.signs();
+        let mut state = self.state.lock();
+        state.is_recorded |= is_recorded;
+        let Some(recovery) = &mut state.recovery else {
+            return;
+        };
+        recovery.update(&signs);
+        if recovery.is_over(Instant::now()) {
+            state.recovery = None;
+        }
+    }
+
+    /// Whether no block is taken because the registry has lost writes.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.state.lock().recovery.is_some()
+    }
+
+    /// The management clusters that have to write again; `None` if the registry has lost nothing.
+    pub(super) fn awaited(&self) -> Option<Vec<String>> {
+        let state = self.state.lock();
+        state.recovery.as_ref().map(Recovery::awaited)
+    }
+
+    /// Asks for a list of all records: a write has shown that the watch has missed something.
+    pub(super) fn request_list(&self) {
+        self.list_requested.notify_one();
+    }
+
+    /// Waits until a list of all records is requested. For one listener.
+    pub(super) async fn list_requested(&self) {
+        self.list_requested.notified().await;
     }
 
     /// The UID of another cluster with the identity of this one.

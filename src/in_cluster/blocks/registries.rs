@@ -33,6 +33,7 @@ use super::measured::{MeasuredRegistry, RequestMetrics};
 use super::open_registry::{ConnectError, Identity, OpenRegistry, TRUST_DELAY};
 use super::problems::Requester;
 use super::record_watch::{RecordWatch, check_cluster};
+use super::recovery::RECOVERY_TIMEOUT;
 use super::running::{Running, Start, Tasks};
 use super::state_metrics::RegistryStates;
 use crate::in_cluster::context::Context;
@@ -182,7 +183,8 @@ impl Reconciler for RegistryReconciler {
         };
         self.write_status(&registry, opened, id.as_deref()).await?;
         if let (Some(open), Some(id)) = (&open, &id) {
-            self.begin_to_use(open, id);
+            let status = registry.status.as_ref();
+            self.begin_to_use(open, id, status.unwrap_or(&IPRegistryStatus::default()));
         }
         Ok(Action::Requeue(if is_open {
             INTERVAL
@@ -331,9 +333,15 @@ impl RegistryReconciler {
     }
 
     /// The status names the registry: its records count from now on.
-    fn begin_to_use(&self, opened: &Arc<OpenRegistry>, id: &str) {
+    fn begin_to_use(&self, opened: &Arc<OpenRegistry>, id: &str, status: &IPRegistryStatus) {
         if opened.is_confirmed() {
             return;
+        }
+        // A registry that was never used, or that replaces another one, has nothing to lose.
+        if status.registry_id.as_deref() == Some(id) {
+            let clusters = status.clusters.iter();
+            let ids = clusters.map(|cluster| cluster.id.clone()).collect();
+            opened.compare_status(status.writes, ids);
         }
         opened.set_confirmed(Some(id));
         check_cluster(&self.context, opened);
@@ -360,15 +368,24 @@ impl RegistryReconciler {
             // What was known last stays.
             Err(_) => (before.cluster_id.clone(), before.clusters.clone()),
         };
-        let mut wanted = registry.clone();
-        wanted.status = Some(IPRegistryStatus {
+        let mut status = IPRegistryStatus {
             observed_generation: registry.metadata.generation,
             cluster_id,
             // What was known last stays.
             registry_id: id.or(known).map(str::to_owned),
+            // That of another registry says nothing.
+            writes: before.writes.filter(|_| id.is_none() || id == known),
             clusters,
             conditions: list.clone(),
-        });
+        };
+        // It grows with each sign of life, which is no reason for a write.
+        if let Ok(opened) = &opened
+            && (status != before || status.writes.is_none())
+        {
+            status.writes = opened.writes().or(status.writes);
+        }
+        let mut wanted = registry.clone();
+        wanted.status = Some(status);
         let Some(written) = patch::write(&self.registries, registry, &wanted).await? else {
             return Ok(());
         };
@@ -431,11 +448,32 @@ fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>, known: Option<&str>) 
         );
         return failed(conditions::REGISTRY_UNREACHABLE, message);
     }
+    if let Some(awaited) = opened.awaited() {
+        return failed(conditions::REGISTRY_RESTORED, restored_message(&awaited));
+    }
     if !opened.records.is_complete() {
         let message = "the records of the registry are being listed";
         return failed(conditions::REGISTRY_UNREACHABLE, message.to_owned());
     }
     Condition::new(conditions::READY, true, conditions::REGISTRY_READY, "")
+}
+
+/// What a registry that has lost writes waits for.
+fn restored_message(awaited: &[String]) -> String {
+    let wait = if awaited.is_empty() {
+        "its records are written again".to_owned()
+    } else {
+        format!(
+            "waiting for these management clusters: {}",
+            awaited.join(", ")
+        )
+    };
+    format!(
+        "the registry has lost writes, as after a restore from a backup: no block is taken until all management clusters \
+         have written their records again, at most for {} minutes; {wait}; start the managers of all of them; addresses \
+         of held blocks are still allocated and released",
+        RECOVERY_TIMEOUT.as_secs() / 60
+    )
 }
 
 /// What an operator has to do about a registry that is not the one of the status.

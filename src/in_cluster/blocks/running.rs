@@ -10,7 +10,7 @@ use capi_ipam_controller::clock;
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::watch::{Change, EventHandler, Source};
 use capi_ipam_registry::{Backend, Created, Entry, Key, Record, RegistryError};
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use k8s_openapi::ByteString;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -92,25 +92,37 @@ impl Tasks {
                 context: Arc::clone(&self.context),
                 registry: Arc::clone(&self.registry),
             });
-            let source = match self.registry.backend.source(handler, synced) {
-                Ok(source) => source,
-                Err(error) => {
-                    self.registry.failed(Requester::Watch, &error);
-                    return;
-                }
-            };
-            let mut changes = source.open().changes;
-            while let Some(change) = changes.next().await {
-                match change {
-                    Change::Failed(problem) => {
-                        self.registry.set_problem(Requester::Watch, problem);
+            loop {
+                let handler = Arc::clone(&handler);
+                let source = match self.registry.backend.source(handler, synced.clone()) {
+                    Ok(source) => source,
+                    Err(error) => {
+                        self.registry.failed(Requester::Watch, &error);
+                        return;
                     }
-                    // The begin of a list is no success: it can fail as the last one did.
-                    Change::Init | Change::InitApply(_) => {}
-                    _ => self.registry.succeeded(Requester::Watch),
+                };
+                let changes = source.open().changes;
+                tokio::select! {
+                    () = self.follow(changes) => return,
+                    // A new source begins with a list.
+                    () = self.registry.list_requested() => {}
                 }
             }
         })
+    }
+
+    /// Reports whether the watch works, until it ends.
+    async fn follow(&self, mut changes: impl Stream<Item = Change<Entry>> + Unpin) {
+        while let Some(change) = changes.next().await {
+            match change {
+                Change::Failed(problem) => {
+                    self.registry.set_problem(Requester::Watch, problem);
+                }
+                // The begin of a list is no success: it can fail as the last one did.
+                Change::Init | Change::InitApply(_) => {}
+                _ => self.registry.succeeded(Requester::Watch),
+            }
+        }
     }
 
     /// Sends what is due for the blocks.
@@ -191,8 +203,8 @@ impl Tasks {
                 if is_due || heartbeat.is_wanted() {
                     match heartbeat.beat().await {
                         Ok(()) => {
-                            // Without an identity of the registry, nothing is written.
-                            last = heartbeat.registry.is_confirmed().then(Instant::now);
+                            // What was not written is due as soon as it may be.
+                            last = heartbeat.registry.may_show_life().then(Instant::now);
                             heartbeat.registry.succeeded(Requester::Heartbeat);
                         }
                         // Without a sign of life, others may find that this cluster is gone: no
@@ -232,39 +244,33 @@ impl Heartbeat {
     }
 
     async fn beat(&mut self) -> Result<(), RegistryError> {
-        if !self.registry.is_confirmed() {
+        if !self.registry.may_show_life() {
             return self.probe().await;
         }
+        self.registry.backend.check().await?;
         let cluster = &self.registry.cluster;
         let key = Key::Cluster {
             id: (**cluster).into(),
         }
         .to_string();
-        let record = Record::Cluster(ClusterRecord {
-            cluster: cluster.clone(),
-            uid: self.registry.uid.clone(),
-            process: self.process.clone(),
-            seen: Some(clock::now()),
-            blocks: self.blocks(),
-        });
         // After a failed write, the record may be that of another process.
         if self.held.is_none() || !self.is_alone {
             self.read(&key).await?;
         }
-        if self.is_of_other_cluster() {
+        if self.is_of_other_cluster() || !self.registry.may_show_life() {
             return Ok(());
         }
         if !self.is_alone {
             // A watch that works again shows this write. It may have nothing else to show.
             let is_needed = self.registry.is_watch_failing() || self.is_wanted();
             if is_needed || !self.was_seen_by_another() {
-                self.write(&key, &record).await?;
+                self.write(&key).await?;
             }
             return Ok(());
         }
         // The record of an earlier process of this cluster is taken over.
         let is_undisturbed = !self.has_written || self.record_of_another().is_none();
-        if self.write(&key, &record).await? && is_undisturbed {
+        if self.write(&key).await? && is_undisturbed {
             self.disturbance.unnoticed(Instant::now());
             self.suspend();
             return Ok(());
@@ -272,10 +278,10 @@ impl Heartbeat {
         // Another process has written since. It finds this write the next time, and so both know.
         if self.held.is_none() {
             self.read(&key).await?;
-            if self.is_of_other_cluster() {
+            if self.is_of_other_cluster() || self.registry.is_recovering() {
                 return Ok(());
             }
-            self.write(&key, &record).await?;
+            self.write(&key).await?;
         }
         self.disturbance.noticed(Instant::now());
         self.suspend();
@@ -294,11 +300,34 @@ impl Heartbeat {
     /// Reads the record.
     async fn read(&mut self, key: &str) -> Result<(), RegistryError> {
         self.held = self.registry.backend.read(key).await?;
-        if let Some(held) = &self.held {
-            self.registry.records.apply(held);
+        let records = &self.registry.records;
+        match (
+            &self.held,
+            Key::parse(key).and_then(|key| records.get(&key)),
+        ) {
+            (Some(held), _) => records.apply(held),
+            (None, Some(known)) => records.remove(&known),
+            (None, None) => {}
         }
+        let was_recovering = self.registry.is_recovering();
         check_cluster(&self.context, &self.registry);
+        if self.registry.is_recovering() && !was_recovering {
+            // Other records may be gone, and the watch of a bucket does not show that it was emptied.
+            self.registry.request_list();
+        }
         Ok(())
+    }
+
+    /// The record as it is written now.
+    fn record(&self) -> ClusterRecord {
+        ClusterRecord {
+            cluster: self.registry.cluster.clone(),
+            uid: self.registry.uid.clone(),
+            process: self.process.clone(),
+            seen: Some(clock::now()),
+            blocks: self.blocks(),
+            writes: Some(self.registry.next_writes()),
+        }
     }
 
     /// Whether another cluster has the identity of this one: the record is left to it.
@@ -312,18 +341,23 @@ impl Heartbeat {
 
     /// Writes the record in the version that is held. Returns false if another process has changed
     /// it since.
-    async fn write(&mut self, key: &str, record: &Record) -> Result<bool, RegistryError> {
+    async fn write(&mut self, key: &str) -> Result<bool, RegistryError> {
         let backend = &self.registry.backend;
         let began = Instant::now();
+        let record = self.record();
+        let writes = record.writes;
+        let record = Record::Cluster(record);
         let written = match self.held.take() {
-            Some(held) => backend.update(&held, record).await,
-            None => match backend.create(key, record).await? {
+            Some(held) => backend.update(&held, &record).await,
+            None => match backend.create(key, &record).await? {
                 Created::Ours(entry) => Ok(entry),
                 Created::Theirs(_) => return Ok(false),
             },
         };
         match written {
             Ok(entry) => {
+                self.registry.records.apply(&entry);
+                self.registry.wrote(writes);
                 self.registry.wrote_heartbeat(entry.version.clone(), began);
                 self.held = Some(entry);
                 self.has_written = true;

@@ -78,11 +78,11 @@ pub(super) async fn cluster(registry: &Registry, id: &str, is_alive: bool) {
     let long_ago = serde_json::from_value(json!(LONG_AGO)).expect("a time");
     let seen = if is_alive { clock::now() } else { long_ago };
     let new = Record::Cluster(ClusterRecord {
-        uid: None,
         cluster: id.to_owned(),
         process: "1".to_owned(),
         seen: Some(seen),
         blocks: 1,
+        ..ClusterRecord::default()
     });
     record(registry, &format!("cluster.{id}"), &new).await;
 }

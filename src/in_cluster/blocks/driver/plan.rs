@@ -273,6 +273,7 @@ impl Driver {
             _ if self.registry().is_suspended() => Some(BlockObstacle::Suspended),
             _ if self.registry().is_replaced() => Some(BlockObstacle::Replaced),
             _ if self.registry().unreachable().is_some() => Some(BlockObstacle::Unreachable),
+            _ if self.registry().is_recovering() => Some(BlockObstacle::Restored),
             _ if self.is_refused(network, needs) => Some(BlockObstacle::Refused),
             _ => None,
         }

@@ -26,6 +26,16 @@ const MAX_STEPS: usize = 8;
 /// How many records are read at the same time.
 const MAX_READS: usize = 16;
 
+/// Whether a step goes on with a block that was taken before the registry lost writes: it can be one of
+/// another management cluster. A slice with addresses in use shows what this one uses.
+fn goes_on_to_take(step: Step, due: &Due) -> bool {
+    let is_of_take = matches!(
+        step,
+        Step::ConfirmRecord | Step::CreateSlice | Step::ConfirmSlice
+    );
+    is_of_take && !due.is_used
+}
+
 /// What is to be done for a block now.
 enum Decision {
     /// This step, with the list that shows whether the block is used if the step deletes something.
@@ -100,8 +110,13 @@ impl Driver {
         let step = view.next();
         // A record that was lost is written again in any case.
         let is_taken = step == Step::CreateRecord && target.slice.is_none();
+        let is_held_up = if self.registry().is_recovering() {
+            is_taken || goes_on_to_take(step, due)
+        } else {
+            is_taken && !due.may_take
+        };
         let may_send = self.may_send(step, view.sharing, target);
-        if step == Step::Wait || !may_send || is_taken && !due.may_take {
+        if step == Step::Wait || !may_send || is_held_up {
             let settles =
                 view.is_settling() && self.may_send(Step::ConfirmRecord, view.sharing, target);
             return Decision::Wait(if settles { due.delays.settle } else { INTERVAL });

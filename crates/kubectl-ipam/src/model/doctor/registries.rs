@@ -44,7 +44,7 @@ fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
                 .to_owned()
         }
         // The message names both cases, and what to do in each.
-        Some(conditions::REGISTRY_REPLACED) => "do what the message names".to_owned(),
+        Some(conditions::REGISTRY_REPLACED | conditions::REGISTRY_RESTORED) => "do what the message names".to_owned(),
         // A bucket or a Secret: the IPRegistry names the right one.
         _ if is_missing => "create what the message names".to_owned(),
         _ => format!("correct what the message names: {edit}"),

@@ -1,0 +1,141 @@
+//! A registry that has lost writes, as after a restore from a backup: plain values, no I/O.
+//!
+//! It shows blocks as free that management clusters have taken since. Each of them finds this out by the
+//! number of writes of its own record, writes its records of blocks again, and then a sign of life.
+//! Until all have done so, no block is taken.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use capi_ipam_api::ClusterRecord;
+use capi_ipam_registry::Version;
+
+/// How long a management cluster is waited for that writes nothing: it may not exist any more.
+pub(super) const RECOVERY_TIMEOUT: Duration = Duration::from_mins(15);
+
+/// The signs of life of management clusters in a registry, by identity.
+pub(super) type Signs = BTreeMap<Box<str>, Version>;
+
+/// Whether a registry has lost writes: the record of this management cluster was written `known` times,
+/// as far as is known, and the registry shows `record`. One without a number was written by an earlier
+/// version of this program, or at an API server that does not store it.
+pub(super) fn has_lost_writes(known: Option<u64>, record: Option<&ClusterRecord>) -> bool {
+    let Some(known) = known else {
+        return false;
+    };
+    match record {
+        Some(record) => record.writes.is_some_and(|found| found < known),
+        None => true,
+    }
+}
+
+/// The management clusters that have to write again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Recovery {
+    began: Instant,
+    /// Those that are waited for, with the sign of life that the registry has shown at the begin.
+    awaited: BTreeMap<Box<str>, Option<Version>>,
+}
+
+impl Recovery {
+    /// All other management clusters are waited for: those in the registry, and those that were there
+    /// before.
+    pub(super) fn begin<'a>(
+        own: &str,
+        shown: &Signs,
+        before: impl Iterator<Item = &'a str>,
+        now: Instant,
+    ) -> Self {
+        let mut awaited = BTreeMap::new();
+        for id in before {
+            awaited.insert(id.into(), None);
+        }
+        for (id, version) in shown {
+            awaited.insert(id.clone(), Some(version.clone()));
+        }
+        awaited.remove(own);
+        Self {
+            began: now,
+            awaited,
+        }
+    }
+
+    /// Compares the signs of life with those at the begin.
+    pub(super) fn update(&mut self, shown: &Signs) {
+        self.awaited.retain(|id, before| match shown.get(id) {
+            Some(version) => before.as_ref() == Some(version),
+            None => true,
+        });
+    }
+
+    /// Whether all of them have written again, or are not waited for any longer.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.began);
+        self.awaited.is_empty() || elapsed >= RECOVERY_TIMEOUT
+    }
+
+    /// The management clusters that are waited for.
+    pub(super) fn awaited(&self) -> Vec<String> {
+        self.awaited.keys().map(ToString::to_string).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(revision: u64) -> Version {
+        Version::Bucket {
+            incarnation: None,
+            revision,
+        }
+    }
+
+    fn signs(signs: &[(&str, u64)]) -> Signs {
+        let sign = |(id, revision): &(&str, u64)| ((*id).into(), version(*revision));
+        signs.iter().map(sign).collect()
+    }
+
+    #[test]
+    fn fewer_writes_than_before_are_a_loss() {
+        let record = |writes| ClusterRecord {
+            writes,
+            ..ClusterRecord::default()
+        };
+        assert!(has_lost_writes(Some(3), None));
+        assert!(!has_lost_writes(None, None));
+        for (known, found, expected) in [
+            (None, Some(3), false),
+            (Some(3), Some(2), true),
+            (Some(3), Some(3), false),
+            (Some(3), Some(4), false),
+            (Some(3), None, false),
+        ] {
+            let has_lost = has_lost_writes(known, Some(&record(found)));
+            assert_eq!(has_lost, expected, "{known:?} {found:?}");
+        }
+    }
+
+    #[test]
+    fn blocks_are_taken_when_all_others_have_written_again() {
+        let now = Instant::now();
+        let shown = signs(&[("east", 7), ("west", 9)]);
+        let before = ["east", "south", "west"];
+        let mut recovery = Recovery::begin("west", &shown, before.into_iter(), now);
+        assert_eq!(recovery.awaited(), ["east", "south"]);
+        recovery.update(&signs(&[("east", 7), ("south", 10), ("west", 11)]));
+        assert_eq!(recovery.awaited(), ["east"]);
+        assert!(!recovery.is_over(now));
+        recovery.update(&signs(&[("east", 12), ("south", 10)]));
+        assert!(recovery.is_over(now));
+    }
+
+    #[test]
+    fn cluster_that_writes_nothing_is_not_waited_for_forever() {
+        let now = Instant::now();
+        let recovery = Recovery::begin("west", &signs(&[("east", 7)]), std::iter::empty(), now);
+        let almost = RECOVERY_TIMEOUT.saturating_sub(Duration::from_secs(1));
+        assert!(!recovery.is_over(now + almost));
+        assert!(recovery.is_over(now + RECOVERY_TIMEOUT));
+    }
+}

@@ -1,0 +1,164 @@
+//! A registry that has lost writes: it was restored from a backup, or emptied.
+
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::stream::Config;
+use serde_json::{Value, json};
+use support::process::TemporaryFolder;
+use support::snapshot::{restore_snapshot, take_snapshot};
+
+use crate::site::{Hub, Site, names};
+
+/// How long the manager can do something that it must not do.
+const WAIT: Duration = Duration::from_secs(5);
+
+/// Blocks of four addresses.
+fn blocks() -> Value {
+    json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600})
+}
+
+/// The data of a registry at one moment.
+enum Backup {
+    Nats(TemporaryFolder),
+    /// The snapshot is in the folder of the control plane.
+    Kubernetes,
+}
+
+impl Backup {
+    fn take(hub: &mut Hub) -> Self {
+        match hub {
+            Hub::Nats(server) => {
+                let mut server = server.lock();
+                server.kill();
+                let backup = server.back_up();
+                server.start_again();
+                server.wait_until_healthy();
+                Self::Nats(backup)
+            }
+            Hub::Kubernetes(control_plane) => {
+                take_snapshot(control_plane);
+                Self::Kubernetes
+            }
+            Hub::NatsCluster(_) => panic!("the registry is one server"),
+        }
+    }
+
+    fn restore(&self, hub: &mut Hub) {
+        match (self, hub) {
+            (Self::Nats(backup), Hub::Nats(server)) => {
+                let mut server = server.lock();
+                server.kill();
+                server.restore(backup);
+                server.start_again();
+                server.wait_until_healthy();
+            }
+            (Self::Kubernetes, Hub::Kubernetes(control_plane)) => restore_snapshot(control_plane),
+            _ => panic!("the backup is one of another registry"),
+        }
+    }
+}
+
+/// No manager runs during the restore, as the documentation requires. The block that west has taken after
+/// the backup looks free to east, which is started first.
+async fn restored_registry_gives_no_block_twice(hub: Hub) {
+    let mut site = Site::start(hub, blocks()).await;
+    for cluster in [&site.west, &site.east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    }
+    site.east.bind("p", &names("e", 4)).await;
+    let written = site.east.writes(&site.hub).await;
+    let backup = Backup::take(&mut site.hub);
+    let in_west = site.west.bind("p", &names("w", 4)).await;
+    site.east.wait_for_later_writes(&site.hub, written).await;
+    site.west.kill();
+    site.east.kill();
+    backup.restore(&mut site.hub);
+
+    let (west, east) = (&site.west, &site.east);
+    let late = names("x", 4);
+    east.consumer.create_claims(&late, "p").await;
+    east.restart();
+    let text = east.wait_for_registry("False", "RegistryRestored").await;
+    assert!(text.contains("west"), "{text}");
+    east.consumer
+        .wait_for_message("x-0", "WaitingForBlock", "it has lost some")
+        .await;
+    tokio::time::sleep(WAIT).await;
+    assert_eq!(east.blocks().await.len(), 1, "west has written nothing yet");
+    // Held blocks are used.
+    east.consumer.release("e-0").await;
+    east.consumer.create_claim("held", "p").await;
+    east.restart();
+    east.wait_for_registry("False", "RegistryRestored").await;
+
+    west.restart();
+    east.wait_for_registry("True", "RegistryReady").await;
+    let in_east = east.consumer.wait_for_addresses(&late).await;
+    east.consumer.wait_for_address("held").await;
+    for (claim, address) in &in_east {
+        assert!(!in_west.values().any(|other| other == address), "{claim}");
+    }
+    for block in west.blocks().await {
+        site.wait_for_holder(&block, Some("west")).await;
+    }
+}
+
+#[tokio::test]
+async fn restored_bucket_gives_no_block_twice() {
+    Box::pin(restored_registry_gives_no_block_twice(Hub::nats())).await;
+}
+
+#[tokio::test]
+async fn restored_api_server_gives_no_block_twice() {
+    Box::pin(restored_registry_gives_no_block_twice(Hub::kubernetes())).await;
+}
+
+/// The name of the stream of the bucket.
+const STREAM: &str = "KV_ipam";
+
+/// NATS JetStream, as an administrator uses it.
+async fn administrator(hub: &Hub) -> Context {
+    let Hub::Nats(server) = hub else {
+        panic!("the registry is a server of NATS");
+    };
+    let url = server.lock().url();
+    let client = async_nats::connect(url).await.expect("the server runs");
+    async_nats::jetstream::new(client)
+}
+
+/// No watch shows that a bucket is emptied: the next sign of life finds it out.
+#[tokio::test]
+async fn emptied_bucket_is_noticed() {
+    let site = Site::start(Hub::nats(), blocks()).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    site.west.bind("p", &names("w", 1)).await;
+    let jetstream = administrator(&site.hub).await;
+    let stream = jetstream.get_stream(STREAM).await.expect("it exists");
+    stream.purge().await.expect("it can be emptied");
+    let reason = "RegistryReplaced";
+    let text = site.west.wait_for_registry("False", reason).await;
+    assert!(text.contains("no record of its identity"), "{text}");
+    site.west.bind("p", &names("x", 1)).await;
+}
+
+/// The settings of the bucket are changed so that values expire.
+#[tokio::test]
+async fn bucket_that_loses_records_is_reported() {
+    let site = Site::start(Hub::nats(), blocks()).await;
+    let jetstream = administrator(&site.hub).await;
+    let stream = jetstream.get_stream(STREAM).await.expect("it exists");
+    let good = &stream.cached_info().config;
+    let expiring = Config {
+        max_age: Duration::from_hours(1),
+        ..good.clone()
+    };
+    let changed = jetstream.update_stream(&expiring).await;
+    changed.expect("it can be changed");
+    let reason = "RegistryUnreachable";
+    let text = site.west.wait_for_registry("False", reason).await;
+    assert!(text.contains("remove its TTL"), "{text}");
+    let changed = jetstream.update_stream(good).await;
+    changed.expect("it can be changed");
+    site.west.wait_for_registry("True", "RegistryReady").await;
+}
