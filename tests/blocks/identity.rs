@@ -11,7 +11,7 @@ use serde_json::json;
 use support::consumer::{Consumer, create, object};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
-use support::wait::eventually;
+use support::wait::{consistently, eventually};
 
 use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
 
@@ -57,6 +57,34 @@ async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
             "identity of this management cluster",
         )
         .await;
+}
+
+/// Neither has shown a sign of life before.
+#[tokio::test]
+async fn clusters_that_begin_with_one_id_share_no_block() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let clusters = [&site.west, &site.east];
+    for cluster in clusters {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    }
+    let [west, east] = clusters.map(|cluster| replace_registry(cluster, site.hub.registry("both")));
+    futures::join!(west, east);
+    for cluster in clusters {
+        cluster.consumer.create_claim("c", "p").await;
+    }
+    let are_bound = || async {
+        let [west, east] = clusters.map(|cluster| cluster.is_bound("c"));
+        [west.await, east.await]
+    };
+    eventually("one of them gets an address", || async {
+        are_bound().await.contains(&true).then_some(())
+    })
+    .await;
+    consistently("only one gets it", || async {
+        are_bound().await.contains(&false)
+    })
+    .await;
 }
 
 /// Gives the blocks of west to the cluster, as `kubectl ipam registry adopt` does.
@@ -112,6 +140,7 @@ async fn copy_with_another_identity_takes_no_block_of_the_original() {
     copy.create_pool("p", "10.0.1.0-10.0.1.15").await;
 
     // It takes a block with the identity of the original, whose manager does not run.
+    site.wait_for_record("cluster.west").await;
     site.west.kill();
     replace_registry(copy, site.hub.registry("west")).await;
     copy.wait_for_registry("False", "ClusterIDInUse").await;

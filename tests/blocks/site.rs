@@ -33,10 +33,11 @@ pub(crate) struct Site {
 /// A management cluster.
 pub(crate) struct ManagementCluster {
     pub(crate) id: &'static str,
+    // Dropped before its control plane, whose end would fill the end of its log.
+    manager: Mutex<Manager>,
     pub(crate) control_plane: ControlPlane,
     /// The kubeconfig of the manager.
     kubeconfig: PathBuf,
-    manager: Mutex<Manager>,
     pub(crate) consumer: Consumer,
 }
 
@@ -294,6 +295,12 @@ impl ManagementCluster {
             status.writes.filter(|writes| *writes > before)
         })
         .await;
+    }
+
+    /// Whether a claim has an address.
+    pub(crate) async fn is_bound(&self, claim: &str) -> bool {
+        let address = self.consumer.addresses().get(claim).await;
+        address.is_ok_and(|address| address.is_some())
     }
 
     /// Creates a pool of the network.

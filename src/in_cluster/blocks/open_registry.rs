@@ -57,6 +57,8 @@ struct State {
     /// Whether the registry had the records of all blocks of this management cluster since it was
     /// opened, or since it has lost writes.
     is_recorded: bool,
+    /// Whether a sign of life of this management cluster was written since the registry was opened.
+    has_shown_life: bool,
     /// The number of blocks of this management cluster.
     held: usize,
     /// The last sign of life that the watch has not shown, and when its write began.
@@ -225,7 +227,20 @@ impl OpenRegistry {
 
     /// Records a sign of life that was written.
     pub(super) fn wrote_heartbeat(&self, version: Version, began: Instant) {
-        self.state.lock().unseen_heartbeat = Some((version, began));
+        let mut state = self.state.lock();
+        state.unseen_heartbeat = Some((version, began));
+        state.has_shown_life = true;
+    }
+
+    /// Records that another manager of this management cluster has written a sign of life.
+    pub(super) fn found_heartbeat(&self) {
+        self.state.lock().has_shown_life = true;
+    }
+
+    /// Whether a block may be taken. Before the first sign of life, another management cluster with the
+    /// same identity may do the same.
+    pub(super) fn has_shown_life(&self) -> bool {
+        self.state.lock().has_shown_life
     }
 
     /// When the write of the last sign of life began, if the watch has shown it since the last call.

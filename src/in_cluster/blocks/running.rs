@@ -265,6 +265,8 @@ impl Heartbeat {
             let is_needed = self.registry.is_watch_failing() || self.is_wanted();
             if is_needed || !self.was_seen_by_another() {
                 self.write(&key).await?;
+            } else {
+                self.registry.found_heartbeat();
             }
             return Ok(());
         }

@@ -113,7 +113,7 @@ impl Driver {
         let is_held_up = if self.registry().is_recovering() {
             is_taken || goes_on_to_take(step, due)
         } else {
-            is_taken && !due.may_take
+            is_taken && !(due.may_take && self.registry().has_shown_life())
         };
         let may_send = self.may_send(step, view.sharing, target);
         if step == Step::Wait || !may_send || is_held_up {
