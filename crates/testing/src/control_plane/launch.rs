@@ -28,8 +28,8 @@ const START_TIMEOUT: Duration = Duration::from_mins(10);
 /// of memory.
 const MEMORY_LIMIT: (&str, &str) = ("GOMEMLIMIT", "13GiB");
 
-/// Fewer garbage collections of kube-apiserver: a test needs little of its memory, and shares the
-/// processor.
+/// Fewer garbage collections of kube-apiserver and etcd: a test needs little of their memory, and
+/// shares the processor.
 const RARE_COLLECTIONS: (&str, &str) = ("GOGC", "400");
 
 /// The names under which kube-apiserver finds its certificate and key in its folder.
@@ -112,7 +112,7 @@ pub(super) fn etcd(folder: &Path, [client, peer]: [u16; 2]) -> Result<Supervised
     let etcd = Supervised::spawn(
         &programs().join("etcd"),
         &arguments,
-        &[],
+        &[RARE_COLLECTIONS],
         &folder.join("etcd.log"),
     );
     wait_until_ready("etcd", etcd, || is_healthy(client))
