@@ -261,14 +261,7 @@ impl Heartbeat {
             return Ok(());
         }
         if !self.is_alone {
-            // A watch that works again shows this write. It may have nothing else to show.
-            let is_needed = self.registry.is_watch_failing() || self.is_wanted();
-            if is_needed || !self.was_seen_by_another() {
-                self.write(&key).await?;
-            } else {
-                self.registry.found_heartbeat();
-            }
-            return Ok(());
+            return self.beat_beside_others(&key).await;
         }
         // The record of an earlier process of this cluster is taken over.
         let is_undisturbed = !self.has_written || self.record_of_another().is_none();
@@ -287,6 +280,18 @@ impl Heartbeat {
         }
         self.disturbance.noticed(Instant::now());
         self.suspend();
+        Ok(())
+    }
+
+    /// Writes a sign of life unless another manager of this management cluster has done so.
+    async fn beat_beside_others(&mut self, key: &str) -> Result<(), RegistryError> {
+        // A watch that works again shows this write. It may have nothing else to show.
+        let is_needed = self.registry.is_watch_failing() || self.is_wanted();
+        if is_needed || !self.was_seen_by_another() {
+            self.write(key).await?;
+        } else {
+            self.registry.found_heartbeat();
+        }
         Ok(())
     }
 
