@@ -23,10 +23,14 @@ fi
 # Runs one test program. Its output is shown when it fails.
 run_one() {
   local name=$1 start=$SECONDS log=$logs/$1.log
-  local arguments=(--test "$1")
+  # With fewer packages the dependencies would have other features, and all would be compiled again.
+  local arguments=(--workspace --test "$1")
   case $name in
-    unit) arguments=(--workspace --exclude capi-ipam-fuzz --lib --bins) ;;
-    # With `--package` the dependencies would have other features, and would be compiled again.
+    # The programs by name: those of the fuzz targets have no tests.
+    unit)
+      arguments=(--workspace --lib --bin manager --bin kubectl-ipam --bin list-provider --bin nats-controller
+        --bin team-labels --bin demo --bin demo-clusters)
+      ;;
     kubectl-ipam) arguments=(--workspace --test plugin --test krew --test page) ;;
     # Its conformance test runs with that of the in-cluster provider.
     list-provider) arguments=(--workspace --test guide --test late_write --test provider --test size) ;;

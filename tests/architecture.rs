@@ -11,6 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 #[path = "architecture/complexity.rs"]
 mod complexity;
 #[path = "architecture/imports.rs"]
@@ -314,6 +316,33 @@ fn shell_scripts_can_be_parsed() {
         let message = String::from_utf8_lossy(&parsed.stderr);
         assert!(parsed.status.success(), "{}: {message}", script.display());
     }
+}
+
+/// Unit tests of a program run only if `hack/test.sh` names it.
+#[test]
+fn unit_tests_of_all_programs_are_run() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version=1"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo can be run");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/test.sh");
+    let script = fs::read_to_string(script).expect("the script can be read");
+    let packages = metadata["packages"].as_array().expect("there are packages");
+    let targets = packages
+        .iter()
+        .filter_map(|package| package["targets"].as_array())
+        .flatten();
+    let mut count = 0;
+    for target in targets {
+        if target["kind"] == json!(["bin"]) && target["test"] == true {
+            let name = target["name"].as_str().expect("it has a name");
+            assert!(script.contains(&format!("--bin {name}")), "{name}");
+            count += 1;
+        }
+    }
+    assert!(count >= 7, "{count}");
 }
 
 /// Each mutant of the fault plans is a patch of the sources: a change of a line that it names makes
