@@ -28,8 +28,10 @@ run_one() {
   case $name in
     # The programs by name: those of the fuzz targets have no tests.
     unit)
-      arguments=(--workspace --lib --bin manager --bin kubectl-ipam --bin list-provider --bin nats-controller
-        --bin team-labels --bin demo --bin demo-clusters)
+      arguments=(
+        --workspace --lib --bin manager --bin kubectl-ipam --bin list-provider --bin nats-controller
+        --bin team-labels --bin demo --bin demo-clusters
+      )
       ;;
     kubectl-ipam) arguments=(--workspace --test plugin --test krew --test page) ;;
     # Its conformance test runs with that of the in-cluster provider.

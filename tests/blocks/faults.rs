@@ -123,7 +123,7 @@ async fn tolerate_faults(
 
 /// A management cluster whose manager sends all requests through proxies, with the registry at
 /// another API server.
-async fn start_with_api_server(
+pub(crate) async fn start_with_api_server(
     interceptor: &Arc<Interceptor>,
     hub: &Hub,
     id: &'static str,

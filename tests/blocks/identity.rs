@@ -1,6 +1,8 @@
 //! Two management clusters with one identity.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use capi_ipam_api::IPRegistry;
 use capi_ipam_controller::client::ResourceClient;
@@ -11,9 +13,14 @@ use serde_json::json;
 use support::consumer::{Consumer, create, object};
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
-use support::wait::{consistently, eventually};
+use support::wait::eventually;
 
+use crate::faults::start_with_api_server;
+use crate::interceptor::Interceptor;
 use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
+
+/// How long the manager can do something that it must not do.
+const WAIT: Duration = Duration::from_secs(5);
 
 /// The other one takes up none of its blocks, and says why, before anything is allocated.
 #[tokio::test]
@@ -59,32 +66,24 @@ async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
         .await;
 }
 
-/// Neither has shown a sign of life before.
-#[tokio::test]
-async fn clusters_that_begin_with_one_id_share_no_block() {
+/// Another management cluster with the same identity may begin at the same moment: they notice each other
+/// by their records.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_block_is_taken_before_the_first_sign_of_life() {
+    let interceptor = Arc::new(Interceptor::default());
+    interceptor.hold_cluster_records(true);
+    let hub = Hub::kubernetes();
+    let west = start_with_api_server(&interceptor, &hub, "west").await;
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
-    let site = Site::start(Hub::nats(), blocks).await;
-    let clusters = [&site.west, &site.east];
-    for cluster in clusters {
-        cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    }
-    let [west, east] = clusters.map(|cluster| replace_registry(cluster, site.hub.registry("both")));
-    futures::join!(west, east);
-    for cluster in clusters {
-        cluster.consumer.create_claim("c", "p").await;
-    }
-    let are_bound = || async {
-        let [west, east] = clusters.map(|cluster| cluster.is_bound("c"));
-        [west.await, east.await]
-    };
-    eventually("one of them gets an address", || async {
-        are_bound().await.contains(&true).then_some(())
-    })
-    .await;
-    consistently("only one gets it", || async {
-        are_bound().await.contains(&false)
-    })
-    .await;
+    west.create_network(NETWORK, blocks).await;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.consumer.create_claim("c", "p").await;
+    tokio::time::sleep(WAIT).await;
+    let address = west.consumer.addresses().get("c").await;
+    let address = address.expect("addresses can be read");
+    assert!(address.is_none(), "{address:?}");
+    interceptor.hold_cluster_records(false);
+    west.consumer.wait_for_address("c").await;
 }
 
 /// Gives the blocks of west to the cluster, as `kubectl ipam registry adopt` does.

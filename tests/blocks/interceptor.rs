@@ -115,6 +115,8 @@ struct Book {
     harm: Option<(&'static str, Harm)>,
     /// Whether lists of reservations get no answer.
     holds_lists: bool,
+    /// Whether records of management clusters are not written.
+    holds_cluster_records: bool,
     /// The kinds of writes of each management cluster.
     seen: BTreeSet<(&'static str, String)>,
 }
@@ -173,6 +175,18 @@ impl Interceptor {
     /// Waits as long as lists of reservations get no answer.
     async fn lists_answered(&self) {
         while self.book.lock().holds_lists {
+            sleep(POLL).await;
+        }
+    }
+
+    /// Delays the writes of records of management clusters from now on, or no longer.
+    pub(crate) fn hold_cluster_records(&self, is_held: bool) {
+        self.book.lock().holds_cluster_records = is_held;
+    }
+
+    /// Waits as long as records of management clusters are not written.
+    async fn cluster_records_written(&self) {
+        while self.book.lock().holds_cluster_records {
             sleep(POLL).await;
         }
     }

@@ -297,12 +297,6 @@ impl ManagementCluster {
         .await;
     }
 
-    /// Whether a claim has an address.
-    pub(crate) async fn is_bound(&self, claim: &str) -> bool {
-        let address = self.consumer.addresses().get(claim).await;
-        address.is_ok_and(|address| address.is_some())
-    }
-
     /// Creates a pool of the network.
     pub(crate) async fn create_pool(&self, name: &str, addresses: &str) {
         self.create_pool_in(NETWORK, name, addresses).await;

@@ -226,8 +226,9 @@ impl OpenRegistry {
     }
 
     /// Records a sign of life that was written.
-    pub(super) fn wrote_heartbeat(&self, version: Version, began: Instant) {
+    pub(super) fn wrote_heartbeat(&self, version: Version, writes: Option<u64>, began: Instant) {
         let mut state = self.state.lock();
+        state.writes = state.writes.max(writes);
         state.unseen_heartbeat = Some((version, began));
         state.has_shown_life = true;
     }
@@ -310,12 +311,6 @@ impl OpenRegistry {
     /// The largest number of writes of the record of this management cluster that is known.
     pub(super) fn writes(&self) -> Option<u64> {
         self.state.lock().writes
-    }
-
-    /// Records that a sign of life with this number of writes exists.
-    pub(super) fn wrote(&self, writes: Option<u64>) {
-        let mut state = self.state.lock();
-        state.writes = state.writes.max(writes);
     }
 
     /// The number of the next write of the sign of life. It gets no larger before the recovery from a

@@ -1,8 +1,8 @@
 //! A registry that has lost writes, as after a restore from a backup: plain values, no I/O.
 //!
-//! It shows blocks as free that management clusters have taken since. Each of them finds this out by the
-//! number of writes of its own record, writes its records of blocks again, and then a sign of life.
-//! Until all have done so, no block is taken.
+//! It shows blocks as free that management clusters have taken since. Each of them counts the writes of its
+//! record, and notices a smaller number. It writes the records of its blocks again, and then a sign of
+//! life. Until all have done so, no block is taken.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

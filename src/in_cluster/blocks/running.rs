@@ -193,7 +193,6 @@ impl Tasks {
                 registry: self.registry,
                 process: format!("{:016x}", rand::random::<u64>()),
                 held: None,
-                has_written: false,
                 disturbance: Disturbance::default(),
             };
             let mut last: Option<Instant> = None;
@@ -229,9 +228,6 @@ struct Heartbeat {
     process: String,
     /// The record as this process has written or read it.
     held: Option<Entry>,
-    /// Whether a write has succeeded: from then on, the record of another process is no longer that
-    /// of an earlier one.
-    has_written: bool,
     disturbance: Disturbance,
 }
 
@@ -263,8 +259,10 @@ impl Heartbeat {
         if !self.is_alone {
             return self.beat_beside_others(&key).await;
         }
-        // The record of an earlier process of this cluster is taken over.
-        let is_undisturbed = !self.has_written || self.record_of_another().is_none();
+        // The record of an earlier process of this cluster is taken over. After a write of this one, that of
+        // another process is no longer that of an earlier one.
+        let has_written = self.registry.has_shown_life();
+        let is_undisturbed = !has_written || self.record_of_another().is_none();
         if self.write(&key).await? && is_undisturbed {
             self.disturbance.unnoticed(Instant::now());
             self.suspend();
@@ -308,13 +306,11 @@ impl Heartbeat {
     async fn read(&mut self, key: &str) -> Result<(), RegistryError> {
         self.held = self.registry.backend.read(key).await?;
         let records = &self.registry.records;
-        match (
-            &self.held,
-            Key::parse(key).and_then(|key| records.get(&key)),
-        ) {
-            (Some(held), _) => records.apply(held),
-            (None, Some(known)) => records.remove(&known),
-            (None, None) => {}
+        let known = Key::parse(key).and_then(|key| records.get(&key));
+        if let Some(held) = &self.held {
+            records.apply(held);
+        } else if let Some(known) = known {
+            records.remove(&known);
         }
         let was_recovering = self.registry.is_recovering();
         check_cluster(&self.context, &self.registry);
@@ -364,10 +360,9 @@ impl Heartbeat {
         match written {
             Ok(entry) => {
                 self.registry.records.apply(&entry);
-                self.registry.wrote(writes);
-                self.registry.wrote_heartbeat(entry.version.clone(), began);
+                let version = entry.version.clone();
+                self.registry.wrote_heartbeat(version, writes, began);
                 self.held = Some(entry);
-                self.has_written = true;
                 // The watch may have shown it before the answer.
                 note_sign_of_life(&self.context, &self.registry);
                 Ok(true)

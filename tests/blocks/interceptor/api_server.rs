@@ -54,10 +54,14 @@ impl Interceptor {
         if !asked.is_write() {
             return forward.stream().await;
         }
-        let fault = match kind_of(&asked, &forward.body) {
-            Some(kind) => self.record(cluster, kind),
-            None => None,
-        };
+        let kind = kind_of(&asked, &forward.body);
+        if kind
+            .as_ref()
+            .is_some_and(|kind| kind.ends_with("cluster record"))
+        {
+            self.cluster_records_written().await;
+        }
+        let fault = kind.and_then(|kind| self.record(cluster, kind));
         // In a separate task, which continues when the manager is killed.
         let write = tokio::spawn(self.write(cluster, forward, fault));
         write.await.map_err(|_| Broken)?
