@@ -16,41 +16,43 @@ type Rule = (&'static str, &'static str);
 
 /// What a cluster may write. `mine` is its id, `record` the record that is written or deleted, and
 /// `before` the one that an update replaces.
-const RULES: [Rule; 8] = [
+const RULES: [Rule; 9] = [
     (
         "request.operation != 'DELETE' || !has(variables.record.network)",
         "the record of a network is shared by all clusters and must not be deleted",
     ),
     (
-        "request.operation == 'UPDATE' || !has(variables.record.block) || \
-         variables.record.block.cluster == variables.mine",
-        "a management cluster may create and delete only blocks with the name of its service account in \
-         spec.block.cluster",
+        "request.operation != 'DELETE' || !has(variables.record.block)",
+        "a management cluster must not delete a block; it must write spec.block.returnedAt, so that no other one takes \
+         the block before its quarantine is over",
     ),
     (
+        "request.operation != 'CREATE' || !has(variables.record.block) || \
+         variables.record.block.cluster == variables.mine",
+        "a management cluster may create only blocks with the name of its service account in spec.block.cluster",
+    ),
+    // The quarantine is up to the clusters: a policy does not know the time.
+    (
         "request.operation != 'UPDATE' || !has(variables.record.block) || \
-         variables.before.block.cluster == variables.mine && \
-         variables.record.block.cluster in variables.before.block.?contenders.orValue([]) || \
+         variables.record.block.cluster == variables.mine && \
+         (variables.before.block.cluster == variables.mine || has(variables.before.block.returnedAt)) || \
          variables.record.block.cluster == variables.before.block.cluster && \
-         (variables.record.block.cluster == variables.mine || \
          variables.record.block.network == variables.before.block.network && \
          variables.record.block.block == variables.before.block.block && \
          variables.record.block.?since == variables.before.block.?since && \
-         variables.record.block.?emptySince == variables.before.block.?emptySince && \
+         variables.record.block.?returnedAt == variables.before.block.?returnedAt && \
          variables.record.block.?used == variables.before.block.?used && \
          variables.record.block.?contenders.orValue([]).filter(id, id != variables.mine) == \
-         variables.before.block.?contenders.orValue([]).filter(id, id != variables.mine))",
-        "a management cluster may hand over its own block only to a cluster in contenders; in a block of another cluster \
-         it may only add its ID to contenders, or remove it",
+         variables.before.block.?contenders.orValue([]).filter(id, id != variables.mine)",
+        "a management cluster may take a block of another one only after its return; before, it may only add its ID to \
+         contenders, or remove it",
     ),
-    // A block that was deleted is free, and so would be the addresses that contenders use.
+    // So would the addresses be free that contenders use.
     (
         "request.operation == 'CREATE' || !has(variables.record.block) || \
          variables.before.block.?contenders.orValue([]).all(id, id == variables.mine || \
-         request.operation == 'UPDATE' && (id == variables.record.block.cluster || \
-         id in variables.record.block.?contenders.orValue([])))",
-        "a management cluster must not delete a block that others use, or remove others from contenders; it must hand \
-         over the block to one of them",
+         id in variables.record.block.?contenders.orValue([]))",
+        "a management cluster must not remove others from contenders",
     ),
     (
         "!has(variables.record.cluster) || variables.record.cluster.cluster == variables.mine",
@@ -58,17 +60,14 @@ const RULES: [Rule; 8] = [
     ),
     (
         "!has(variables.record.network) || (request.operation == 'CREATE' ? \
-         variables.record.network.sizeOf == variables.mine && \
-         variables.record.network.?excluded.orValue({}).all(id, id == variables.mine) : \
+         variables.record.network.sizeOf == variables.mine : \
          request.operation == 'DELETE' || \
          variables.record.network.size == variables.before.network.size && \
          variables.record.network.sizeOf == variables.before.network.sizeOf && \
-         variables.record.network.?excluded.orValue({}).all(id, id == variables.mine || \
-         id in variables.before.network.?excluded.orValue({}) && \
-         variables.before.network.excluded[id] == variables.record.network.excluded[id]) && \
-         variables.before.network.?excluded.orValue({}).all(id, id == variables.mine || \
-         id in variables.record.network.?excluded.orValue({})))",
-        "in the record of a network, a management cluster may write only its own entry of spec.network.excluded",
+         variables.record.network.?quarantineSeconds.orValue(604800) >= \
+         variables.before.network.?quarantineSeconds.orValue(604800))",
+        "a management cluster may create the record of a network only with the name of its service account in \
+         spec.network.sizeOf, and must neither change the size nor shorten the quarantine",
     ),
     (
         "request.operation == 'CREATE' || !has(variables.record.registry)",

@@ -11,11 +11,10 @@
 //! | `record_watch` | what the watch of the records shows, on its way into the cache |
 //! | `problems`, `refusals` | why a registry cannot be used, and which records it refuses; plain values |
 //! | `identity` | who a registry and a management cluster are; plain values |
-//! | `agreement` | what the management clusters agree on for a network; plain values |
 //! | `needs` | which blocks a network needs; plain values |
 //! | `facts` | what the protocol has to know of a block; plain values |
 //! | `backoff` | when a write is sent again; plain values |
-//! | `driver` | decides for each block what is due, and compares IPSlices with the records |
+//! | `driver` | decides for each block what is due |
 //! | `steps`, `returning` | sends it |
 //! | `reservation_list` | the list of reservations that decides on returns |
 //! | `measured`, `state_metrics` | the metrics of registries |
@@ -23,7 +22,7 @@
 //!
 //! The order of the writes is that of [`capi_ipam_protocol::block`].
 
-mod agreement;
+mod addresses;
 mod backoff;
 pub(super) mod check;
 mod disturbance;
@@ -33,7 +32,6 @@ mod identity;
 mod measured;
 mod needs;
 mod open_registry;
-mod other_blocks;
 mod problems;
 mod record_watch;
 mod recovery;

@@ -90,8 +90,9 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
              has lost some; see kubectl describe ipregistries {registry}"
         ),
         Some(BlockObstacle::AllTaken) => format!(
-            "{wait}: other management clusters have all blocks of its range; add addresses to the pool, or release \
-             addresses in another management cluster"
+            "{wait}: other management clusters have all blocks of its range, or have returned them less than \
+             spec.blocks.quarantineSeconds ago; add addresses to the pool, or release addresses in another management \
+             cluster"
         ),
         Some(BlockObstacle::Limit(most)) => format!(
             "{wait}: this management cluster has {}, as many as it may have; increase spec.blocks.most of the \

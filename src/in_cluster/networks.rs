@@ -225,9 +225,8 @@ impl NetworkReconciler {
         let missing_registry = self.missing_registry(network);
         let obstacle = supply.obstacle.as_ref();
         let ready = ready(network, &view, lengths, obstacle, missing_registry);
-        let conflict = self.block_conflict(&name);
-        self.write_status(network, status(network, &view, ready, conflict, lengths))
-            .await?;
+        let status = self.status(network, &view, ready, lengths);
+        self.write_status(network, status).await?;
         Ok(if is_deleting {
             Action::Requeue(DELETION_RETRY_DELAY)
         } else {
@@ -267,7 +266,7 @@ impl NetworkReconciler {
         log_transitions(&object, before, &after, is_problem);
         let (events, changed) = (&self.context.events, changed_conditions(before, &after));
         publish_warnings(events, &written, &(), &changed, is_warning);
-        blocks::publish_end_of_conflict(events, &written, before, &changed);
+        blocks::publish_ends(events, &written, before, &changed);
         Ok(())
     }
 
@@ -291,18 +290,26 @@ impl NetworkReconciler {
             );
             let reason = conditions::INITIALIZATION_FAILED;
             let ready = Condition::new(conditions::READY, false, reason, message);
-            let conflict = self.block_conflict(&network.name_any());
-            let status = status(network, &view, ready, conflict, known_lengths(network));
+            let status = self.status(network, &view, ready, known_lengths(network));
             self.write_status(network, status).await?;
         }
         Err(error)
     }
 
-    /// The condition BlockConflict of a network that shares blocks.
-    fn block_conflict(&self, name: &str) -> Option<Condition> {
-        let ledger = &self.context.ledger;
-        let found = ledger.read(|ledger| ledger.network_blocks(name));
-        blocks::conflict(found.as_ref())
+    /// The status of a network with the condition `ready`, and these block lengths.
+    fn status(
+        &self,
+        network: &IPNetwork,
+        view: &NetworkView,
+        ready: Condition,
+        lengths: BlockLengths,
+    ) -> IPNetworkStatus {
+        let mut status = status(network, view, ready, lengths);
+        let (name, ledger) = (network.name_any(), &self.context.ledger);
+        let found = ledger.read(|ledger| ledger.network_blocks(&name));
+        let supply = ledger.read(|ledger| ledger.block_supply(&name));
+        blocks::set_conditions(&mut status, found.as_ref(), &supply);
+        status
     }
 
     /// The time until the status can be written; `None` if it can be written now.
@@ -344,7 +351,7 @@ impl NetworkReconciler {
 fn is_problem(condition: &Condition) -> bool {
     match &*condition.type_ {
         conditions::READY => condition.status == "False",
-        conditions::BLOCK_CONFLICT => condition.status == "True",
+        conditions::BLOCK_CONFLICT | conditions::EXCLUSIONS_DIFFER => condition.status == "True",
         _ => false,
     }
 }
@@ -355,12 +362,11 @@ fn is_warning(condition: &Condition) -> bool {
     is_problem(condition) && !is_requested
 }
 
-/// The status of a network with the conditions `ready` and `conflict`, and these block lengths.
+/// The status of a network without the conditions of its blocks.
 fn status(
     network: &IPNetwork,
     view: &NetworkView,
     ready: Condition,
-    conflict: Option<Condition>,
     block_lengths: BlockLengths,
 ) -> IPNetworkStatus {
     let before = network.status.clone().unwrap_or_default();
@@ -387,13 +393,6 @@ fn status(
     conditions::set_ready(&mut list, ready, clock::now());
     let overlapping = overlapping(view).with_observed_generation(network.metadata.generation);
     conditions::set(&mut list, overlapping, clock::now());
-    match conflict {
-        Some(conflict) => {
-            let conflict = conflict.with_observed_generation(network.metadata.generation);
-            conditions::set(&mut list, conflict, clock::now());
-        }
-        None => list.retain(|condition| condition.type_ != conditions::BLOCK_CONFLICT),
-    }
     IPNetworkStatus {
         observed_generation: network.metadata.generation,
         pools: count(joined),

@@ -64,15 +64,13 @@ impl SharedLedger {
         networks: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let recheck = claims.clone();
-        let created = Self {
+        Self {
             claims: Box::new(move |claim| claims.enqueue(claim.clone())),
             rechecks: Box::new(move |claim| recheck.recheck(claim.clone())),
             pools: Box::new(pools),
             networks: Box::new(networks),
             ..Self::read_only()
-        };
-        created.ledger.lock().require_comparisons();
-        created
+        }
     }
 
     /// Creates an empty ledger that only answers queries and triggers nothing.

@@ -1,13 +1,11 @@
-//! What the management clusters agree on for a network.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! What has to be equal in all management clusters of a network.
 
 use capi_ipam_api::{IPNetwork, conditions};
-use serde_json::json;
+use serde_json::{Value, json};
 use support::consumer::{create, object};
 use support::wait::eventually;
 
-use crate::site::{Hub, NETWORK, REGISTRY, Site, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
 
 /// A network without its registry says so, also after a restart. Nothing is released.
 #[tokio::test]
@@ -46,30 +44,67 @@ async fn network_without_its_registry_is_not_ready() {
     assert_eq!(west.consumer.wait_for_address("b").await, "10.0.1.3");
 }
 
-#[tokio::test]
-async fn gateway_of_another_cluster_is_not_allocated() {
-    let blocks = json!({"registry": "site", "size": 16, "spare": 0});
-    let mut site = Site::start(Hub::nats(), blocks).await;
-    let spec = json!({
-        "addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "gateway": "10.0.1.5", "network": "backbone",
-    });
-    site.west.consumer.create_pool("p", spec).await;
-    site.east.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    eventually("east knows the gateway of west", || async {
-        let blocks = site.east.network().await.status?.blocks?;
-        (blocks.excluded == ["10.0.1.5"]).then_some(())
-    })
+/// Restarts the manager of a cluster. It writes a sign of life then, and compares it with those of the others.
+async fn show_life(site: &Site, cluster: &ManagementCluster) {
+    let before = cluster.writes(&site.hub).await;
+    cluster.restart();
+    eventually(
+        &format!("{} shows that it is alive", cluster.id),
+        || async { (cluster.writes(&site.hub).await > before).then_some(()) },
+    )
     .await;
-    site.east.bind("p", &names("e", 3)).await;
+}
 
-    // Also a manager that has never reached the registry leaves it out.
-    site.hub.stop();
-    site.east.restart();
-    site.east
-        .wait_for_registry("False", "RegistryUnreachable")
-        .await;
-    let bound = site.east.bind("p", &names("f", 12)).await;
-    assert!(!bound.values().any(|address| address == "10.0.1.5"));
+#[tokio::test]
+async fn different_gateways_are_reported_until_they_are_equal() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let (west, east) = (&site.west, &site.east);
+    for (cluster, gateway) in [(west, "10.0.1.5"), (east, "10.0.1.9")] {
+        let spec = json!({
+            "addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "gateway": gateway, "network": NETWORK,
+        });
+        cluster.consumer.create_pool("p", spec).await;
+        cluster
+            .consumer
+            .wait_for_pool_condition("p", "True", "PoolReady")
+            .await;
+    }
+    for cluster in [west, east, west] {
+        show_life(&site, cluster).await;
+    }
+    for (cluster, other) in [(west, east), (east, west)] {
+        let message = cluster
+            .wait_for_condition(NETWORK, "ExclusionsDiffer", "True")
+            .await;
+        assert!(message.contains(other.id), "{message}");
+        cluster
+            .wait_for_event(NETWORK, "Warning", "ExclusionsDiffer", other.id)
+            .await;
+    }
+    west.bind("p", &names("a", 3)).await;
+    let bound = east.bind("p", &names("a", 3)).await;
+    let mut addresses = bound.values();
+    assert!(
+        addresses.any(|address| address == "10.0.1.5"),
+        "the gateway of west: {bound:?}"
+    );
+
+    let change = |spec: &mut Value| spec["gateway"] = json!("10.0.1.9");
+    west.consumer.modify_pool("p", change).await;
+    for cluster in [west, east] {
+        show_life(&site, cluster).await;
+    }
+    for cluster in [west, east] {
+        cluster
+            .wait_for_condition(NETWORK, "ExclusionsDiffer", "False")
+            .await;
+        cluster
+            .wait_for_event(NETWORK, "Normal", "ExclusionsEqual", "the same addresses")
+            .await;
+        let bound = cluster.bind("p", &names("b", 3)).await;
+        assert!(!bound.values().any(|address| address == "10.0.1.9"));
+    }
 }
 
 #[tokio::test]
@@ -106,53 +141,24 @@ async fn other_size_of_blocks_is_reported() {
     assert!(error.contains("status.blocks.held is 0"), "{error}");
 }
 
-/// Whether the bound addresses are outside of 10.0.1.0/29.
-fn are_outside(bound: &BTreeMap<String, String>) -> bool {
-    let inside: BTreeSet<String> = (0..8).map(|last| format!("10.0.1.{last}")).collect();
-    !bound.values().any(|address| inside.contains(address))
-}
-
 /// The record of the network was lost, and another management cluster has written it again with
 /// another size.
 #[tokio::test]
-async fn block_of_another_size_is_not_free() {
+async fn no_block_is_taken_beside_one_of_another_size() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
     let site = Site::start(Hub::nats(), blocks).await;
-    site.create_record("10.0.1.0/29", "north").await;
-    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    let bound = site.west.bind("p", &names("w", 2)).await;
-    assert!(are_outside(&bound), "{bound:?}");
-}
-
-#[tokio::test]
-async fn overlap_with_a_block_of_another_size_is_a_conflict() {
-    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
-    let site = Site::start(Hub::nats(), blocks).await;
-    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("w", 2)).await;
-    site.create_record("10.0.1.0/29", "north").await;
-    let message = site.west.wait_for_conflict("True").await;
-    assert!(message.contains("10.0.1.0/30"), "{message}");
-    assert!(message.contains("north"), "{message}");
-    let bound = site.west.bind("p", &names("x", 2)).await;
-    assert!(are_outside(&bound), "{bound:?}");
-
-    // The conflict ends with the other record.
-    site.lose_record("10.0.1.0/29").await;
-    site.west.wait_for_conflict("False").await;
-    site.west.bind("p", &names("y", 4)).await;
-}
-
-/// The record of a block in use is lost, and another management cluster has taken one that overlaps.
-#[tokio::test]
-async fn conflict_with_a_block_of_another_size_is_shown_to_both() {
-    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
-    let site = Site::start(Hub::nats(), blocks).await;
-    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("w", 2)).await;
-    site.create_record("10.0.1.0/29", "north").await;
-    site.west.wait_for_conflict("True").await;
-    site.lose_record("10.0.1.0/30").await;
-    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
-    site.west.wait_for_conflict("True").await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &names("w", 2)).await;
+    site.create_record("10.0.1.8/29", "north").await;
+    let text = "8 addresses in management cluster north";
+    west.wait_for_network_message(NETWORK, "BlockSizeDiffers", text)
+        .await;
+    // Held blocks are used.
+    west.bind("p", &names("x", 2)).await;
+    west.consumer.create_claim("y", "p").await;
+    west.consumer.wait_for_reason("y", "WaitingForBlock").await;
+    west.consumer.assert_stays_unbound("y").await;
+    site.lose_record("10.0.1.8/29").await;
+    assert_eq!(west.consumer.wait_for_address("y").await, "10.0.1.4");
 }

@@ -49,7 +49,7 @@ async fn block_of_two_clusters_is_drained_by_one(hub: Hub) {
         assert!(!block.contains(&address.as_str()), "{address}");
     }
 
-    // West has no address of it any more, and hands it over.
+    // West has no address of it any more, and returns it.
     site.west.consumer.release("w").await;
     for cluster in [&site.east, &site.west] {
         cluster.wait_for_conflict("False").await;

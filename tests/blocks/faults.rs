@@ -307,7 +307,7 @@ async fn free_address(site: &Site, run: &Run, used: &BTreeSet<&String>) -> Chose
     panic!("east has no free address");
 }
 
-/// The holders of the blocks of a network in the registry; `None` while it cannot be read.
+/// The holders of the blocks of a network that are not returned; `None` while the registry cannot be read.
 async fn records(site: &Site, network: &str) -> Option<BTreeMap<String, String>> {
     let registry = site.hub.open().await;
     let mut held = BTreeMap::new();
@@ -315,7 +315,9 @@ async fn records(site: &Site, network: &str) -> Option<BTreeMap<String, String>>
         let third = network.trim_start_matches('n');
         let block = format!("10.0.{third}.{}/30", number * 4);
         let found = registry.read(&key_of(network, &block)).await.ok()?;
-        if let Some(Record::Block(record)) = found.as_ref().and_then(Entry::record) {
+        if let Some(Record::Block(record)) = found.as_ref().and_then(Entry::record)
+            && record.returned_at.is_none()
+        {
             assert!(record.contenders.is_empty() || record.cluster != record.contenders[0]);
             held.insert(block, record.cluster.clone());
         }

@@ -235,7 +235,7 @@ impl Interceptor {
 fn kind_of_record(name: &str, block: &Value) -> Option<&'static str> {
     let kind = match name.split('.').next()? {
         "block" if !block["contenders"].is_null() => "record with contenders",
-        "block" if !block["emptySince"].is_null() => "record with mark",
+        "block" if !block["returnedAt"].is_null() => "returned record",
         "block" => "record",
         "network" => "network record",
         "cluster" => "cluster record",

@@ -21,3 +21,4 @@ mod registries;
 mod restored;
 mod returns;
 mod site;
+mod upgrade;

@@ -111,7 +111,7 @@ async fn contested_block_is_not_used_while_others_are_returned() {
     site.west.wait_for_conflict("True").await;
     site.west.wait_for_blocks(&["10.0.1.0/30"]).await;
     site.assert_waits().await;
-    // West has no address of the block any more, and hands it over.
+    // West has no address of the block any more, and returns it.
     for name in ["m-1", "m-2"] {
         site.west.consumer.release(name).await;
     }

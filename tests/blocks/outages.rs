@@ -110,14 +110,14 @@ async fn upgrade_of_the_other_api_server_changes_no_block() {
     );
 }
 
-/// Sets how many entries each management cluster may exclude in the record of a network.
-fn set_excluded_limit(hub: &Hub, limit: u32) {
+/// Sets how long the names of networks have to be that have a record.
+fn set_min_length_of_names(hub: &Hub, length: u32) {
     let Hub::Kubernetes(hub) = hub else {
         panic!("the registry is another API server");
     };
-    let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/network/properties/excluded\
-                 /additionalProperties/maxItems";
-    let patch = json!([{"op": "replace", "path": field, "value": limit}]);
+    let field = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/network/properties/network\
+                 /minLength";
+    let patch = json!([{"op": "replace", "path": field, "value": length}]);
     hub.kubectl(&[
         "patch",
         "crd",
@@ -127,17 +127,17 @@ fn set_excluded_limit(hub: &Hub, limit: u32) {
     ]);
 }
 
-/// Waits until the registry accepts no entry in the record of a network.
-async fn wait_for_excluded_limit(hub: &Hub) {
+/// Waits until the registry refuses the record of a network whose name has one letter.
+async fn wait_until_refused(hub: &Hub) {
     let registry = hub.open().await;
     let record = Record::Network(NetworkRecord {
-        network: "probe".to_owned(),
+        network: "x".to_owned(),
         size: 4,
         size_of: "north".to_owned(),
-        excluded: [("north".to_owned(), vec!["10.0.9.1".to_owned()])].into(),
+        quarantine_seconds: None,
     });
     eventually("the registry refuses the record", || async {
-        match registry.create("network.probe", &record).await {
+        match registry.create("network.x", &record).await {
             Err(RegistryError::Invalid { .. }) => Some(()),
             Ok(Created::Ours(entry)) => {
                 let _ = registry.delete(&entry).await;
@@ -154,14 +154,12 @@ async fn wait_for_excluded_limit(hub: &Hub) {
 async fn refused_record_of_a_network_does_not_stop_the_others() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
     let site = Site::start(Hub::kubernetes(), blocks.clone()).await;
-    set_excluded_limit(&site.hub, 0);
-    wait_for_excluded_limit(&site.hub).await;
+    set_min_length_of_names(&site.hub, 2);
+    wait_until_refused(&site.hub).await;
     let west = &site.west;
     west.create_network("a", blocks).await;
-    let with_gateway = json!({
-        "addresses": ["10.0.2.0-10.0.2.15"], "prefix": 16, "gateway": "10.0.2.5", "network": "a",
-    });
-    west.consumer.create_pool("refused", with_gateway).await;
+    west.create_pool_in("a", "refused", "10.0.2.0-10.0.2.15")
+        .await;
     west.consumer.create_claim("w", "refused").await;
     west.consumer.wait_for_reason("w", "WaitingForBlock").await;
 
@@ -172,6 +170,6 @@ async fn refused_record_of_a_network_does_not_stop_the_others() {
     }
     west.wait_for_registry("True", "RegistryReady").await;
 
-    set_excluded_limit(&site.hub, 4_000);
+    set_min_length_of_names(&site.hub, 1);
     west.consumer.wait_for_address("w").await;
 }

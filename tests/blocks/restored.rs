@@ -118,7 +118,7 @@ async fn restored_api_server_gives_no_block_twice() {
 const STREAM: &str = "KV_ipam";
 
 /// NATS JetStream, as an administrator uses it.
-async fn administrator(hub: &Hub) -> Context {
+pub(crate) async fn administrator(hub: &Hub) -> Context {
     let Hub::Nats(server) = hub else {
         panic!("the registry is a server of NATS");
     };

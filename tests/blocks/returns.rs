@@ -8,6 +8,7 @@ use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::json;
+use support::snapshot::{restore_snapshot, take_snapshot};
 
 use crate::site::{Hub, ManagementCluster, NETWORK, Site, names};
 
@@ -49,6 +50,49 @@ async fn empty_block_goes_to_another_cluster_of_nats() {
 #[tokio::test]
 async fn empty_block_goes_to_another_cluster_of_an_api_server() {
     Box::pin(empty_block_goes_to_another_cluster(Hub::kubernetes())).await;
+}
+
+/// The slices of a backup that is younger than the quarantine are those of blocks that nobody else has: they
+/// are used without the registry.
+async fn returned_block_stays_with_its_cluster(hub: Hub) {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0, "quarantineSeconds": 3600});
+    let mut site = Site::start(hub, blocks).await;
+    for cluster in [&site.west, &site.east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.3").await;
+    }
+    site.west.bind("p", &names("w", 2)).await;
+    site.west.kill();
+    take_snapshot(&mut site.west.control_plane);
+    site.west.restart();
+    for name in names("w", 2) {
+        site.west.consumer.release(&name).await;
+    }
+    site.wait_for_holder("10.0.1.0/30", None).await;
+    site.east.consumer.create_claim("e", "p").await;
+    site.east
+        .consumer
+        .wait_for_reason("e", "WaitingForBlock")
+        .await;
+
+    site.hub.stop();
+    site.west.kill();
+    restore_snapshot(&mut site.west.control_plane);
+    site.west.restart();
+    site.west.bind("p", &names("x", 1)).await;
+    site.start_hub();
+    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
+    site.west.bind("p", &names("y", 1)).await;
+    site.east.consumer.assert_stays_unbound("e").await;
+}
+
+#[tokio::test]
+async fn block_returned_to_nats_stays_with_its_cluster() {
+    Box::pin(returned_block_stays_with_its_cluster(Hub::nats())).await;
+}
+
+#[tokio::test]
+async fn block_returned_to_an_api_server_stays_with_its_cluster() {
+    Box::pin(returned_block_stays_with_its_cluster(Hub::kubernetes())).await;
 }
 
 /// An IPSlice is marked after a tenth of the time for which an empty block is kept.

@@ -86,7 +86,12 @@ impl ManagementCluster {
 
     /// Creates a network with these shared blocks.
     pub(crate) async fn create_network(&self, name: &str, blocks: Value) {
-        let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
+        // Other clusters take a block at once after its return, unless the test says otherwise.
+        let mut shared = blocks;
+        if shared["quarantineSeconds"].is_null() {
+            shared["quarantineSeconds"] = json!(0);
+        }
+        let spec = json!({"namespaces": {"from": "All"}, "blocks": shared});
         self.consumer.create_network(name, spec).await;
     }
 
@@ -123,7 +128,7 @@ impl ManagementCluster {
 
     /// Shares the blocks of the network through a registry of this name.
     pub(crate) fn share_through(&self, registry: &str) {
-        let blocks = json!({"registry": registry, "size": 4, "spare": 0, "keepSeconds": 0});
+        let blocks = json!({"registry": registry, "size": 4, "spare": 0, "keepSeconds": 0, "quarantineSeconds": 0});
         let patch = json!({"spec": {"blocks": blocks}}).to_string();
         let arguments = [
             "patch",
@@ -368,9 +373,20 @@ impl ManagementCluster {
 
     /// Waits until the condition BlockConflict of a network has this status. Returns its message.
     pub(crate) async fn wait_for_conflict_in(&self, network: &str, status: &str) -> String {
-        eventually(&format!("conflict of {}: {status}", self.id), || async {
+        self.wait_for_condition(network, "BlockConflict", status)
+            .await
+    }
+
+    /// Waits until a condition of a network has this status. Returns its message.
+    pub(crate) async fn wait_for_condition(
+        &self,
+        network: &str,
+        type_: &str,
+        status: &str,
+    ) -> String {
+        eventually(&format!("{type_} of {}: {status}", self.id), || async {
             let conditions = self.network_named(network).await.status?.conditions;
-            let found = conditions::find(&conditions, "BlockConflict")?;
+            let found = conditions::find(&conditions, type_)?;
             (found.status == status).then(|| found.message.clone().unwrap_or_default())
         })
         .await
@@ -446,7 +462,7 @@ impl Site {
             block: block.to_owned(),
             cluster: cluster.to_owned(),
             since: None,
-            empty_since: None,
+            returned_at: None,
             contenders: Vec::new(),
             used: None,
         });
@@ -480,7 +496,7 @@ impl Site {
         .await;
     }
 
-    /// Waits until the registry says that this cluster has a block, or none.
+    /// Waits until the registry says that this cluster has a block, or that it is returned.
     pub(crate) async fn wait_for_holder(&self, block: &str, holder: Option<&str>) {
         let registry = self.hub.open().await;
         let key = key_of(NETWORK, block);
@@ -488,7 +504,9 @@ impl Site {
             let found = registry.read(&key).await.ok()?;
             let record = found.as_ref().and_then(Entry::record);
             let cluster = match record {
-                Some(Record::Block(record)) => Some(record.cluster.as_str()),
+                Some(Record::Block(record)) if record.returned_at.is_none() => {
+                    Some(record.cluster.as_str())
+                }
                 _ => None,
             };
             (cluster == holder).then_some(())

@@ -7,7 +7,10 @@ use std::fmt::Write as _;
 
 use capi_ipam_ip::Entry;
 
-use super::{AddressCounts, Audience, PoolKey, Scope, names};
+use super::{AddressCounts, Audience, PoolKey, Scope, counted, names};
+
+/// The maximum number of management clusters that a text lists.
+const MAX_LISTED: usize = 5;
 
 /// About an address that several bound claims have. To delete an IPAddress does not help: the
 /// machine keeps the address.
@@ -25,8 +28,28 @@ pub const SEVERAL_MANAGERS: &str = "run one manager, or all with --leader-elect 
 pub const BLOCK_CONFLICT: &str =
     "release the claims with addresses of these blocks in one of the two management clusters";
 
+/// About a network from which other management clusters exclude other addresses than this one: the problem, and what
+/// to do. `clusters` are their ids.
+pub fn exclusions_differ(clusters: &[Box<str>]) -> String {
+    let (listed, more) = clusters.split_at(clusters.len().min(MAX_LISTED));
+    let mut names = listed.join(", ");
+    if !more.is_empty() {
+        // Writing to a String does not fail.
+        let _ = write!(names, " and {} more", more.len());
+    }
+    let exclude = counted(
+        clusters.len(),
+        "other management cluster excludes",
+        "other management clusters exclude",
+    );
+    format!(
+        "{exclude} other addresses from the network: {names}; each of them can allocate the gateways of the others from \
+         its own blocks; make the gateways of the pools and spec.excluded of the network equal in all of them"
+    )
+}
+
 /// About a record of this management cluster in a registry, without an IPSlice of its block.
-pub const RECORD_WITHOUT_SLICE: &str = "the manager takes the block up, or returns it, as soon as it can; if not, see its log and whether the network \
+pub const RECORD_WITHOUT_SLICE: &str = "the manager uses the block again, or returns it, as soon as it can; if not, see its log and whether the network \
      exists here";
 
 /// What is wrong with pools of other scopes that contain the same addresses, `shared` for example.

@@ -99,6 +99,13 @@ pub const BLOCKS_SHARED: &str = "BlocksShared";
 /// Reason of a network without such blocks.
 pub const NO_CONFLICT: &str = "NoConflict";
 
+/// Condition type of networks with blocks, and reason if it is True: another management cluster excludes other
+/// addresses.
+pub const EXCLUSIONS_DIFFER: &str = "ExclusionsDiffer";
+
+/// Reason of a network without such a management cluster.
+pub const EXCLUSIONS_EQUAL: &str = "ExclusionsEqual";
+
 /// Reason of a claim that waits for a block of its network.
 pub const WAITING_FOR_BLOCK: &str = "WaitingForBlock";
 

@@ -3,13 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use capi_ipam_ip::{Family, SpanSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// The maximum number of [`BlockRecord::contenders`].
 pub const MAX_CONTENDERS: usize = 8;
+
+/// The maximum number of [`ClusterRecord::exclusions`]: the record of a cluster is small.
+pub const MAX_EXCLUSIONS: usize = 64;
+
+/// The number of hexadecimal digits of an [`exclusions_hash`].
+pub(super) const HASH_LENGTH: usize = 8;
 
 /// A record of a registry that several management clusters share.
 ///
@@ -44,7 +52,7 @@ pub enum IPBlockSpec {
     Block(BlockRecord),
     /// A cluster uses the registry.
     Cluster(ClusterRecord),
-    /// What the clusters agree on for a network.
+    /// The size of the blocks of a network: all clusters use the same one.
     Network(NetworkRecord),
     /// The registry.
     Registry(RegistryRecord),
@@ -67,11 +75,11 @@ pub struct BlockRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]
     pub since: Option<Time>,
-    /// Time since which no address of the block is in use, in whole seconds. The cluster is
-    /// returning the block.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Time at which the cluster returned the block, in whole seconds. It may take it back; another cluster
+    /// takes it after the quarantine of the network.
+    #[serde(default, alias = "emptySince", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]
-    pub empty_since: Option<Time>,
+    pub returned_at: Option<Time>,
     /// Ids of other clusters that use addresses of the block, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
@@ -108,9 +116,13 @@ pub struct ClusterRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub writes: Option<u64>,
+    /// Hash of the addresses that no pool of the cluster allocates, by network: the gateways of its pools, and
+    /// spec.excluded of the network. At most 64 networks, the first ones by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub exclusions: BTreeMap<String, String>,
 }
 
-/// What the clusters agree on for a network.
+/// The size of the blocks of a network: all clusters use the same one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkRecord {
@@ -123,9 +135,11 @@ pub struct NetworkRecord {
     /// Id of the cluster that wrote the size first.
     #[schemars(length(min = 1, max = 253))]
     pub size_of: String,
-    /// Addresses that no cluster allocates, by the cluster that excludes them.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub excluded: BTreeMap<String, Vec<String>>,
+    /// Seconds after the return of a block during which no other cluster takes it: the longest that any
+    /// cluster has asked for. The default is 604800, a week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub quarantine_seconds: Option<i64>,
 }
 
 /// The identity of a registry. The first cluster that uses it writes this record, and nobody changes it.
@@ -135,6 +149,22 @@ pub struct RegistryRecord {
     /// Random id. Another id, or none, is another registry.
     #[schemars(length(min = 1, max = 63))]
     pub id: String,
+}
+
+/// The value of [`ClusterRecord::exclusions`] for these addresses. It depends on the addresses only, not on how
+/// they are written, and is the same in all versions of this program.
+pub fn exclusions_hash(v4: &SpanSet, v6: &SpanSet) -> String {
+    let mut hasher = Sha256::new();
+    for (family, addresses) in [(Family::V4, v4), (Family::V6, v6)] {
+        for span in addresses.spans() {
+            hasher.update([family.bits()]);
+            hasher.update(span.first().to_be_bytes());
+            hasher.update(span.last().to_be_bytes());
+        }
+    }
+    let mut hash = format!("{:x}", hasher.finalize());
+    hash.truncate(HASH_LENGTH);
+    hash
 }
 
 impl IPBlock {
@@ -158,9 +188,24 @@ impl IPBlock {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_ip::Span;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn hash_of_exclusions_is_the_same_in_all_versions() {
+        let set = |last: &[u128]| -> SpanSet { last.iter().copied().map(Span::single).collect() };
+        let none = SpanSet::default();
+        assert_eq!(exclusions_hash(&none, &none), "e3b0c442");
+        assert_eq!(exclusions_hash(&set(&[1, 2]), &set(&[7])), "7827d7dd");
+        let adjacent: SpanSet = Span::new(1, 2).into_iter().collect();
+        assert_eq!(exclusions_hash(&adjacent, &set(&[7])), "7827d7dd");
+        assert_ne!(
+            exclusions_hash(&set(&[1]), &none),
+            exclusions_hash(&none, &set(&[1]))
+        );
+    }
 
     #[test]
     fn record_is_the_only_field_of_the_specification() {

@@ -67,7 +67,8 @@ pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
 pub use dns::{is_dns_label, is_dns_subdomain};
 pub use field_problem::FieldProblem;
 pub use ip_block::{
-    BlockRecord, ClusterRecord, IPBlock, IPBlockSpec, MAX_CONTENDERS, NetworkRecord, RegistryRecord,
+    BlockRecord, ClusterRecord, IPBlock, IPBlockSpec, MAX_CONTENDERS, MAX_EXCLUSIONS,
+    NetworkRecord, RegistryRecord, exclusions_hash,
 };
 pub use ip_pool::IPPoolSpec;
 pub use network::{
@@ -98,7 +99,7 @@ pub use scope::{
     Scope, Slot, address_in_name, block_of_name, reservation_name, slot_of_name, split_block_name,
 };
 pub use scope_change::ScopeChange;
-pub use shared_blocks::{BlockRules, BlockStatus, SharedBlocks};
+pub use shared_blocks::{BlockRules, BlockStatus, DEFAULT_QUARANTINE_SECONDS, SharedBlocks};
 pub use slice::{
     IPSlice, IPSliceSpec, SliceConflict, SliceOwner, SliceOwnerKind, SliceProblem, slice_name,
 };

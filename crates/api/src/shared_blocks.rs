@@ -9,7 +9,9 @@ use super::field_problem::FieldProblem;
 use super::slice_policy::MAX_SIZE;
 
 /// How long an empty block is kept by default, in seconds.
-const DEFAULT_KEEP_SECONDS: i64 = 3600;
+const DEFAULT_KEEP_SECONDS: i64 = 7 * 24 * 3600;
+/// How long after the return of a block no other management cluster takes it by default, in seconds.
+pub const DEFAULT_QUARANTINE_SECONDS: i64 = 7 * 24 * 3600;
 /// The number of free blocks that are held ahead by default.
 const DEFAULT_SPARE: i64 = 1;
 
@@ -35,13 +37,19 @@ pub struct SharedBlocks {
     #[schemars(range(min = 0, max = 64))]
     pub spare: Option<i64>,
     /// Seconds for which a block without an address in use is kept before it is returned. The
-    /// default is 3600.
+    /// default is 604800, a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub keep_seconds: Option<i64>,
+    /// Seconds after the return of a block during which no other management cluster takes it: longer than
+    /// the age of the oldest backup that is restored. The longest one of all management clusters counts.
+    /// The default is 604800, a week.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub quarantine_seconds: Option<i64>,
 }
 
-/// The counts of the blocks of a network, and what other management clusters exclude.
+/// The counts of the blocks of a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockStatus {
@@ -53,10 +61,6 @@ pub struct BlockStatus {
     pub others: i64,
     /// Blocks that another management cluster uses as well.
     pub conflicts: i64,
-    /// Addresses that no pool of the network allocates because of the gateways and exclusions in
-    /// other management clusters.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub excluded: Vec<String>,
 }
 
 /// What the shared blocks of a network mean.
@@ -72,6 +76,8 @@ pub struct BlockRules {
     pub spare: usize,
     /// How long a block without an address in use is kept, in seconds.
     pub keep_seconds: i64,
+    /// How long after the return of a block no other management cluster takes it, in seconds.
+    pub quarantine_seconds: i64,
 }
 
 impl SharedBlocks {
@@ -94,6 +100,7 @@ impl SharedBlocks {
             ("spec.blocks.most", self.most, 1),
             ("spec.blocks.spare", self.spare, 0),
             ("spec.blocks.keepSeconds", self.keep_seconds, 0),
+            ("spec.blocks.quarantineSeconds", self.quarantine_seconds, 0),
         ] {
             if let Some(value) = value.filter(|value| *value < min) {
                 problem(field, value.into(), format!("must be at least {min}"));
@@ -109,6 +116,9 @@ impl SharedBlocks {
             most: self.most.map(count),
             spare: count(self.spare.unwrap_or(DEFAULT_SPARE)),
             keep_seconds: self.keep_seconds.unwrap_or(DEFAULT_KEEP_SECONDS),
+            quarantine_seconds: self
+                .quarantine_seconds
+                .unwrap_or(DEFAULT_QUARANTINE_SECONDS),
         })
     }
 }
@@ -125,17 +135,27 @@ mod tests {
             ..SharedBlocks::default()
         };
         let rules = valid.rules().unwrap();
-        assert_eq!((rules.shift, rules.spare, rules.keep_seconds), (6, 1, 3600));
+        assert_eq!((rules.shift, rules.spare), (6, 1));
+        let week = 604_800;
+        assert_eq!((rules.keep_seconds, rules.quarantine_seconds), (week, week));
         let wrong = SharedBlocks {
             registry: "Site".to_owned(),
             size: 65,
             most: Some(0),
             spare: Some(-1),
             keep_seconds: Some(-1),
+            quarantine_seconds: Some(-1),
         };
         let problems = wrong.rules().unwrap_err();
         let fields: Vec<_> = problems.iter().map(|problem| &*problem.field).collect();
-        let names = ["registry", "size", "most", "spare", "keepSeconds"];
+        let names = [
+            "registry",
+            "size",
+            "most",
+            "spare",
+            "keepSeconds",
+            "quarantineSeconds",
+        ];
         assert_eq!(fields, names.map(|name| format!("spec.blocks.{name}")));
     }
 }

@@ -239,9 +239,14 @@ impl NetworkRow {
         self.condition(conditions::READY)
     }
 
-    /// The condition of a type.
-    pub(crate) fn condition(&self, type_: &str) -> Option<&Condition> {
+    fn condition(&self, type_: &str) -> Option<&Condition> {
         conditions::find(&self.status.conditions, type_)
+    }
+
+    /// The message of the condition of a type, if it is True.
+    pub(crate) fn message_of(&self, type_: &str) -> Option<String> {
+        let condition = self.condition(type_)?;
+        (condition.status == "True").then(|| condition.message.clone().unwrap_or_default())
     }
 
     /// The registry of its blocks; `None` if it shares none.

@@ -1,5 +1,6 @@
 //! The blocks that networks share with other management clusters: changes of the ledger.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,11 +9,10 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Family, SpanSet};
 use capi_ipam_objects::maybe_invalid::MaybeInvalid;
 use capi_ipam_objects::observed::{ObjectVersion, Origin, Unlisted};
-use capi_ipam_protocol::block::Compared;
 use kube::Resource;
 
 use super::Ledger;
-use super::blocks::{Affected, BlockInfo};
+use super::blocks::{Affected, BlockInfo, RecordedBlocks};
 use super::usage::UsageMap;
 
 impl Ledger {
@@ -20,8 +20,8 @@ impl Ledger {
     /// of the networks of this registry is usable.
     pub fn set_management_cluster(&mut self, registry: &str, id: &str) {
         self.change(|ledger| {
-            for network in ledger.networks.set_management_cluster(registry, id) {
-                ledger.blocks_changed(network, Affected::All);
+            for (network, affected) in ledger.networks.set_management_cluster(registry, id) {
+                ledger.blocks_changed(network, affected);
             }
         });
     }
@@ -30,8 +30,8 @@ impl Ledger {
     /// does, no block of the networks of this registry is usable.
     pub fn suspend_blocks_of(&mut self, registry: &str, is_suspended: bool) {
         self.change(|ledger| {
-            for network in ledger.networks.suspend_blocks(registry, is_suspended) {
-                ledger.blocks_changed(network, Affected::All);
+            for (network, affected) in ledger.networks.suspend_blocks(registry, is_suspended) {
+                ledger.blocks_changed(network, affected);
             }
         });
     }
@@ -41,82 +41,41 @@ impl Ledger {
         self.networks.management_cluster(registry)
     }
 
-    /// Forgets the identities of this management cluster: etcd was restored, and the IPSlices may be
-    /// those of an earlier time. No block is usable until they are recorded again.
-    pub(super) fn forget_management_clusters(&mut self) {
-        self.change(|ledger| {
-            for network in ledger.networks.forget_management_clusters() {
-                ledger.blocks_changed(network, Affected::All);
+    /// Records the blocks of which a registry shows that only this management cluster uses them, by network;
+    /// `None` if they are not known, as before the first list of the records. No address of any other block
+    /// of the registry is allocated. As long as they are not known, only the slices decide: another
+    /// management cluster has not taken their blocks since, see [`capi_ipam_protocol::block`].
+    pub fn set_recorded_blocks(&mut self, registry: &str, blocks: Option<Vec<(Arc<str>, Block)>>) {
+        let blocks = blocks.map(|blocks| {
+            let mut by_network = RecordedBlocks::default();
+            for (network, block) in blocks {
+                let of_network: &mut Arc<BTreeSet<Block>> = by_network.entry(network).or_default();
+                Arc::make_mut(of_network).insert(block);
             }
-            if ledger.compares_slices {
-                ledger.networks.forget_comparisons();
+            by_network
+        });
+        self.change(|ledger| {
+            for (network, affected) in ledger.networks.set_recorded_blocks(registry, blocks) {
+                ledger.blocks_changed(network, affected);
             }
         });
     }
 
-    /// From now on, a block whose slice this process sees first when it is confirmed already is not
-    /// usable before [`Ledger::set_block_compared`] is called for it.
-    pub fn require_comparisons(&mut self) {
-        self.compares_slices = true;
-    }
-
-    /// Records that the slices of a registry need not be compared with their records: it cannot be
-    /// reached, and their blocks are used all the same.
-    pub fn trust_slices_of(&mut self, registry: &str) {
-        self.set_compared_of(registry, Compared::DONE);
-    }
-
-    /// Forgets that the slices of a registry were compared with their records: another IPRegistry has
-    /// its name.
-    pub fn forget_comparisons_of(&mut self, registry: &str) {
-        if self.compares_slices {
-            self.set_compared_of(registry, Compared::default());
-        }
-    }
-
-    /// Records that a registry shows something else than the record of this management cluster for a
-    /// block, such as that of another one: no address of the slices that overlap with the block is
-    /// allocated before they are compared again.
-    pub fn forget_comparisons_in(&mut self, registry: &str, network: &str, block: Block) {
-        for (block, uid) in self.compared_slices_in(registry, network, block) {
-            self.set_compared(network, block, &uid, Compared::default());
-        }
-    }
-
-    fn set_compared_of(&mut self, registry: &str, compared: Compared) {
-        let mut found = Vec::new();
-        for network in self.networks.of_registry(registry) {
-            let Some(blocks) = self.networks.blocks(network) else {
-                continue;
-            };
-            for (block, slice) in blocks.slices() {
-                let named = slice.registry.as_deref();
-                if slice.compared != compared && self.networks.may_be_of_registry(named, registry) {
-                    found.push((Arc::clone(network), *block, slice.uid.clone()));
-                }
-            }
-        }
-        for (network, block, uid) in found {
-            self.set_compared(&network, block, &uid, compared);
-        }
-    }
-
-    /// Records that the registry has the record of a block for the slice with this uid.
-    pub fn set_block_compared(&mut self, network: &str, block: Block, uid: &str) {
-        self.set_compared(network, block, uid, Compared::DONE);
-    }
-
-    fn set_compared(&mut self, network: &str, block: Block, uid: &str, compared: Compared) {
+    /// As [`Self::set_recorded_blocks`], for one block. Without effect on a registry whose blocks are not
+    /// known.
+    pub fn set_block_recorded(
+        &mut self,
+        registry: &str,
+        network: &str,
+        block: Block,
+        is_recorded: bool,
+    ) {
+        let network = Arc::from(network);
         self.change(|ledger| {
-            let Some(known) = ledger.known_block(network, block) else {
-                return;
-            };
-            if *known.uid == *uid && known.compared != compared {
-                let info = BlockInfo {
-                    compared,
-                    ..known.clone()
-                };
-                ledger.set_block(&network.into(), block, Some(info));
+            let networks = &mut ledger.networks;
+            let affected = networks.set_block_recorded(registry, &network, block, is_recorded);
+            if affected != Affected::Nothing {
+                ledger.blocks_changed(network, affected);
             }
         });
     }
@@ -219,15 +178,9 @@ impl Ledger {
             Some(known) => known.is_returning && known.uid == info.uid,
             None => false,
         };
-        let compared = if self.compares_slices {
-            info.compared_after(known)
-        } else {
-            Compared::DONE
-        };
         let info = BlockInfo {
             stamp,
             is_returning,
-            compared,
             ..info
         };
         if known != Some(&info) {

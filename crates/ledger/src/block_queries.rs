@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, BlockRules, Scope};
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
-use capi_ipam_objects::absence::Absence;
 
 use super::blocks::{BlockInfo, Blocks};
 use super::pool::PoolEntry;
@@ -62,9 +61,6 @@ pub struct BlockSlice {
     pub is_returning: bool,
     /// Whether addresses of the block are allocated.
     pub is_usable: bool,
-    /// Whether it has to be compared with the record before addresses of the block are allocated, see
-    /// [`Ledger::require_comparisons`].
-    pub awaits_comparison: bool,
     /// When it was created for a take, in seconds since the Unix epoch.
     pub assigned_at: Option<i64>,
     /// When the registry confirmed the block, in seconds since the Unix epoch.
@@ -73,8 +69,6 @@ pub struct BlockSlice {
     pub conflict: Option<Arc<str>>,
     /// Since when no address of it is in use, in seconds since the Unix epoch.
     pub empty_since: Option<i64>,
-    /// Why addresses of it can be missing.
-    pub absence: Absence,
 }
 
 /// A pool of a network that shares blocks.
@@ -161,62 +155,14 @@ impl Ledger {
         names
     }
 
-    /// The networks with slices that await a comparison with their records, in order. Linear in the
-    /// number of slices.
-    pub fn networks_with_uncompared_slices(&self) -> Vec<Arc<str>> {
-        let mut names = Vec::new();
-        for (network, blocks) in self.networks.with_blocks() {
-            let mut slices = blocks.slices().values();
-            if slices.any(BlockInfo::awaits_comparison) {
-                names.push(network.clone());
-            }
-        }
-        names.sort_unstable();
-        names
-    }
-
-    /// The blocks of all networks whose slices are compared with their records in a registry.
-    pub fn compared_blocks(&self, registry: &str) -> Vec<(Arc<str>, Block)> {
-        let mut found = Vec::new();
-        for network in self.networks.of_registry(registry) {
-            let Some(blocks) = self.networks.blocks(network) else {
-                continue;
-            };
-            for (block, slice) in blocks.slices() {
-                if self.is_compared_in(slice, registry) {
-                    found.push((Arc::clone(network), *block));
-                }
-            }
-        }
-        found
-    }
-
-    /// The slices of a network that overlap with a block and are compared with their records in a
-    /// registry, with their uids.
-    pub(super) fn compared_slices_in(
-        &self,
-        registry: &str,
-        network: &str,
-        block: Block,
-    ) -> Vec<(Block, Box<str>)> {
-        let mut found = Vec::new();
+    /// Whether the registry shows another user of the block of an address, or no record of it, and the slice
+    /// of the block does not say so yet: a process that starts without the registry would use the block.
+    pub fn is_in_unmarked_conflict(&self, network: &str, address: Block) -> bool {
         let Some(blocks) = self.networks.blocks(network) else {
-            return found;
+            return false;
         };
-        for overlapping in blocks.slices_overlapping(block) {
-            if let Some(slice) = blocks.slices().get(&overlapping)
-                && self.is_compared_in(slice, registry)
-            {
-                found.push((overlapping, slice.uid.clone()));
-            }
-        }
-        found
-    }
-
-    /// Whether a slice is compared with its record, which can be in this registry.
-    fn is_compared_in(&self, slice: &BlockInfo, registry: &str) -> bool {
-        let named = slice.registry.as_deref();
-        slice.compared.is_done() && self.networks.may_be_of_registry(named, registry)
+        let mut slices = blocks.slices_containing(address);
+        slices.any(|block| blocks.has_unmarked_conflict(block))
     }
 
     /// The registry in which another management cluster reports that it uses an address of a network;
@@ -230,14 +176,6 @@ impl Ledger {
             }
         }
         Some(blocks.rules()?.registry.clone())
-    }
-
-    /// Whether a slice of a network overlaps with a block.
-    pub fn has_slice_in(&self, network: &str, block: Block) -> bool {
-        match self.networks.blocks(network) {
-            Some(blocks) => blocks.slices_overlapping(block).next().is_some(),
-            None => false,
-        }
     }
 
     /// The networks that share blocks through a registry, and those with blocks of it that are not
@@ -340,7 +278,7 @@ impl Ledger {
     pub fn slice_of_block(&self, network: &str, block: Block) -> Option<BlockSlice> {
         let blocks = self.networks.blocks(network)?;
         let slice = blocks.slices().get(&block)?;
-        Some(self.block_slice(blocks, slice))
+        Some(self.block_slice(blocks, block, slice))
     }
 
     /// Whether an address of a block of a network is not free. True if this is not known. In a network
@@ -379,13 +317,13 @@ impl Ledger {
         let slice = blocks.slices().get(&block);
         BlockView {
             block,
-            slice: slice.map(|slice| self.block_slice(blocks, slice)),
+            slice: slice.map(|slice| self.block_slice(blocks, block, slice)),
             is_used: blocks.usage.is_used(block),
             free: free.count_in(block),
         }
     }
 
-    fn block_slice(&self, blocks: &Blocks, slice: &BlockInfo) -> BlockSlice {
+    fn block_slice(&self, blocks: &Blocks, block: Block, slice: &BlockInfo) -> BlockSlice {
         let version = self.slice_versions.precondition(slice.stamp);
         BlockSlice {
             uid: slice.uid.to_string(),
@@ -395,13 +333,11 @@ impl Ledger {
             is_valid: slice.cluster.is_some(),
             is_deleting: slice.is_deleting,
             is_returning: slice.is_returning,
-            is_usable: blocks.is_usable(slice),
-            awaits_comparison: slice.awaits_comparison(),
+            is_usable: blocks.is_usable(block, slice),
             assigned_at: slice.assigned_at,
             confirmed_at: slice.confirmed_at,
             conflict: slice.conflict.clone(),
             empty_since: slice.empty_since,
-            absence: slice.absence,
         }
     }
 

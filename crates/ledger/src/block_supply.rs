@@ -51,10 +51,9 @@ pub struct BlockSupply {
     pub pools: BTreeMap<PoolKey, BlockObstacle>,
     /// Why the blocks of requested addresses are not taken now.
     pub requested: BTreeMap<Block, BlockObstacle>,
-    /// What other management clusters exclude, as entries of a list of addresses. The pools respect
-    /// it from the moment when the status of the network contains it. `None` as long as the registry
-    /// has not shown it: what the status of the network contains stays.
-    pub excluded: Option<Vec<String>>,
+    /// The management clusters that exclude other addresses from the network than this one. `None` as long as
+    /// the registry does not show it: what the status of the network contains stays.
+    pub differing_clusters: Option<Vec<Box<str>>>,
 }
 
 impl BlockSupply {

@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
-use capi_ipam_protocol::block::Compared;
 
 use super::block_supply::BlockSupply;
 
@@ -32,12 +31,38 @@ pub(super) enum Affected {
     All,
 }
 
-/// The identities of this management cluster, by registry.
+/// The identities of this management cluster and the records of its blocks, by registry.
 #[derive(Default)]
 pub(super) struct ManagementClusters {
     ids: BTreeMap<String, Arc<str>>,
     /// The registries in which another cluster writes with the identity of this one.
     suspended: BTreeSet<String>,
+    /// The blocks of each network of which the registry shows that only this management cluster uses them.
+    /// None of a registry that was not listed.
+    recorded: BTreeMap<String, RecordedBlocks>,
+}
+
+/// Blocks by network.
+pub(super) type RecordedBlocks = BTreeMap<Arc<str>, Arc<BTreeSet<Block>>>;
+
+/// Which slices of a network are those of this management cluster, and of which blocks it may use
+/// addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ours {
+    ids: BTreeSet<Arc<str>>,
+    /// The blocks of which a registry shows that only this management cluster uses them, by registry.
+    /// Those of a registry that was not listed are used as their slices say.
+    recorded: BTreeMap<String, Arc<BTreeSet<Block>>>,
+}
+
+impl Ours {
+    /// Whether a registry shows no other user of a block, as far as it is known.
+    fn may_use(&self, registry: Option<&str>, block: Block) -> bool {
+        match registry.and_then(|registry| self.recorded.get(registry)) {
+            Some(recorded) => recorded.contains(&block),
+            None => true,
+        }
+    }
 }
 
 impl ManagementClusters {
@@ -59,9 +84,35 @@ impl ManagementClusters {
         }
     }
 
-    /// Forgets the identities.
-    pub(super) fn forget(&mut self) {
-        self.ids.clear();
+    /// Replaces what a registry shows; `None` if it is not known.
+    pub(super) fn set_recorded(&mut self, registry: &str, blocks: Option<RecordedBlocks>) {
+        match blocks {
+            Some(blocks) => self.recorded.insert(registry.to_owned(), blocks),
+            None => self.recorded.remove(registry),
+        };
+    }
+
+    /// Records what a registry shows of a block. Returns whether this is new.
+    pub(super) fn set_block_recorded(
+        &mut self,
+        registry: &str,
+        network: &Arc<str>,
+        block: Block,
+        is_recorded: bool,
+    ) -> bool {
+        let Some(networks) = self.recorded.get_mut(registry) else {
+            return false;
+        };
+        let blocks = networks.entry(Arc::clone(network)).or_default();
+        if blocks.contains(&block) == is_recorded {
+            return false;
+        }
+        let blocks = Arc::make_mut(blocks);
+        if is_recorded {
+            blocks.insert(block)
+        } else {
+            blocks.remove(&block)
+        }
     }
 
     fn usable_id_in(&self, registry: &str) -> Option<&Arc<str>> {
@@ -71,10 +122,10 @@ impl ManagementClusters {
         self.id_in(registry)
     }
 
-    /// The identities whose slices in a network are ours: the one in the registry of the network,
-    /// once it is known. All of them if the network shares no blocks any more.
-    pub(super) fn of(&self, rules: Option<&BlockRules>) -> BTreeSet<Arc<str>> {
-        match rules {
+    /// Which slices of a network are ours: those with the identity in the registry of the network, once it
+    /// is known; with any identity if the network shares no blocks any more.
+    pub(super) fn of(&self, network: &str, rules: Option<&BlockRules>) -> Ours {
+        let ids = match rules {
             Some(rules) => self
                 .usable_id_in(&rules.registry)
                 .into_iter()
@@ -87,7 +138,13 @@ impl ManagementClusters {
                     .cloned()
                     .collect()
             }
+        };
+        let mut recorded = BTreeMap::new();
+        for (registry, networks) in &self.recorded {
+            let blocks = networks.get(network).cloned().unwrap_or_default();
+            recorded.insert(registry.clone(), blocks);
         }
+        Ours { ids, recorded }
     }
 }
 
@@ -99,12 +156,9 @@ pub(super) struct Blocks {
     rules: Option<BlockRules>,
     /// The lengths of what the pools of the network allocate.
     lengths: BlockLengths,
-    /// The identities of this management cluster: its slices are ours.
-    ours: BTreeSet<Arc<str>>,
+    ours: Ours,
     slices: BTreeMap<Block, BlockInfo>,
-    /// What other management clusters exclude, as the status of the network contains it.
-    recorded_exclusions: Vec<String>,
-    /// The number of their blocks, as the status of the network contains it.
+    /// The number of blocks of other management clusters, as the status of the network contains it.
     recorded_others: i64,
     /// What the registry has for the network.
     pub(super) supply: BlockSupply,
@@ -133,7 +187,7 @@ impl Blocks {
         &mut self,
         rules: Option<BlockRules>,
         lengths: BlockLengths,
-        ours: BTreeSet<Arc<str>>,
+        ours: Ours,
     ) -> Affected {
         let was_restricted = self.is_restricted();
         let is_other_registry = registry(self.rules.as_ref()) != registry(rules.as_ref());
@@ -151,30 +205,33 @@ impl Blocks {
         self.end_change(was_restricted, affected)
     }
 
-    /// Records what the status of the network contains of other management clusters: what they exclude,
-    /// and the number of their blocks.
-    pub(super) fn set_recorded(&mut self, exclusions: Vec<String>, others: i64) {
-        self.recorded_exclusions = exclusions;
+    /// Records the number of blocks of other management clusters that the status of the network contains.
+    pub(super) fn set_recorded_others(&mut self, others: i64) {
         self.recorded_others = others;
     }
 
-    /// Forgets that slices were compared with their records.
-    pub(super) fn forget_comparisons(&mut self) {
-        for slice in self.slices.values_mut() {
-            slice.compared = Compared::default();
-        }
-    }
-
-    /// Replaces the identities of this management cluster.
-    pub(super) fn set_ours(&mut self, ours: BTreeSet<Arc<str>>) -> Affected {
+    /// Replaces what is known of this management cluster.
+    pub(super) fn set_ours(&mut self, ours: Ours) -> Affected {
         if self.ours == ours {
             return Affected::Nothing;
         }
-        self.ours = ours;
+        let before = std::mem::replace(&mut self.ours, ours);
         if self.slices.is_empty() {
-            Affected::Nothing
-        } else {
-            Affected::All
+            return Affected::Nothing;
+        }
+        if before.ids != self.ours.ids {
+            return Affected::All;
+        }
+        let mut changed = Vec::new();
+        for (block, slice) in &self.slices {
+            if self.is_usable_for(&before, *block, slice) != self.is_usable(*block, slice) {
+                changed.push(*block);
+            }
+        }
+        match changed.as_slice() {
+            [] => Affected::Nothing,
+            [block] => Affected::Block(*block),
+            _ => Affected::All,
         }
     }
 
@@ -218,23 +275,40 @@ impl Blocks {
 
     /// Whether a slice is one of this management cluster, and addresses of its block may be
     /// allocated.
-    pub(super) fn is_usable(&self, slice: &BlockInfo) -> bool {
+    pub(super) fn is_usable(&self, block: Block, slice: &BlockInfo) -> bool {
+        self.is_usable_for(&self.ours, block, slice)
+    }
+
+    fn is_usable_for(&self, ours: &Ours, block: Block, slice: &BlockInfo) -> bool {
         let is_ours = match &slice.cluster {
-            Some(cluster) => self.ours.contains(cluster),
+            Some(cluster) => ours.ids.contains(cluster),
             None => false,
         };
+        is_ours && slice.may_be_usable() && self.may_use(ours, block, slice)
+    }
+
+    /// Whether the registry of a block shows no other user of it, as far as it is known.
+    fn may_use(&self, ours: &Ours, block: Block, slice: &BlockInfo) -> bool {
+        let of_network = registry(self.rules.as_ref());
+        let named = slice.registry.as_deref();
         // The registry of the network has not confirmed the block of another one.
-        let is_of_registry = match (&self.rules, &slice.registry) {
-            (Some(rules), Some(named)) => rules.registry == **named,
-            _ => true,
-        };
-        is_ours && is_of_registry && slice.compared.is_done() && slice.may_be_usable()
+        let is_of_registry = of_network.is_none() || named.is_none() || of_network == named;
+        is_of_registry && ours.may_use(of_network.or(named), block)
+    }
+
+    /// Whether the registry shows another user of the block of a slice, or no record of it, and the slice
+    /// does not say so yet: a process that starts without the registry would use the block.
+    pub(super) fn has_unmarked_conflict(&self, block: Block) -> bool {
+        match self.slices.get(&block) {
+            Some(slice) => slice.conflict.is_none() && !self.may_use(&self.ours, block, slice),
+            None => false,
+        }
     }
 
     /// Whether the slice of a block is usable; `None` without a slice.
     fn usability(&self, block: Block) -> Option<bool> {
         let slice = self.slices.get(&block)?;
-        Some(self.is_usable(slice))
+        Some(self.is_usable(block, slice))
     }
 
     /// The numbers of the addresses that no pool of the network allocates: those outside of usable
@@ -249,7 +323,7 @@ impl Blocks {
             if block.family() != family {
                 continue;
             }
-            if self.is_usable(slice) {
+            if self.is_usable(*block, slice) {
                 usable.push(block.span());
             } else {
                 unusable.push(block.span());
@@ -292,21 +366,6 @@ impl Blocks {
         blocks.filter(|block| self.slices.contains_key(block))
     }
 
-    /// The blocks with a slice that overlap with a block.
-    pub(super) fn slices_overlapping(&self, block: Block) -> impl Iterator<Item = Block> {
-        let last = Block::new(
-            block.family().address(block.span().last()),
-            block.family().bits(),
-        );
-        let within = self.slices.range(block..=last);
-        let within = within.map(|(within, _)| *within);
-        // The block itself is within.
-        let larger = self
-            .slices_containing(block)
-            .filter(move |larger| *larger != block);
-        larger.chain(within.filter(move |within| within.overlaps(block)))
-    }
-
     /// The blocks with a slice, and those with an address that is not free, in ascending order. A
     /// reservation of more than one block counts only for blocks with a slice.
     pub(super) fn all(&self) -> BTreeSet<Block> {
@@ -320,24 +379,19 @@ impl Blocks {
     /// The counts for the status of the network. They depend on the objects only: as long as the
     /// identity of this management cluster is not known, all slices count as its own.
     pub(super) fn counts(&self) -> BlockStatus {
-        let excluded = match &self.supply.excluded {
-            Some(excluded) => excluded.clone(),
-            None => self.recorded_exclusions.clone(),
-        };
         let others = match self.supply.others {
             Some(others) => i64::try_from(others).unwrap_or(i64::MAX),
             None => self.recorded_others,
         };
         let mut counts = BlockStatus {
             others,
-            excluded,
             ..BlockStatus::default()
         };
         for (block, slice) in &self.slices {
             let Some(cluster) = &slice.cluster else {
                 continue;
             };
-            if !self.ours.is_empty() && !self.ours.contains(cluster) {
+            if !self.ours.ids.is_empty() && !self.ours.ids.contains(cluster) {
                 continue;
             }
             counts.held = counts.held.saturating_add(1);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use capi_ipam_api::NetworkRules;
-use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks, parse_entry};
+use capi_ipam_api::{NetworkRules, exclusions_hash};
+use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
 use super::blocks::{Affected, BlockUse, Blocks};
 
@@ -19,54 +19,11 @@ pub(super) struct Exclusions {
     rules: Option<Arc<NetworkRules>>,
     /// The gateways of the pools, with the number of pools.
     gateways: BTreeMap<IpAddr, usize>,
-    /// What other management clusters exclude.
-    foreign: Arc<ForeignExclusions>,
     blocks: Blocks,
     /// The gateways and the exclusions of the network.
     excluded: ByFamily<Arc<SpanSet>>,
     /// What is outside of usable blocks; `None` if the network is not restricted.
     unusable: ByFamily<Option<Arc<SpanSet>>>,
-}
-
-/// What other management clusters exclude from a network.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ForeignExclusions {
-    /// The entries of a list of addresses.
-    entries: Vec<String>,
-    v4: SpanSet,
-    v6: SpanSet,
-}
-
-impl ForeignExclusions {
-    /// Parses the entries of a status. One that cannot be parsed is not from this program, and
-    /// excludes nothing.
-    pub(super) fn of(entries: &[String]) -> Self {
-        let [mut v4, mut v6] = [Vec::new(), Vec::new()];
-        for text in entries {
-            match parse_entry(text) {
-                Ok(entry) if entry.family == Family::V4 => v4.push(entry.span),
-                Ok(entry) => v6.push(entry.span),
-                Err(_) => {}
-            }
-        }
-        Self {
-            entries: entries.to_vec(),
-            v4: v4.into_iter().collect(),
-            v6: v6.into_iter().collect(),
-        }
-    }
-
-    /// The entries of a list of addresses.
-    pub(super) fn entries(&self) -> &[String] {
-        &self.entries
-    }
-
-    fn spans(&self, family: Family) -> &SpanSet {
-        match family {
-            Family::V4 => &self.v4,
-            Family::V6 => &self.v6,
-        }
-    }
 }
 
 /// A value for each IP family, computed when it is needed.
@@ -135,39 +92,9 @@ impl Exclusions {
         self.rules = rules;
     }
 
-    /// Replaces what other management clusters exclude.
-    pub(super) fn set_foreign(&mut self, foreign: &Arc<ForeignExclusions>) {
-        if self.foreign != *foreign {
-            self.foreign = Arc::clone(foreign);
-            self.excluded = ByFamily::default();
-        }
-    }
-
-    /// Whether this is what other management clusters exclude.
-    pub(super) fn is_foreign(&self, foreign: &ForeignExclusions) -> bool {
-        *self.foreign == *foreign
-    }
-
-    /// What other management clusters exclude, as entries of a list of addresses.
-    pub(super) fn foreign_entries(&self) -> &[String] {
-        self.foreign.entries()
-    }
-
-    /// What this management cluster excludes, as entries of a list of addresses, in order.
-    pub(super) fn own_entries(&self) -> Vec<String> {
-        let mut entries = Vec::new();
-        for family in [Family::V4, Family::V6] {
-            let own: SpanSet = self.own(family).into_iter().collect();
-            for span in own.spans() {
-                let first = family.address(span.first());
-                if span.first() == span.last() {
-                    entries.push(first.to_string());
-                } else {
-                    entries.push(format!("{first}-{}", family.address(span.last())));
-                }
-            }
-        }
-        entries
+    /// The hash of the gateways and the exclusions of the network.
+    pub(super) fn hash(&self) -> String {
+        exclusions_hash(self.excluded(Family::V4), self.excluded(Family::V6))
     }
 
     /// The blocks that the network shares with other management clusters.
@@ -277,13 +204,6 @@ impl Exclusions {
 
     /// Computes all exclusions of a family.
     fn compute(&self, family: Family) -> SpanSet {
-        let mut spans = self.own(family);
-        spans.extend(self.foreign.spans(family).spans());
-        spans.into_iter().collect()
-    }
-
-    /// The exclusions of a family that follow from the specification and the gateways.
-    fn own(&self, family: Family) -> Vec<Span> {
         let mut spans: Vec<Span> = addresses_in(self.gateways.keys(), family).collect();
         if let Some(rules) = &self.rules {
             let excluded = match family {
@@ -292,7 +212,7 @@ impl Exclusions {
             };
             spans.extend(excluded.spans());
         }
-        spans
+        spans.into_iter().collect()
     }
 }
 

@@ -56,8 +56,6 @@ pub struct Ledger {
     pub(super) stale_networks: BTreeSet<Arc<str>>,
     /// Whether others use the ledger between two steps of a long computation.
     is_shared: bool,
-    /// Whether the slices of blocks are compared with their records before they are usable.
-    pub(super) compares_slices: bool,
     /// The number of pools with access rules.
     pub(super) quotas: usize,
     /// The names of Clusters, shared by their addresses.

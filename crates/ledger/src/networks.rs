@@ -19,7 +19,7 @@ use capi_ipam_objects::observed::{
 use kube::core::SelectorExt;
 
 use super::blocks::{Affected, ManagementClusters};
-use super::exclusions::{AppliedExclusions, Exclusions, ForeignExclusions};
+use super::exclusions::{AppliedExclusions, Exclusions};
 use super::registry_names::RegistryNames;
 use super::scope_rule::{
     self, Facts, NetworkForPool, NetworkState, PoolUsage, Record, StatusRecord,
@@ -45,8 +45,6 @@ pub(super) struct NetworkInfo {
     in_force: Arc<NetworkRules>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
-    /// What other management clusters exclude, according to the status.
-    foreign: Arc<ForeignExclusions>,
     /// The number of blocks of other management clusters, according to the status.
     recorded_others: i64,
 }
@@ -71,7 +69,6 @@ impl NetworkInfo {
             rules,
             block_lengths,
             counts: Box::new(NetworkCounts::of(network)),
-            foreign: Arc::new(foreign_exclusions(network)),
             recorded_others: recorded_others(network),
         }
     }
@@ -116,7 +113,6 @@ impl NetworkInfo {
         Self {
             in_force,
             block_lengths: before.block_lengths,
-            foreign: Arc::clone(&before.foreign),
             recorded_others: before.recorded_others,
             ..self
         }
@@ -132,7 +128,6 @@ impl NetworkInfo {
             && self.initialized == other.initialized
             && self.block_lengths == other.block_lengths
             && self.is_valid == other.is_valid
-            && self.foreign == other.foreign
     }
 
     /// Which pools the network selects; `None` if it selects none.
@@ -181,15 +176,6 @@ fn parts(rules: &NetworkRules) -> usize {
         rules.blocks.is_some(),
     ];
     is_set.into_iter().filter(|is_set| *is_set).count()
-}
-
-/// What other management clusters exclude, according to the status of a network.
-fn foreign_exclusions(network: &IPNetwork) -> ForeignExclusions {
-    let status = network.status.as_ref();
-    match status.and_then(|status| status.blocks.as_ref()) {
-        Some(blocks) => ForeignExclusions::of(&blocks.excluded),
-        None => ForeignExclusions::default(),
-    }
 }
 
 /// The number of blocks of other management clusters, according to the status.
@@ -285,18 +271,15 @@ impl Networks {
         let selects = info.selector().is_some();
         let rules = Arc::clone(&info.in_force);
         let block_lengths = info.block_lengths;
-        let foreign = Arc::clone(&info.foreign);
-        let recorded = foreign.entries().to_vec();
         let others = info.recorded_others;
         self.known.insert(name.clone(), (info, stamp));
         let exclusions = self.exclusions.entry(name.clone()).or_default();
         let shared = rules.blocks.clone();
-        let ours = self.clusters.of(shared.as_ref());
+        let ours = self.clusters.of(name, shared.as_ref());
         exclusions.change_blocks(|blocks| blocks.set_rules(shared, block_lengths, ours));
         exclusions.set_rules(Some(rules));
-        exclusions.set_foreign(&foreign);
         exclusions.change_blocks(|blocks| {
-            blocks.set_recorded(recorded, others);
+            blocks.set_recorded_others(others);
             Affected::Nothing
         });
         if is_same {
@@ -333,7 +316,7 @@ impl Networks {
         }
         if let Some(exclusions) = self.exclusions.get_mut(name) {
             exclusions.set_rules(None);
-            let ours = self.clusters.of(None);
+            let ours = self.clusters.of(name, None);
             exclusions
                 .change_blocks(|blocks| blocks.set_rules(None, BlockLengths::default(), ours));
             if exclusions.is_empty() {

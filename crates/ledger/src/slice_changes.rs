@@ -294,7 +294,6 @@ impl Observe<IPSlice> for Ledger {
 
     fn restored(&mut self) {
         self.slice_versions.restored();
-        self.forget_management_clusters();
     }
 
     fn apply(&mut self, slice: &IPSlice) {

@@ -1,6 +1,6 @@
 //! What the registries have for networks, as the ledger records it: changes and queries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use capi_ipam_api::{PoolKey, Scope};
@@ -8,7 +8,6 @@ use capi_ipam_api::{PoolKey, Scope};
 use super::Ledger;
 use super::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
 use super::blocks::Blocks;
-use super::exclusions::ForeignExclusions;
 use super::missing_block::MissingBlock;
 use super::pool::PoolEntry;
 use super::registry_names::RegistryNames;
@@ -64,31 +63,21 @@ impl Ledger {
             .then(|| self.networks.missing_block((network, blocks), pool, None))
     }
 
-    /// What other management clusters exclude from a network, as its pools respect it: entries of a
-    /// list of addresses.
-    pub fn foreign_exclusions(&self, network: &str) -> Vec<String> {
-        match self.networks.exclusions.get(network) {
-            Some(exclusions) => exclusions.foreign_entries().to_vec(),
-            None => Vec::new(),
+    /// The hashes of what this management cluster excludes from the networks that share blocks through a
+    /// registry, by network: the gateways of the pools, and `spec.excluded`. Of a network without a pool, nothing is
+    /// allocated, so it is left out.
+    pub fn exclusion_hashes(&self, registry: &str) -> BTreeMap<String, String> {
+        let mut hashes = BTreeMap::new();
+        for (network, exclusions) in &self.networks.exclusions {
+            let is_of_registry = match exclusions.blocks().rules() {
+                Some(rules) => rules.registry == registry,
+                None => false,
+            };
+            if is_of_registry && !self.members(network).is_empty() {
+                hashes.insert(network.to_string(), exclusions.hash());
+            }
         }
-    }
-
-    /// What this management cluster excludes from a network: the gateways of its pools, and
-    /// `spec.excluded`. As entries of a list of addresses, in order.
-    pub fn own_exclusions(&self, network: &str) -> Vec<String> {
-        match self.networks.exclusions.get(network) {
-            Some(exclusions) => exclusions.own_entries(),
-            None => Vec::new(),
-        }
-    }
-
-    /// Whether the pools of a network respect what other management clusters exclude.
-    pub fn respects(&self, network: &str, excluded: &[String]) -> bool {
-        let wanted = ForeignExclusions::of(excluded);
-        match self.networks.exclusions.get(network) {
-            Some(exclusions) => exclusions.is_foreign(&wanted),
-            None => false,
-        }
+        hashes
     }
 
     /// What the registry has for a network, as last recorded.

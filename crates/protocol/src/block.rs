@@ -3,8 +3,8 @@
 //!
 //! Three objects say who uses a block: its record in the registry, which all clusters see; the
 //! IPSlice of the cluster; and the addresses in use. A cluster allocates from a block only while its
-//! slice is [usable](Slice::is_usable), so allocation never waits for the registry. A slice that a
-//! process has not seen before its confirmation is [compared](Compared) with the record first.
+//! slice is [usable](Slice::is_usable) and the registry does not show [another
+//! user](Record::is_ours_alone), so allocation never waits for the registry.
 //!
 //! The decision depends on the present state only. A write that is lost or whose process was killed
 //! is decided again from the state that the next reads show. Every write names the version that it
@@ -12,16 +12,15 @@
 //!
 //! | operation | order of the writes | reason |
 //! |---|---|---|
-//! | take | record, slice, [confirmation of the record](Step::ConfirmRecord), [confirmation of the slice](Step::ConfirmSlice) | The record cannot be deleted between its confirmation and that of the slice: a process that deletes it marks it first, and then finds the slice. A registry that loses the first write rejects the second one. |
-//! | return | mark of the slice, deletion of the slice, mark of the record, deletion of the record | An interruption leaves a record too many, never one too few. |
+//! | take | record, slice, [confirmation of the record](Step::ConfirmRecord), [confirmation of the slice](Step::ConfirmSlice) | The record cannot be returned between its confirmation and that of the slice: a process that returns it finds the slice. A registry that loses the first write rejects the second one. |
+//! | return | mark of the slice, deletion of the slice, [return of the record](Step::ReturnRecord) | An interruption leaves a block that nobody uses, never one that two clusters use. |
 //! | conflict | conflict of the slice, name of the cluster in the record of the other one | No cluster allocates from the block, also after a restart without the registry. |
-//! | conflict with a block of another size | conflict of the slice, record | The record shows the conflict to the other cluster, which has no record of the block to be named in. |
+//! | end of a conflict | return of the other cluster, end of the conflict in the slice; after the quarantine a take | The other one has no address of the block, and may be restored. |
 //!
-//! All clusters use one size, which the record of the network says. When this record is lost or
-//! edited, two clusters can create records of blocks that overlap: they have different names. So a
-//! record is confirmed only after the watch of the registry, which shows all writes in their order,
-//! has shown it. Then it has shown all records that were written before. Of two records that overlap,
-//! the later one is not confirmed as long as the earlier one exists.
+//! A record is never deleted. After the return of a block, its cluster can take it back at any time;
+//! another one takes it only after the *quarantine*, which is longer than the age of the oldest backup
+//! that anybody restores. So a slice of such a backup is that of a block which no other cluster has
+//! taken since, and addresses of the block are allocated without a comparison with the record.
 //!
 //! A slice is deleted after a list shows that no address of its block is in use or reserved, and the
 //! list is later than the mark of the slice. An allocation creates its reservation and then reads
@@ -30,10 +29,6 @@
 //! When a network stops to share blocks, or is deleted, its slices and records are returned as their
 //! addresses are released. No slice is created any more: it would restrict the network again.
 
-mod compared;
-
-pub use compared::{Compared, Comparison};
-
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View {
@@ -41,9 +36,6 @@ pub struct View {
     pub record: Record,
     /// Whether the network shares blocks through this registry.
     pub sharing: Sharing,
-    /// Whether another cluster has a block of another size that overlaps with this one. Their records
-    /// have different names, so the registry accepts both.
-    pub is_overlapped: bool,
     /// The slice of this cluster; `None` if it has none.
     pub slice: Option<Slice>,
     /// Whether an address of the block is in use, reserved, being allocated or cooling down.
@@ -56,9 +48,6 @@ pub struct View {
     pub is_idle: bool,
     /// Whether the record was written so long ago that the registry does not lose it any more.
     pub is_settled: bool,
-    /// Whether the watch of the registry has shown the record, and so all records that were written
-    /// before it.
-    pub is_watched: bool,
     /// Whether another manager of this cluster can be taking the block for a claim that this one does
     /// not see.
     pub is_being_taken: bool,
@@ -125,8 +114,8 @@ pub enum Record {
     Absent,
     /// This cluster has the block.
     Ours {
-        /// Whether it is marked as being returned.
-        is_returning: bool,
+        /// Whether this cluster has returned it.
+        is_returned: bool,
         /// Whether another cluster is named that uses addresses of the block.
         is_contested: bool,
     },
@@ -136,22 +125,35 @@ pub enum Record {
         names_us: bool,
         /// Whether no further cluster can be named.
         is_full: bool,
+        /// Whether the other cluster has returned it.
+        holding: Holding,
     },
     /// The record cannot be decoded. It counts as that of another cluster.
     Unreadable,
 }
 
+/// Whether another cluster still has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Holding {
+    /// It does.
+    Held,
+    /// It has returned the block, and can take it back. The quarantine is not over.
+    Returned,
+    /// It has returned the block, and the quarantine is over.
+    Free,
+}
+
 impl Record {
     /// Whether this cluster has the block and no other one uses addresses of it, as far as is known. If not,
-    /// no address of the block is allocated before the slice is [compared](Compared) with the record:
-    /// the mark of a conflict in the slice takes a write, and this takes none.
+    /// no address of the block is allocated, from the moment in which the registry shows it: the mark of
+    /// a conflict in the slice takes a write.
     pub fn is_ours_alone(self) -> bool {
         match self {
             Self::Unknown => true,
             Self::Ours {
-                is_returning,
+                is_returned,
                 is_contested,
-            } => !is_returning && !is_contested,
+            } => !is_returned && !is_contested,
             Self::Absent | Self::Theirs { .. } | Self::Unreadable => false,
         }
     }
@@ -213,18 +215,16 @@ pub enum Step {
     Wait,
     /// Create the record.
     CreateRecord,
-    /// Write the record again, without the mark that it is being returned.
+    /// Take a block that another cluster has returned: write the record with the name of this cluster.
+    TakeRecord,
+    /// Take back a block that this cluster has returned.
     KeepRecord,
     /// Write the record again: the registry confirms that this cluster has the block.
     ConfirmRecord,
-    /// Mark the record as being returned.
-    MarkRecord,
-    /// Read the slice and the addresses in use, and delete the record if there are none. It is
-    /// deleted in the revision that it had before this read: another process may confirm it
+    /// Read the slice, and write into the record that the block is returned if there is none. The record
+    /// is written in the revision that it had before this read: another process may confirm it
     /// meanwhile.
-    DeleteRecord,
-    /// Make another cluster that uses addresses of the block its holder.
-    HandOver,
+    ReturnRecord,
     /// Name this cluster in the record of another one.
     Contend,
     /// Remove the name of this cluster from the record of another one.
@@ -235,6 +235,8 @@ pub enum Step {
     ConfirmSlice,
     /// Write into the slice that another cluster uses the block.
     MarkConflict,
+    /// Write into the slice that the record is not confirmed, and that there is no conflict.
+    AwaitQuarantine,
     /// Mark the slice as empty.
     MarkEmpty,
     /// Remove the mark of an empty slice.
@@ -249,17 +251,17 @@ impl Step {
     pub fn is_of_registry(self) -> bool {
         match self {
             Self::CreateRecord
+            | Self::TakeRecord
             | Self::KeepRecord
             | Self::ConfirmRecord
-            | Self::MarkRecord
-            | Self::DeleteRecord
-            | Self::HandOver
+            | Self::ReturnRecord
             | Self::Contend
             | Self::Withdraw => true,
             Self::Wait
             | Self::CreateSlice
             | Self::ConfirmSlice
             | Self::MarkConflict
+            | Self::AwaitQuarantine
             | Self::MarkEmpty
             | Self::ClearMark
             | Self::DeleteSlice => false,
@@ -269,20 +271,17 @@ impl Step {
     /// Whether the step returns a block: no claim of this cluster waits for it.
     pub fn is_of_return(self) -> bool {
         match self {
-            Self::MarkRecord
-            | Self::DeleteRecord
-            | Self::HandOver
-            | Self::Withdraw
-            | Self::MarkEmpty
-            | Self::DeleteSlice => true,
+            Self::ReturnRecord | Self::Withdraw | Self::MarkEmpty | Self::DeleteSlice => true,
             Self::Wait
             | Self::CreateRecord
+            | Self::TakeRecord
             | Self::KeepRecord
             | Self::ConfirmRecord
             | Self::Contend
             | Self::CreateSlice
             | Self::ConfirmSlice
             | Self::MarkConflict
+            | Self::AwaitQuarantine
             | Self::ClearMark => false,
         }
     }
@@ -308,11 +307,7 @@ impl View {
             Record::Unknown => Record::Unknown,
             _ => Record::Absent,
         };
-        Self {
-            record,
-            is_overlapped: false,
-            ..self
-        }
+        Self { record, ..self }
     }
 
     /// Whether the next write waits only for the time after which the record is settled.
@@ -327,9 +322,9 @@ impl View {
     /// Whether a step undoes what a cluster has written to take the block.
     fn ends_take(self, step: Step) -> bool {
         match (step, self.record) {
-            (Step::MarkRecord, _) => true,
+            (Step::ReturnRecord, _) => true,
             // Another cluster has the other ones: no claim is served from them.
-            (Step::DeleteSlice, Record::Absent | Record::Ours { .. }) => !self.is_overlapped,
+            (Step::DeleteSlice, Record::Absent | Record::Ours { .. }) => true,
             _ => false,
         }
     }
@@ -339,23 +334,25 @@ impl View {
         match (self.slice, self.record) {
             (None, _) => self.without_slice(),
             (Some(slice), Record::Unknown) => self.unknown_record(slice),
-            // Another cluster has addresses of the block, whatever the record of the block says.
-            (Some(slice), _) if self.is_overlapped => self.other_record(slice),
             (Some(slice), Record::Absent) => self.missing_record(slice),
-            (Some(slice), Record::Ours { is_returning, .. }) if is_returning => {
-                self.returning_record(slice)
+            (Some(slice), Record::Ours { is_returned, .. }) if is_returned => {
+                self.returned_record(slice)
             }
             (Some(slice), Record::Ours { is_contested, .. }) => {
                 self.own_record(slice, is_contested)
             }
-            (Some(slice), Record::Theirs { .. } | Record::Unreadable) => self.other_record(slice),
+            (Some(slice), Record::Theirs { holding, .. }) => match holding {
+                Holding::Held => self.other_record(slice),
+                Holding::Returned => self.quarantined_record(slice),
+                Holding::Free => self.free_record(slice),
+            },
+            (Some(slice), Record::Unreadable) => self.other_record(slice),
         }
     }
 
     /// Whether the cluster takes the block or keeps it.
     pub fn is_wanted(self) -> bool {
-        let is_overlapped = self.of_its_registry().is_overlapped;
-        self.is_used || self.is_needed && !is_overlapped
+        self.is_used || self.is_needed
     }
 
     fn without_slice(self) -> Step {
@@ -363,18 +360,17 @@ impl View {
             Record::Unknown => Step::Wait,
             // The record keeps other clusters from the addresses in use until they are released.
             _ if self.sharing != Sharing::Active && self.is_used => Step::Wait,
-            Record::Absent if self.is_wanted() && !self.is_overlapped => Step::CreateRecord,
-            Record::Ours { .. } if self.is_wanted() => Step::CreateSlice,
-            Record::Ours {
-                is_contested: true, ..
-            } => Step::HandOver,
-            Record::Ours {
-                is_returning: false,
+            Record::Absent if self.is_wanted() => Step::CreateRecord,
+            Record::Theirs {
+                holding: Holding::Free,
                 ..
-            } => Step::MarkRecord,
+            } if self.is_wanted() => Step::TakeRecord,
             Record::Ours {
-                is_returning: true, ..
-            } => Step::DeleteRecord,
+                is_returned: true, ..
+            } if self.is_wanted() => Step::KeepRecord,
+            Record::Ours { .. } if self.is_wanted() => Step::CreateSlice,
+            Record::Ours { is_returned, .. } if is_returned => Step::Wait,
+            Record::Ours { .. } => Step::ReturnRecord,
             // The slice keeps the conflict, also while the registry is unavailable.
             Record::Absent | Record::Theirs { .. } | Record::Unreadable if self.is_used => {
                 Step::CreateSlice
@@ -389,7 +385,7 @@ impl View {
     /// removed.
     fn unknown_record(self, slice: Slice) -> Step {
         let is_confirmed = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
-        if is_confirmed && slice.mark != Mark::None && self.is_wanted() && !self.is_overlapped {
+        if is_confirmed && slice.mark != Mark::None && self.is_wanted() {
             Step::ClearMark
         } else {
             Step::Wait
@@ -414,12 +410,54 @@ impl View {
         }
     }
 
-    /// A process has started to return the record, and then the slice was created again.
-    fn returning_record(self, slice: Slice) -> Step {
+    /// The block was returned, and the slice was created or restored since.
+    fn returned_record(self, slice: Slice) -> Step {
         if slice.confirmation == Confirmation::Written || self.is_wanted() {
             Step::KeepRecord
         } else {
             Step::DeleteSlice
+        }
+    }
+
+    /// Another cluster has returned the block, and this one has a slice of it: it has contended for the
+    /// block, or the registry was restored and does not show that this cluster has taken it.
+    fn free_record(self, slice: Slice) -> Step {
+        let is_held = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
+        let is_kept = match self.sharing {
+            Sharing::Active => is_held || self.is_wanted(),
+            Sharing::Ended | Sharing::Elsewhere => self.is_used,
+        };
+        if is_kept {
+            Step::TakeRecord
+        } else {
+            self.drop_slice(slice)
+        }
+    }
+
+    /// The other cluster uses no address of the block any more, so there is no conflict. This one takes the
+    /// block after the quarantine if it uses addresses of it.
+    fn quarantined_record(self, slice: Slice) -> Step {
+        if !self.is_used {
+            return self.drop_slice(slice);
+        }
+        match self.record {
+            Record::Theirs {
+                names_us: false,
+                is_full: false,
+                ..
+            } => Step::Contend,
+            _ if slice.is_conflicting || slice.confirmation == Confirmation::Written => {
+                Step::AwaitQuarantine
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// Deletes the slice of a block that this cluster neither has nor uses.
+    fn drop_slice(self, slice: Slice) -> Step {
+        match slice.confirmation {
+            Confirmation::Missing => Step::DeleteSlice,
+            Confirmation::Received | Confirmation::Written => self.drain(slice),
         }
     }
 
@@ -438,7 +476,7 @@ impl View {
         if !is_confirmed {
             return match slice.confirmation {
                 Confirmation::Received => Step::ConfirmSlice,
-                _ if self.is_settled && self.is_watched => Step::ConfirmRecord,
+                _ if self.is_settled => Step::ConfirmRecord,
                 _ => Step::Wait,
             };
         }
@@ -465,11 +503,8 @@ impl View {
             Record::Theirs {
                 names_us: false,
                 is_full: false,
+                ..
             } if self.is_used => Step::Contend,
-            // It shows the conflict to the cluster whose block overlaps with this one.
-            Record::Absent if self.is_used && self.sharing != Sharing::Elsewhere => {
-                Step::CreateRecord
-            }
             _ => self.drain(slice),
         }
     }

@@ -107,6 +107,30 @@ impl RecordCache {
         self.state.lock().clusters()
     }
 
+    /// The clusters that exclude other addresses from a network than `cluster`, by network: the last signs of life of
+    /// both have another hash for it.
+    pub fn differing_exclusions(&self, cluster: &str) -> BTreeMap<String, Vec<Box<str>>> {
+        let mut differing: BTreeMap<String, Vec<Box<str>>> = BTreeMap::new();
+        let Some(own) = self.cluster(cluster) else {
+            return differing;
+        };
+        for (id, entry) in self.clusters() {
+            let Some(Record::Cluster(record)) = entry.record() else {
+                continue;
+            };
+            for (network, hash) in &own.exclusions {
+                let other = record.exclusions.get(network);
+                if other.is_some_and(|other| other != hash) {
+                    differing
+                        .entry(network.clone())
+                        .or_default()
+                        .push(id.clone());
+                }
+            }
+        }
+        differing
+    }
+
     /// Everything that is not a record, by name, also under names that are not those of records.
     pub fn problems(&self) -> Vec<Arc<Entry>> {
         self.state.lock().problems()

@@ -1,7 +1,7 @@
 //! The registry of blocks that several management clusters share.
 //!
 //! A registry is a set of records under names: which cluster holds a block of a network, which
-//! clusters there are, and what they agree on for a network. This crate reads and writes them; which
+//! clusters there are, and how large the blocks of a network are. This crate reads and writes them; which
 //! block a cluster takes, and when it returns one, is decided elsewhere.
 //!
 //! - [`Key`]: the names; [`Record`]: the records; [`Entry`]: what a registry shows under a name, also
@@ -25,7 +25,7 @@
 //! |---|---|
 //! | `block`, `cluster`, `use` with its own id | everything |
 //! | `block` of another cluster | add and remove its own id in `contenders` |
-//! | `network` | create it with its own id in `sizeOf`; write its own entry of `excluded` |
+//! | `network` | create it with its own id in `sizeOf` |
 //!
 //! Users outside of the namespace, such as administrators, are limited by their roles only.
 //!

@@ -9,11 +9,7 @@ use crate::key::Key;
 
 pub use capi_ipam_api::IPBlockSpec as Record;
 
-/// The maximum size of a record of a network as JSON, in bytes. Servers of NATS accept messages of
-/// 1 MiB by default, etcd requests of 1.5 MiB.
-const MAX_NETWORK_SIZE: usize = 512 * 1024;
-
-/// The maximum size of any other record as JSON, in bytes.
+/// The maximum size of a record as JSON, in bytes.
 const MAX_SIZE: usize = 8 * 1024;
 
 /// Why what stands under a name is not a record of a registry. It exists all the same: a block with
@@ -27,12 +23,10 @@ pub enum Problem {
     #[error("its name is not that of a record")]
     Name,
     /// The record is larger than any that this program writes.
-    #[error("it has {size} bytes, at most {max} are read")]
+    #[error("it has {size} bytes, at most {MAX_SIZE} are read")]
     TooLarge {
         /// Its size as JSON, in bytes.
         size: usize,
-        /// The maximum size.
-        max: usize,
     },
     /// The record cannot be decoded.
     #[error("it cannot be decoded: {0}")]
@@ -60,9 +54,9 @@ pub enum Problem {
 /// When it is not a record of that name.
 pub fn decode(name: &str, json: &str) -> Result<Record, Problem> {
     let key = Key::parse(name).ok_or(Problem::Name)?;
-    let (size, max) = (json.len(), max_size(&key));
-    if size > max {
-        return Err(Problem::TooLarge { size, max });
+    // An earlier version lists the exclusions of all clusters in the record of a network.
+    if !matches!(key, Key::Network { .. }) {
+        check_size(json)?;
     }
     let record = match key {
         Key::Block { .. } => Record::Block(parse(json)?),
@@ -101,18 +95,15 @@ pub fn validate(name: &str, record: &Record) -> Result<(), Problem> {
     let key = Key::parse(name).ok_or(Problem::Name)?;
     check(&key, record)?;
     let json = encode(record).map_err(|error| Problem::Undecodable(error.to_string()))?;
-    let (size, max) = (json.len(), max_size(&key));
-    if size > max {
-        return Err(Problem::TooLarge { size, max });
-    }
-    Ok(())
+    check_size(&json)
 }
 
-fn max_size(key: &Key) -> usize {
-    match key {
-        Key::Network { .. } => MAX_NETWORK_SIZE,
-        Key::Block { .. } | Key::Cluster { .. } | Key::Registry => MAX_SIZE,
+fn check_size(json: &str) -> Result<(), Problem> {
+    let size = json.len();
+    if size > MAX_SIZE {
+        return Err(Problem::TooLarge { size });
     }
+    Ok(())
 }
 
 fn parse<T: DeserializeOwned>(json: &str) -> Result<T, Problem> {
@@ -171,17 +162,13 @@ pub fn cidr(block: Block) -> String {
     format!("{}/{}", block.base(), block.length())
 }
 
-/// Makes the first of the clusters that use addresses of a block its holder: the block is not free
-/// when its holder returns it. Returns false, and changes nothing, if no other cluster uses it.
-pub fn hand_over(record: &mut BlockRecord, now: Time) -> bool {
-    if record.contenders.is_empty() {
-        return false;
-    }
-    record.cluster = record.contenders.remove(0);
+/// Makes a cluster the holder of a block: one that uses addresses of it, or that takes it after its return.
+pub fn hand_over(record: &mut BlockRecord, cluster: String, now: Time) {
+    record.contenders.retain(|contender| *contender != cluster);
+    record.cluster = cluster;
     record.since = Some(now);
-    record.empty_since = None;
+    record.returned_at = None;
     record.used = None;
-    true
 }
 
 /// What a record is about.
@@ -196,6 +183,7 @@ fn kind(record: &Record) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::MAX_EXCLUSIONS;
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -228,6 +216,7 @@ mod tests {
                 Record::Cluster(ClusterRecord {
                     cluster: "west".to_owned(),
                     blocks: 3,
+                    exclusions: [("lab".to_owned(), "e3b0c442".to_owned())].into(),
                     ..ClusterRecord::default()
                 }),
             ),
@@ -237,7 +226,7 @@ mod tests {
                     network: "lab".to_owned(),
                     size: 64,
                     size_of: "west".to_owned(),
-                    excluded: [("west".to_owned(), vec!["10.8.0.1".to_owned()])].into(),
+                    quarantine_seconds: Some(3600),
                 }),
             ),
         ];
@@ -252,19 +241,16 @@ mod tests {
     }
 
     #[test]
-    fn block_is_handed_over_to_the_first_contender() {
+    fn block_is_handed_over() {
         let now: Time = serde_json::from_value(json!("2026-01-01T12:00:00Z")).unwrap();
         let mut record = BlockRecord {
             cluster: "west".to_owned(),
+            contenders: vec!["east".to_owned(), "north".to_owned()],
             used: Some(7),
-            empty_since: Some(now.clone()),
+            returned_at: Some(now.clone()),
             ..BlockRecord::default()
         };
-        let unchanged = record.clone();
-        assert!(!hand_over(&mut record, now.clone()));
-        assert_eq!(record, unchanged);
-        record.contenders = vec!["east".to_owned(), "north".to_owned()];
-        assert!(hand_over(&mut record, now.clone()));
+        hand_over(&mut record, "east".to_owned(), now.clone());
         let expected = BlockRecord {
             cluster: "east".to_owned(),
             contenders: vec!["north".to_owned()],
@@ -274,9 +260,43 @@ mod tests {
         assert_eq!(record, expected);
     }
 
+    /// An earlier version has deleted the record after this mark.
     #[test]
-    fn fields_of_a_later_version_are_ignored() {
+    fn block_that_an_earlier_version_was_returning_is_returned() {
+        let json = block(&json!({"emptySince": "2026-01-01T12:00:00Z"}));
+        let Ok(Record::Block(record)) = decode(NAME, &json) else {
+            panic!("it is a record");
+        };
+        assert!(record.returned_at.is_some());
+    }
+
+    #[test]
+    fn fields_of_other_versions_are_ignored() {
         assert!(decode(NAME, &block(&json!({"later": {"a": 1}}))).is_ok());
+        let mut network = json!({"network": "lab", "size": 64, "sizeOf": "west", "excluded": {}});
+        for number in 0..256 {
+            network["excluded"][format!("cluster-{number}")] =
+                json!(["10.8.0.1", "10.8.0.4-10.8.0.9"]);
+        }
+        let text = network.to_string();
+        assert!(text.len() > MAX_SIZE);
+        let decoded = decode("network.lab", &text).unwrap();
+        assert_eq!(validate("network.lab", &decoded), Ok(()));
+    }
+
+    #[test]
+    fn largest_sign_of_life_can_be_written() {
+        let id = "c".repeat(253);
+        let networks = (0..MAX_EXCLUSIONS).map(|number| format!("{number:063}"));
+        let record = ClusterRecord {
+            cluster: id.clone(),
+            uid: Some("u".repeat(63)),
+            process: "p".repeat(253),
+            exclusions: networks.map(|name| (name, "e3b0c442".to_owned())).collect(),
+            ..ClusterRecord::default()
+        };
+        let key = format!("cluster.{id}");
+        assert_eq!(validate(&key, &Record::Cluster(record)), Ok(()));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! Every pass decides for each block from what is known then, and sends the next writes. So a pass
 //! that is interrupted, or a write that fails, is made up for by the next pass.
 
-mod compare;
 mod plan;
 mod send;
 
@@ -11,18 +10,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use capi_ipam_api::DEFAULT_QUARANTINE_SECONDS;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Ledger, NetworkBlocks};
-use capi_ipam_registry::{Backend, Key};
+use capi_ipam_registry::{Backend, Entry, Key, Record};
 
-use super::agreement::ForeignEntries;
 use super::facts::{Delays, Memory};
 use super::open_registry::OpenRegistry;
 use super::problems::Requester;
 use super::refusals::Refusals;
 use super::reservation_list::ReservationLists;
 use super::steps::Writer;
-use compare::Uncompared;
 
 /// The time between two passes without a change.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -41,17 +39,10 @@ pub(super) struct Driver {
     refusals: Refusals,
     /// Whether this pass has not sent everything, because a request could not reach the registry.
     is_held_back: bool,
-    /// What other management clusters exclude, by network.
-    foreign: HashMap<Arc<str>, ForeignEntries>,
     /// The blocks whose IPSlice was reported as invalid or as being deleted.
     reported: BTreeSet<(Arc<str>, Block)>,
-    /// The slices that were not compared with their records yet, and since when they are known.
-    uncompared: Uncompared,
     /// The lists that decide on returns.
     lists: ReservationLists,
-    /// Whether this process has begun to allocate. The records were listed after its start, and a slice
-    /// that is shown later can be one that was restored.
-    has_begun: bool,
 }
 
 /// What a pass has decided on a block.
@@ -65,8 +56,6 @@ struct Due {
     is_shared: bool,
     /// Whether a further block may be taken.
     may_take: bool,
-    /// The holder of a block of another size that overlaps with this one.
-    overlaps: Option<Arc<str>>,
     delays: Delays,
 }
 
@@ -80,23 +69,14 @@ impl Driver {
             unread: HashSet::new(),
             refusals: Refusals::default(),
             is_held_back: false,
-            foreign: HashMap::new(),
             reported: BTreeSet::new(),
-            uncompared: Uncompared::default(),
             lists: ReservationLists::default(),
-            has_begun: false,
         }
-    }
-
-    /// Records that addresses are allocated from now on.
-    pub(super) fn begin(&mut self) {
-        self.has_begun = true;
     }
 
     /// Forgets what this process has seen: etcd was restored, so nothing of it is certain.
     pub(super) fn forget(&mut self) {
         self.memory.clear();
-        self.uncompared = Uncompared::default();
         self.lists = ReservationLists::default();
     }
 
@@ -118,7 +98,6 @@ impl Driver {
         if self.ledger(Ledger::has_definitions_problem) {
             return INTERVAL;
         }
-        self.compare_slices().await;
         let recorded = self.recorded_networks();
         let mut networks: BTreeSet<Arc<str>> =
             recorded.iter().map(|name| (**name).into()).collect();
@@ -135,7 +114,6 @@ impl Driver {
                 all.extend(self.plan(network, &found).await);
             }
         }
-        self.foreign.retain(|network, _| networks.contains(network));
         self.registry().set_held(held);
         let places: HashSet<_> = all.iter().map(Due::place).collect();
         self.memory
@@ -176,16 +154,23 @@ impl Driver {
     }
 
     /// The delays of the blocks of a network.
-    fn delays(&self, found: &NetworkBlocks) -> Delays {
-        let keep = match &found.rules {
-            Some(rules) => rules.keep_seconds,
-            None => 0,
+    fn delays(&self, network: &str, found: &NetworkBlocks) -> Delays {
+        let (keep, quarantine) = match &found.rules {
+            Some(rules) => (rules.keep_seconds, rules.quarantine_seconds),
+            None => (0, 0),
+        };
+        let entry = self.registry().records.get(&network_key(network));
+        let recorded = match entry.as_deref().and_then(Entry::record) {
+            Some(Record::Network(record)) => record.quarantine_seconds,
+            _ => None,
         };
         Delays {
             settle: self.registry().backend.settle_time(),
             drain: self.drain,
             keep,
-            restore: self.writer.context.restore_timeout,
+            quarantine: recorded
+                .unwrap_or(DEFAULT_QUARANTINE_SECONDS)
+                .max(quarantine),
         }
     }
 

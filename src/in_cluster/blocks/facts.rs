@@ -4,20 +4,18 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{BlockRecord, MAX_CONTENDERS};
-use capi_ipam_controller::absence::Absence;
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Confirmation, Mark, Record, Recorded, Seen, Slice, View};
+use capi_ipam_protocol::block::{Confirmation, Holding, Mark, Record, Recorded, Seen, Slice, View};
 use capi_ipam_registry::{Entry, Record as RegistryEntry, Version};
-use jiff::Timestamp;
 
 use super::backoff::Backoff;
 
 /// How long another manager of this cluster can need to take a block for a claim, in seconds.
 const TAKE_TIMEOUT: i64 = 60;
 
-/// The age from which a record without a slice is not one that a process of this cluster has created
-/// a moment ago, in seconds.
-const FOUND_AGE: i64 = 60;
+/// How long a record without a slice can be one that a process of this cluster has created a moment ago, in
+/// seconds.
+const TAKE_AGE: i64 = 60;
 
 /// How long a block at most stays usable that is neither used nor needed.
 const MAX_IDLE_DELAY: Duration = Duration::from_mins(1);
@@ -35,22 +33,11 @@ pub(super) struct Memory {
     idle_since: Option<Instant>,
     /// Whether the registry has or had a record of the block that names this cluster.
     recorded: Recorded,
-    /// Whether this process has seen a slice of the block, with such a record.
-    was_held: bool,
-    /// Whether the block is taken up again: its record was found without a slice.
-    is_taken_up: bool,
-    /// What is deleted after the next list of the reservations, and since when the list is waited for.
-    listed: Option<(Listed, Instant)>,
+    /// The version of the slice that is deleted after the next list of the reservations, and since when the
+    /// list is waited for.
+    listed: Option<(String, Instant)>,
     /// The steps that were sent not long ago.
     pub(super) backoff: Backoff,
-}
-
-/// An object that is deleted when a list shows that no address of the block is reserved, in the version
-/// that was known before the list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Listed {
-    Slice(String),
-    Record(Version),
 }
 
 /// How long things take.
@@ -63,8 +50,8 @@ pub(super) struct Delays {
     pub(super) drain: Duration,
     /// How long an empty block is kept, in seconds.
     pub(super) keep: i64,
-    /// How long the addresses of a restored block may be missing.
-    pub(super) restore: Duration,
+    /// How long after its return another cluster takes no block, in seconds.
+    pub(super) quarantine: i64,
 }
 
 impl Delays {
@@ -100,10 +87,6 @@ pub(super) struct Facts<'a> {
     /// Whether the network shares blocks through the registry. If not, it shares none any more.
     pub(super) is_shared: bool,
     pub(super) shown: Shown<'a>,
-    /// Whether another management cluster has a block of another size that overlaps with this one.
-    pub(super) is_overlapped: bool,
-    /// Whether the watch of the registry has shown the record, and all that was written before.
-    pub(super) is_watched: bool,
     pub(super) slice: Option<&'a BlockSlice>,
     pub(super) is_used: bool,
     pub(super) is_needed: bool,
@@ -120,10 +103,11 @@ impl Memory {
         self.confirmed_for = Some(slice.to_owned());
     }
 
-    /// When the list can have begun at the earliest that decides whether an object is deleted.
-    pub(super) fn list_after(&mut self, object: &Listed, now: Instant) -> Instant {
-        let (object, since) = since(self.listed.take(), object, now);
-        self.listed = Some((object, since));
+    /// When the list can have begun at the earliest that decides whether the slice in this version is
+    /// deleted.
+    pub(super) fn list_after(&mut self, version: &str, now: Instant) -> Instant {
+        let (version, since) = since(self.listed.take(), &version.to_owned(), now);
+        self.listed = Some((version, since));
         since
     }
 
@@ -136,10 +120,7 @@ impl Memory {
     /// `second` is the time of the API server, in seconds since the Unix epoch.
     pub(super) fn update(&mut self, facts: &Facts<'_>, now: Instant, second: i64) {
         self.record = match facts.shown {
-            // One that overlaps with that of another management cluster confirms nothing.
-            Shown::Record(record, version)
-                if record.cluster == facts.cluster && !facts.is_overlapped =>
-            {
+            Shown::Record(record, version) if record.cluster == facts.cluster => {
                 Some(since(self.record.take(), version, now))
             }
             _ => None,
@@ -158,34 +139,14 @@ impl Memory {
         if !is_same || self.record.is_none() {
             self.confirmed_for = None;
         }
-        self.remember_record(facts, second);
+        self.recorded = self.recorded.update(facts.seen(second));
         self.measure_idle_time(facts, now);
         self.backoff.forget_old(now);
     }
 
-    /// Remembers which record the registry has shown.
-    fn remember_record(&mut self, facts: &Facts<'_>, second: i64) {
-        // The machines of this cluster may use addresses of a block whose objects are not restored yet,
-        // or a process was killed while it returned the block. So the block is kept as long as any
-        // other one that is empty.
-        self.is_taken_up = match facts.slice {
-            Some(slice) => self.is_taken_up && slice.confirmed_at.is_none(),
-            None => !self.was_held && facts.is_found(second),
-        };
-        let seen = facts.seen(second);
-        self.recorded = self.recorded.update(seen);
-        let is_named = seen.is_named.unwrap_or(self.was_held);
-        self.was_held = if facts.slice.is_some() {
-            self.was_held || is_named
-        } else {
-            self.was_held && is_named
-        };
-    }
-
     /// Finds out since when the block is neither used nor needed.
     fn measure_idle_time(&mut self, facts: &Facts<'_>, now: Instant) {
-        let is_needed = facts.is_needed || self.is_taken_up;
-        let is_idle = facts.slice.is_some() && !facts.is_used && !is_needed;
+        let is_idle = facts.slice.is_some() && !facts.is_used && !facts.is_needed;
         self.idle_since = match self.idle_since {
             _ if !is_idle => None,
             None => Some(now),
@@ -223,6 +184,22 @@ fn is_known_for<V>(since: Option<&(V, Instant)>, delay: Duration, now: Instant) 
     }
 }
 
+/// The mark of a slice. Whether a list shows every address that was allocated before the mark is
+/// measured by the clock of this process; for how long the block was empty, by that of the API
+/// server.
+fn mark(slice: &BlockSlice, memory: &Memory, delays: Delays, now: Instant, second: i64) -> Mark {
+    let Some(empty_since) = slice.empty_since else {
+        return Mark::None;
+    };
+    let is_recent = second.saturating_sub(empty_since) < delays.keep;
+    // No address of a block of two clusters is allocated: to keep it helps neither.
+    let is_kept = is_recent && slice.conflict.is_none();
+    if is_kept || !is_known_for(memory.marked.as_ref(), delays.drain, now) {
+        return Mark::Recent;
+    }
+    Mark::Old
+}
+
 impl Facts<'_> {
     /// The view of the protocol, after [`Memory::update`]. `second` is the time of the API server,
     /// in seconds since the Unix epoch.
@@ -236,18 +213,16 @@ impl Facts<'_> {
                 Confirmation::Missing
             },
             is_conflicting: slice.conflict.is_some(),
-            mark: self.mark(slice, memory, delays, now, second),
+            mark: mark(slice, memory, delays, now, second),
         });
         let mut view = View {
-            record: self.record(),
+            record: self.shown.record(self.cluster, delays.quarantine, second),
             sharing: memory.recorded.sharing(self.is_shared),
-            is_overlapped: self.is_overlapped,
             slice,
             is_used: self.is_used,
-            is_needed: self.is_needed || memory.is_taken_up,
+            is_needed: self.is_needed,
             is_idle: self.has_conflict() || memory.idle_time(delays, now) >= delays.idle(),
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
-            is_watched: self.is_watched,
             is_being_taken: self.is_being_taken(second),
         };
         // A mark in the future would keep the block until then: the clock has jumped, or the mark was
@@ -257,53 +232,6 @@ impl Facts<'_> {
             slice.mark = Mark::None;
         }
         view
-    }
-
-    /// The mark of a slice. Whether a list shows every address that was allocated before the mark is
-    /// measured by the clock of this process; for how long the block was empty, by that of the API
-    /// server.
-    fn mark(
-        &self,
-        slice: &BlockSlice,
-        memory: &Memory,
-        delays: Delays,
-        now: Instant,
-        second: i64,
-    ) -> Mark {
-        let Some(empty_since) = slice.empty_since else {
-            return Mark::None;
-        };
-        // No address of a block of two clusters is allocated: to keep it helps neither.
-        let is_conflicting = slice.conflict.is_some();
-        let time = Timestamp::from_second(second).unwrap_or_default();
-        let is_restoring = self
-            .absence(slice)
-            .remaining(delays.restore, time)
-            .is_some();
-        let is_recent = second.saturating_sub(empty_since) < delays.keep;
-        let is_kept = !is_conflicting && (is_recent || is_restoring);
-        if is_kept || !is_known_for(memory.marked.as_ref(), delays.drain, now) {
-            return Mark::Recent;
-        }
-        Mark::Old
-    }
-
-    /// Why addresses of the block can be missing. A slice that is younger than the record of this
-    /// cluster was created for a record that was found alone: other objects may be restored later.
-    fn absence(&self, slice: &BlockSlice) -> Absence {
-        let Shown::Record(record, _) = self.shown else {
-            return slice.absence;
-        };
-        let times = record.since.as_ref().zip(slice.assigned_at);
-        match times {
-            Some((since, assigned))
-                if record.cluster == self.cluster
-                    && assigned.saturating_sub(since.0.as_second()) >= FOUND_AGE =>
-            {
-                Absence::Restore(Timestamp::from_second(assigned).unwrap_or_default())
-            }
-            _ => slice.absence,
-        }
     }
 
     /// Whether the slice says that another management cluster uses the block as well.
@@ -320,32 +248,18 @@ impl Facts<'_> {
         mark.is_some_and(|empty_since| empty_since > second)
     }
 
-    /// Whether the record of this cluster is older than one that a process creates before its slice,
-    /// and is not being returned.
-    fn is_found(&self, second: i64) -> bool {
-        let age = self.record_age(second);
-        self.is_shared && age.is_some_and(|age| age >= FOUND_AGE)
-    }
-
     /// Whether the record of this cluster is so young that this process can have created it before the
     /// slice.
     fn is_fresh(&self, second: i64) -> bool {
-        let age = self.record_age(second);
-        age.is_some_and(|age| age < FOUND_AGE)
-    }
-
-    /// The age of the record of this cluster, in seconds; `None` if there is none, or if it is being
-    /// returned.
-    fn record_age(&self, second: i64) -> Option<i64> {
         let Shown::Record(record, _) = self.shown else {
-            return None;
+            return false;
         };
-        if record.cluster != self.cluster || record.empty_since.is_some() {
-            return None;
+        if record.cluster != self.cluster || record.returned_at.is_some() {
+            return false;
         }
         match &record.since {
-            Some(since) => Some(second.saturating_sub(since.0.as_second())),
-            None => Some(i64::MAX),
+            Some(since) => second.saturating_sub(since.0.as_second()) < TAKE_AGE,
+            None => false,
         }
     }
 
@@ -387,26 +301,30 @@ impl Facts<'_> {
             None => false,
         }
     }
-
-    fn record(&self) -> Record {
-        self.shown.record(self.cluster)
-    }
 }
 
 impl Shown<'_> {
-    /// The record as the protocol sees it, for the management cluster with this identity.
-    pub(super) fn record(self, cluster: &str) -> Record {
+    /// The record as the protocol sees it, for the management cluster with this identity, at `second`.
+    /// `quarantine` is how long after its return another cluster takes no block, in seconds.
+    pub(super) fn record(self, cluster: &str, quarantine: i64, second: i64) -> Record {
         match self {
             Self::Unknown => Record::Unknown,
             Self::Absent => Record::Absent,
             Self::Unreadable => Record::Unreadable,
             Self::Record(record, _) if record.cluster == cluster => Record::Ours {
-                is_returning: record.empty_since.is_some(),
+                is_returned: record.returned_at.is_some(),
                 is_contested: !record.contenders.is_empty(),
             },
             Self::Record(record, _) => Record::Theirs {
                 names_us: record.contenders.iter().any(|id| id == cluster),
                 is_full: record.contenders.len() >= MAX_CONTENDERS,
+                holding: match &record.returned_at {
+                    Some(at) if second.saturating_sub(at.0.as_second()) >= quarantine => {
+                        Holding::Free
+                    }
+                    Some(_) => Holding::Returned,
+                    None => Holding::Held,
+                },
             },
         }
     }

@@ -15,7 +15,7 @@ use capi_ipam_api::{BlockRules, PoolKey};
 use capi_ipam_ip::{Block, Family, SpanSet};
 use capi_ipam_ledger::BlockSlice;
 
-use super::other_blocks::{Addresses, OtherBlocks};
+use super::addresses::Addresses;
 
 /// A block that this management cluster has, or is taking or returning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,6 @@ pub(super) struct Member {
 pub(super) struct Situation<'a> {
     rules: &'a BlockRules,
     own: &'a BTreeMap<Block, OwnBlock>,
-    others: &'a OtherBlocks,
     members: &'a [Member],
     /// The addresses of all blocks that somebody has.
     held: Addresses,
@@ -96,14 +95,13 @@ impl<'a> Situation<'a> {
     pub(super) fn new(
         rules: &'a BlockRules,
         own: &'a BTreeMap<Block, OwnBlock>,
-        others: &'a OtherBlocks,
+        others: &BTreeSet<Block>,
         members: &'a [Member],
     ) -> Self {
-        let held = own.keys().copied().chain(others.blocks()).collect();
+        let held = own.keys().chain(others).copied().collect();
         Self {
             rules,
             own,
-            others,
             members,
             held,
         }
@@ -142,7 +140,7 @@ impl<'a> Situation<'a> {
             Some(own) if own.is_unavailable => Some(Shortage::Unavailable(block)),
             // A conflict ends when one side has no address in use: nothing else helps.
             Some(own) if own.is_conflicting => Some(Shortage::AllTaken),
-            None if self.others.overlaps(block) => Some(Shortage::AllTaken),
+            None if self.held.overlaps(block) => Some(Shortage::AllTaken),
             None if self.is_full(needs) => Some(Shortage::Limit),
             Some(_) | None => None,
         };

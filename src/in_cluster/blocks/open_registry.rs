@@ -1,5 +1,6 @@
 //! A registry that this process is connected to.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,6 @@ use tokio::sync::Notify;
 use super::measured::MeasuredRegistry;
 use super::problems::{Problems, Requester};
 use super::recovery::{RECOVERY_TIMEOUT, Recovery, Signs, has_lost_writes};
-
-/// How long a slice whose record is not known waits before addresses of its block are allocated: a
-/// registry that cannot be reached delays them no longer.
-pub(super) const TRUST_DELAY: Duration = Duration::from_secs(5);
 
 /// How long the first list of the records of a registry may take until it is reported as missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +60,9 @@ struct State {
     held: usize,
     /// The last sign of life that the watch has not shown, and when its write began.
     unseen_heartbeat: Option<(Version, Instant)>,
+    /// The management clusters that exclude other addresses than this one, by network, once the signs of life
+    /// were compared.
+    differing_clusters: Option<BTreeMap<String, Vec<Box<str>>>>,
 }
 
 /// Who this management cluster is in a registry.
@@ -254,6 +254,22 @@ impl OpenRegistry {
         let began = *began;
         state.unseen_heartbeat = None;
         Some(began)
+    }
+
+    /// Compares what the management clusters exclude, according to their signs of life.
+    pub(super) fn compare_exclusions(&self) {
+        if self.is_confirmed() {
+            let differing = self.records.differing_exclusions(&self.cluster);
+            self.state.lock().differing_clusters = Some(differing);
+        }
+    }
+
+    /// The management clusters that exclude other addresses from a network than this one; `None` before the
+    /// first comparison.
+    pub(super) fn differing_clusters(&self, network: &str) -> Option<Vec<Box<str>>> {
+        let state = self.state.lock();
+        let differing = state.differing_clusters.as_ref()?;
+        Some(differing.get(network).cloned().unwrap_or_default())
     }
 
     /// Another process writes with the identity of this management cluster, or no longer.

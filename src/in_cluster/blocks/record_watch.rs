@@ -1,9 +1,8 @@
-//! What the watch of a registry shows, on its way into the cache of records.
+//! What a registry shows, on its way into the cache of records and into the ledger.
 //!
 //! A block that another management cluster uses as well must not wait for the driver, which sends one
-//! write after the other: the ledger is notified at once, and allocates no address of such a block
-//! before the driver has compared its IPSlice with the record. A sign of life of this process is
-//! recorded in the same way.
+//! write after the other: the ledger is notified at once, and allocates no address of such a block. A
+//! sign of life of this process is recorded in the same way.
 
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ impl RecordWatch {
     fn check(&self, entry: &Entry) {
         note_sign_of_life(&self.context, &self.registry);
         match Key::parse(&entry.key) {
-            Some(Key::Block { network, block }) => self.check_block(&network, block),
+            Some(key @ Key::Block { .. }) => record_shown(&self.context, &self.registry, &key),
             Some(Key::Cluster { id }) if *id == *self.registry.cluster => {
                 check_cluster(&self.context, &self.registry);
             }
@@ -35,31 +34,52 @@ impl RecordWatch {
         }
     }
 
-    /// Compares all blocks that this process allocates from with their records.
+    /// Records what the registry shows of all blocks.
     pub(super) fn check_all(&self) {
-        let name = &self.registry.name;
-        let ledger = &self.context.ledger;
-        for (network, block) in ledger.read(|ledger| ledger.compared_blocks(name)) {
-            self.check_block(&network, block);
-        }
-    }
-
-    fn check_block(&self, network: &str, block: Block) {
         let registry = &self.registry;
-        // What another registry shows is not about the blocks of this one.
-        if !registry.is_confirmed() {
-            return;
-        }
-        let entry = registry.records.block(network, block);
-        let record = Shown::of(entry.as_deref()).record(&registry.cluster);
-        if record.is_ours_alone() {
-            return;
-        }
-        let ledger = &self.context.ledger;
-        if ledger.read(|ledger| ledger.has_slice_in(network, block)) {
-            ledger.change(|ledger| ledger.forget_comparisons_in(&registry.name, network, block));
+        self.context.ledger.change(|ledger| {
+            if registry.is_confirmed() {
+                ledger.set_recorded_blocks(&registry.name, Some(own_blocks(registry)));
+            }
+        });
+    }
+}
+
+/// The blocks of which the registry shows that only this management cluster uses them.
+fn own_blocks(registry: &OpenRegistry) -> Vec<(Arc<str>, Block)> {
+    let mut found = Vec::new();
+    for network in registry.records.networks_naming(&registry.cluster) {
+        let network = Arc::from(network);
+        for (block, entry) in registry.records.blocks(&network) {
+            if is_ours_alone(registry, Some(&entry)) {
+                found.push((Arc::clone(&network), block));
+            }
         }
     }
+    found
+}
+
+fn is_ours_alone(registry: &OpenRegistry, entry: Option<&Entry>) -> bool {
+    // When another cluster may take a block makes no difference.
+    Shown::of(entry)
+        .record(&registry.cluster, 0, 0)
+        .is_ours_alone()
+}
+
+/// Records in the ledger what the cache of records shows of a block. The cache is read while the ledger is
+/// locked: of two responses, the later one is recorded last.
+pub(super) fn record_shown(context: &Context, registry: &OpenRegistry, key: &Key) {
+    let Key::Block { network, block } = key else {
+        return;
+    };
+    context.ledger.change(|ledger| {
+        // What another registry shows is not about the blocks of this one.
+        if registry.is_confirmed() {
+            let entry = registry.records.block(network, *block);
+            let is_recorded = is_ours_alone(registry, entry.as_deref());
+            ledger.set_block_recorded(&registry.name, network, *block, is_recorded);
+        }
+    });
 }
 
 /// Finds out whether another cluster has the identity of this one. Then no block is used: it may be the

@@ -1,7 +1,7 @@
 //! The controller of registries: connects to each, starts what drives its blocks, and reports its
 //! state.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,11 +30,11 @@ use tracing::info;
 
 use super::identity::{Comparison, Known, compare};
 use super::measured::{MeasuredRegistry, RequestMetrics};
-use super::open_registry::{ConnectError, Identity, OpenRegistry, TRUST_DELAY};
+use super::open_registry::{ConnectError, Identity, OpenRegistry};
 use super::problems::Requester;
 use super::record_watch::{RecordWatch, check_cluster};
 use super::recovery::RECOVERY_TIMEOUT;
-use super::running::{Running, Start, Tasks};
+use super::running::{Running, START_DELAY, Start, Tasks};
 use super::state_metrics::RegistryStates;
 use crate::in_cluster::context::Context;
 use crate::in_cluster::definitions;
@@ -73,7 +73,6 @@ pub(in crate::in_cluster) fn start(
         expectations: Expectations::default(),
         running: Mutex::default(),
         first_seen: Mutex::default(),
-        deleted: Mutex::default(),
         gates: gates.of_ledger(),
         drain: options.sweep_grace,
         changed,
@@ -104,8 +103,6 @@ struct RegistryReconciler {
     running: Mutex<HashMap<String, Running>>,
     /// When each registry was reconciled for the first time.
     first_seen: Mutex<HashMap<String, Instant>>,
-    /// The names of registries that were deleted and not created again.
-    deleted: Mutex<HashSet<String>>,
     /// The watches of what the ledger contains: before, no block counts as unused.
     gates: Vec<ReadinessGate>,
     /// How long after the mark of an empty slice it is returned.
@@ -136,8 +133,6 @@ impl Reconciler for RegistryReconciler {
         if attempt.cause == Cause::Deleted {
             self.states.remove(&name);
             self.first_seen.lock().remove(&name);
-            // Another one of this name can have other records.
-            self.deleted.lock().insert(name.clone());
             if self.running.lock().remove(&name).is_some() {
                 info!(
                     registry = name,
@@ -155,11 +150,6 @@ impl Reconciler for RegistryReconciler {
         }
         if self.context.ledger.read(Ledger::has_definitions_problem) {
             return Ok(Action::Requeue(definitions::RETRY_DELAY));
-        }
-        if self.deleted.lock().remove(&name) {
-            self.context
-                .ledger
-                .change(|ledger| ledger.forget_comparisons_of(&name));
         }
         let opened = match self.identify(&registry).await {
             Ok(identity) => self.ensure_running(&registry, identity).await,
@@ -207,17 +197,13 @@ impl RegistryReconciler {
             let running = self.running.lock().contains_key(&name);
             let mut first = self.first_seen.lock();
             let since = first.entry(name.clone()).or_insert_with(Instant::now);
-            running || since.elapsed() < TRUST_DELAY
+            running || since.elapsed() < START_DELAY
         };
         self.context.ledger.change(|ledger| {
             let is_other = match ledger.management_cluster(&name) {
                 Some(known) => *known != **cluster,
                 None => false,
             };
-            // Before the identity is known, no block becomes usable, one after the other.
-            if !is_waiting {
-                ledger.trust_slices_of(&name);
-            }
             if is_other || !is_waiting {
                 ledger.set_management_cluster(&name, cluster);
             }

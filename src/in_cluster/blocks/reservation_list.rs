@@ -12,7 +12,7 @@ use kube::Resource;
 use tokio::task::JoinSet;
 use tracing::debug;
 
-use super::other_blocks::Addresses;
+use super::addresses::Addresses;
 use crate::in_cluster::context::Context;
 
 /// The time before the reservations are listed again after a failed list.

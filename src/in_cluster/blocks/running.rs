@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{ClusterRecord, IPRegistrySpec};
+use capi_ipam_api::{ClusterRecord, IPRegistrySpec, MAX_EXCLUSIONS};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::health::{Health, ReadinessGate};
 use capi_ipam_controller::watch::{Change, EventHandler, Source};
@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::disturbance::Disturbance;
 use super::driver::Driver;
-use super::open_registry::{OpenRegistry, TRUST_DELAY};
+use super::open_registry::OpenRegistry;
 use super::problems::{PROBE_INTERVAL, Requester};
 use super::record_watch::{RecordWatch, apply_suspension, check_cluster, note_sign_of_life};
 use super::steps::Writer;
@@ -29,6 +29,9 @@ use crate::in_cluster::context::Context;
 /// A manager of a part of the objects shows that the cluster is alive when no other one has done so
 /// for this long, in seconds.
 const SHARED_HEARTBEAT: i64 = 300;
+/// How long a process that starts waits for the first list of a registry before it allocates addresses of its
+/// blocks: another cluster can have the identity of this one.
+pub(super) const START_DELAY: Duration = Duration::from_secs(5);
 /// The time for which changes are gathered before the driver acts on them. Every allocation is one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
@@ -138,14 +141,11 @@ impl Tasks {
             let mut driver = Driver::new(writer, self.drain);
             let restores = self.context.reservations.restores().clone();
             let mut epoch = restores.epoch();
-            self.begin(&mut driver).await;
+            self.begin().await;
             loop {
-                // etcd was restored: the ledger has forgotten who this management cluster is.
-                while restores.epoch() != epoch {
+                if restores.epoch() != epoch {
                     epoch = restores.epoch();
                     driver.forget();
-                    sleep(TRUST_DELAY).await;
-                    self.begin(&mut driver).await;
                 }
                 let next = driver.pass().await;
                 tokio::select! {
@@ -163,12 +163,10 @@ impl Tasks {
     }
 
     /// Tells the ledger who this management cluster is: from then on, addresses of its blocks are
-    /// allocated, once each of their IPSlices is compared with the records. They are listed first if
-    /// the registry can be reached in time.
-    async fn begin(&self, driver: &mut Driver) {
+    /// allocated. The records are listed first if the registry can be reached in time.
+    async fn begin(&self) {
         let registry = &self.registry;
-        driver.compare_slices().await;
-        let deadline = Instant::now() + TRUST_DELAY;
+        let deadline = Instant::now() + START_DELAY;
         while !registry.is_confirmed() && Instant::now() < deadline {
             tokio::select! {
                 () = registry.records.changed() => {}
@@ -176,8 +174,6 @@ impl Tasks {
                 () = sleep(PROBE_INTERVAL) => {}
             }
         }
-        driver.compare_slices().await;
-        driver.begin();
         self.context
             .ledger
             .change(|ledger| ledger.set_management_cluster(&registry.name, &registry.cluster));
@@ -204,6 +200,7 @@ impl Tasks {
                         Ok(()) => {
                             // What was not written is due as soon as it may be.
                             last = heartbeat.registry.may_show_life().then(Instant::now);
+                            heartbeat.registry.compare_exclusions();
                             heartbeat.registry.succeeded(Requester::Heartbeat);
                         }
                         // Without a sign of life, others may find that this cluster is gone: no
@@ -323,6 +320,11 @@ impl Heartbeat {
 
     /// The record as it is written now.
     fn record(&self) -> ClusterRecord {
+        let name = &self.registry.name;
+        let exclusions = self
+            .context
+            .ledger
+            .read(|ledger| ledger.exclusion_hashes(name));
         ClusterRecord {
             cluster: self.registry.cluster.clone(),
             uid: self.registry.uid.clone(),
@@ -330,6 +332,7 @@ impl Heartbeat {
             seen: Some(clock::now()),
             blocks: self.blocks(),
             writes: Some(self.registry.next_writes()),
+            exclusions: exclusions.into_iter().take(MAX_EXCLUSIONS).collect(),
         }
     }
 

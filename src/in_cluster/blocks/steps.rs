@@ -20,6 +20,7 @@ use tracing::{info, warn};
 
 use super::facts::{Delays, Memory};
 use super::open_registry::OpenRegistry;
+use super::record_watch::record_shown;
 use super::reservation_list::ReservationList;
 use super::returning::Returning;
 use crate::in_cluster::context::Context;
@@ -64,8 +65,6 @@ pub(super) struct Target {
     pub(super) slice: Option<BlockSlice>,
     /// What the registry shows under the name of the block.
     pub(super) entry: Option<Arc<Entry>>,
-    /// The holder of a block of another size that overlaps with this one.
-    pub(super) overlaps: Option<Arc<str>>,
 }
 
 impl Target {
@@ -112,10 +111,7 @@ impl Target {
                 return contender.clone();
             }
         }
-        match &self.overlaps {
-            Some(holder) => holder.to_string(),
-            None => UNKNOWN_CLUSTER.to_owned(),
-        }
+        UNKNOWN_CLUSTER.to_owned()
     }
 }
 
@@ -133,7 +129,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Does one step. `list` is one that began after what is deleted was known in its version: it
+    /// Does one step. `list` is one that began after a slice that is deleted was known in its version: it
     /// shows whether an address of the block is reserved. What responses show is recorded in the
     /// ledger and in the cache of records.
     pub(super) async fn perform(
@@ -147,9 +143,19 @@ impl Writer {
         match step {
             Step::Wait => Ok(()),
             Step::CreateRecord => self.create_record(target).await,
+            Step::TakeRecord => {
+                let id = self.registry.cluster.clone();
+                let take = move |record: &mut BlockRecord| hand_over(record, id, clock::now());
+                self.update_record("take a block that was returned", target, take)
+                    .await
+            }
             Step::KeepRecord => {
-                let keep = |record: &mut BlockRecord| record.empty_since = None;
-                self.update_record("keep the record", target, keep).await
+                // Another manager of this cluster must not return it at once.
+                let keep = |record: &mut BlockRecord| {
+                    record.since = Some(clock::now());
+                    record.returned_at = None;
+                };
+                self.update_record("take a block back", target, keep).await
             }
             Step::ConfirmRecord => {
                 let version = target.slice()?.version.clone();
@@ -158,18 +164,7 @@ impl Writer {
                 memory.confirmed(&version);
                 Ok(())
             }
-            Step::MarkRecord => {
-                let mark = |record: &mut BlockRecord| record.empty_since = Some(clock::now());
-                self.update_record("mark the record", target, mark).await
-            }
-            Step::DeleteRecord => self.delete_record(target, list).await,
-            Step::HandOver => {
-                let change = |record: &mut BlockRecord| {
-                    hand_over(record, clock::now());
-                };
-                self.update_record("hand over the record", target, change)
-                    .await
-            }
+            Step::ReturnRecord => self.return_record(target).await,
             Step::Contend => {
                 let id = self.registry.cluster.clone();
                 let contend = move |record: &mut BlockRecord| contend(record, id);
@@ -191,14 +186,17 @@ impl Writer {
                     slice.spec.conflict = None;
                 };
                 self.write_slice("confirm the IPSlice", target, confirm)
-                    .await?;
-                // The registry has confirmed the record for this slice, also if there was a conflict.
-                let (network, block, uid) = (&target.network, target.block, &target.slice()?.uid);
-                let ledger = &self.context.ledger;
-                ledger.change(|ledger| ledger.set_block_compared(network, block, uid));
-                Ok(())
+                    .await
             }
             Step::MarkConflict => self.mark_conflict(target).await,
+            Step::AwaitQuarantine => {
+                let wait = |slice: &mut IPSlice| {
+                    slice.spec.confirmed_at = None;
+                    slice.spec.conflict = None;
+                };
+                self.write_slice("end the conflict in the IPSlice", target, wait)
+                    .await
+            }
             Step::MarkEmpty => {
                 let empty_since = empty_since(memory.idle_time(delays, Instant::now()));
                 let mark = |slice: &mut IPSlice| slice.spec.empty_since = Some(empty_since);
@@ -212,34 +210,22 @@ impl Writer {
         }
     }
 
-    /// Creates or replaces the record of a network. What others have written meanwhile is read.
+    /// Creates or replaces the record of a network. Another management cluster may have created it.
     pub(super) async fn write_network(
         &self,
         key: &Key,
         known: Option<&Entry>,
         wanted: NetworkRecord,
     ) -> Result<(), RegistryError> {
-        let (registry, wanted) = (&self.registry, Record::Network(wanted));
-        let name = key.to_string();
+        let wanted = Record::Network(wanted);
+        let backend = &self.registry.backend;
         let written = match known {
-            Some(known) => registry.backend.update(known, &wanted).await,
-            None => match registry.backend.create(&name, &wanted).await {
-                Ok(Created::Ours(entry) | Created::Theirs(entry)) => Ok(entry),
-                Err(error) => Err(error),
+            Some(known) => backend.update(known, &wanted).await?,
+            None => match backend.create(&key.to_string(), &wanted).await? {
+                Created::Ours(entry) | Created::Theirs(entry) => entry,
             },
         };
-        let found = match written {
-            Ok(entry) => Some(entry),
-            Err(RegistryError::Conflict { .. } | RegistryError::Unknown { .. }) => {
-                registry.backend.read(&name).await?
-            }
-            Err(error) => return Err(error),
-        };
-        match (found, known) {
-            (Some(found), _) => registry.records.apply(&found),
-            (None, Some(known)) => registry.records.remove(known),
-            (None, None) => {}
-        }
+        self.registry.records.apply(&written);
         Ok(())
     }
 
@@ -258,7 +244,7 @@ impl Writer {
             .await;
         match created {
             Ok(Created::Ours(entry) | Created::Theirs(entry)) => {
-                self.registry.records.apply(&entry);
+                self.record(target, &entry);
                 Ok(())
             }
             Err(source) => Err(StepError::Registry {
@@ -284,30 +270,31 @@ impl Writer {
             .update(held, &Record::Block(wanted))
             .await;
         let entry = updated.map_err(|source| StepError::Registry { step, source })?;
-        self.registry.records.apply(&entry);
+        self.record(target, &entry);
         Ok(())
     }
 
-    /// Deletes the record in the version of before the reads: if another process confirms it
-    /// meanwhile, the version changes.
-    async fn delete_record(
-        &self,
-        target: &Target,
-        list: Option<&ReservationList>,
-    ) -> Result<(), StepError> {
-        let (held, _) = target.record()?;
+    /// Records what a response of the registry has shown of a block.
+    fn record(&self, target: &Target, entry: &Entry) {
+        self.registry.records.apply(entry);
+        record_shown(&self.context, &self.registry, &target.key());
+    }
+
+    /// Returns a block without a slice. The record is written in the version of before the read: if another
+    /// process confirms it meanwhile, the version changes.
+    async fn return_record(&self, target: &Target) -> Result<(), StepError> {
         if let Some(found) = self.find_slice(target).await? {
             self.record_found(target, &found);
             return Err(StepError::Changed("IPSlice"));
         }
-        self.require_unused(target, list)?;
-        let deleted = self.registry.backend.delete(held).await;
-        deleted.map_err(|source| StepError::Registry {
-            step: "return a block",
-            source,
-        })?;
-        self.registry.records.remove(held);
-        info!(network = %target.network, block = %cidr(target.block), "returned a block");
+        let (network, block) = (&target.network, target.block);
+        let ledger = &self.context.ledger;
+        if ledger.read(|ledger| ledger.is_block_used(network, block)) {
+            return Err(StepError::Changed("use of the block"));
+        }
+        let mark = |record: &mut BlockRecord| record.returned_at = Some(clock::now());
+        self.update_record("return a block", target, mark).await?;
+        info!(%network, block = %cidr(block), "returned a block");
         self.publish(target, BlockEvent::Returned);
         Ok(())
     }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{IPNetwork, advice, counted};
+use capi_ipam_api::{IPNetwork, IPNetworkStatus, advice, counted};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_ledger::{BlockObstacle, NetworkBlocks};
+use capi_ipam_ledger::{BlockObstacle, BlockSupply, NetworkBlocks};
 use capi_ipam_registry::cidr;
 
 /// The maximum number of conflicts that a message lists.
@@ -51,9 +52,38 @@ pub(super) fn ready(
     Condition::new(conditions::READY, false, reason, message)
 }
 
-/// The condition BlockConflict; `None` for a network without shared blocks.
-pub(super) fn conflict(found: Option<&NetworkBlocks>) -> Option<Condition> {
-    let found = found?;
+/// Sets the conditions of the blocks of a network, and removes those that a network without shared blocks does not
+/// have.
+pub(super) fn set_conditions(
+    status: &mut IPNetworkStatus,
+    found: Option<&NetworkBlocks>,
+    supply: &BlockSupply,
+) {
+    let exclusions = supply.differing_clusters.as_deref().map(exclusions);
+    for condition in found.map(conflict).into_iter().chain(exclusions) {
+        let condition = condition.with_observed_generation(status.observed_generation);
+        conditions::set(&mut status.conditions, condition, clock::now());
+    }
+    if found.is_none() {
+        conditions::remove(&mut status.conditions, conditions::BLOCK_CONFLICT);
+    }
+    if found.is_none_or(|found| found.rules.is_none()) {
+        conditions::remove(&mut status.conditions, conditions::EXCLUSIONS_DIFFER);
+    }
+}
+
+/// The condition ExclusionsDiffer. `differing` are the management clusters that exclude other addresses.
+fn exclusions(differing: &[Box<str>]) -> Condition {
+    let type_ = conditions::EXCLUSIONS_DIFFER;
+    if differing.is_empty() {
+        return Condition::new(type_, false, conditions::EXCLUSIONS_EQUAL, "");
+    }
+    let message = advice::exclusions_differ(differing);
+    Condition::new(type_, true, type_, message)
+}
+
+/// The condition BlockConflict.
+fn conflict(found: &NetworkBlocks) -> Condition {
     let mut listed = Vec::new();
     let mut count = 0_usize;
     for view in &found.blocks {
@@ -75,7 +105,7 @@ pub(super) fn conflict(found: Option<&NetworkBlocks>) -> Option<Condition> {
     }
     let type_ = conditions::BLOCK_CONFLICT;
     if count == 0 {
-        return Some(Condition::new(type_, false, conditions::NO_CONFLICT, ""));
+        return Condition::new(type_, false, conditions::NO_CONFLICT, "");
     }
     let mut message = format!(
         "{} used by this management cluster and by another one: {}",
@@ -91,35 +121,84 @@ pub(super) fn conflict(found: Option<&NetworkBlocks>) -> Option<Condition> {
         ". Nothing in use is taken away, and no further address of them is allocated; the conflict of a block ends when \
          one of the two has no address of it in use",
     );
-    Some(Condition::new(
-        type_,
-        true,
-        conditions::BLOCKS_SHARED,
-        message,
-    ))
+    Condition::new(type_, true, conditions::BLOCKS_SHARED, message)
 }
 
-/// Publishes an event when the last conflict of a network has ended. `before` are its conditions
-/// before the change, `changed` those that have changed.
-pub(super) fn publish_end_of_conflict(
+/// Publishes an event when the last conflict of a network has ended, and when the exclusions are equal again. `before`
+/// are its conditions before the change, `changed` those that have changed.
+pub(super) fn publish_ends(
     events: &EventPublisher,
     network: &IPNetwork,
     before: &[Condition],
     changed: &[Condition],
 ) {
-    let is_conflict = |list: &[Condition]| {
-        let condition = conditions::find(list, conditions::BLOCK_CONFLICT)?;
-        Some(condition.status == "True")
-    };
-    if is_conflict(before) == Some(true) && is_conflict(changed) == Some(false) {
-        let note = "no other management cluster uses a block of this one any more";
-        events.normal(network, &(), conditions::NO_CONFLICT, "Inspect", note);
+    for (type_, reason, note) in [
+        (
+            conditions::BLOCK_CONFLICT,
+            conditions::NO_CONFLICT,
+            "no other management cluster uses a block of this one any more",
+        ),
+        (
+            conditions::EXCLUSIONS_DIFFER,
+            conditions::EXCLUSIONS_EQUAL,
+            "all management clusters exclude the same addresses from the network",
+        ),
+    ] {
+        let is_true = |list: &[Condition]| {
+            let condition = conditions::find(list, type_)?;
+            Some(condition.status == "True")
+        };
+        if is_true(before) == Some(true) && is_true(changed) == Some(false) {
+            events.normal(network, &(), reason, "Inspect", note);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::SharedBlocks;
+
     use super::*;
+
+    #[test]
+    fn exclusions_differ_until_the_registry_shows_equal_ones() {
+        let shared = SharedBlocks {
+            registry: "site".to_owned(),
+            size: 64,
+            ..SharedBlocks::default()
+        };
+        let mut found = NetworkBlocks {
+            rules: shared.rules().ok(),
+            ..NetworkBlocks::default()
+        };
+        let mut status = IPNetworkStatus::default();
+        let mut after = |found: Option<&NetworkBlocks>, differing: Option<&[&str]>| {
+            let ids = differing.map(|ids| ids.iter().map(|id| Box::from(*id)).collect());
+            let supply = BlockSupply {
+                differing_clusters: ids,
+                ..BlockSupply::default()
+            };
+            set_conditions(&mut status, found, &supply);
+            let condition = conditions::find(&status.conditions, conditions::EXCLUSIONS_DIFFER)?;
+            Some((
+                condition.status.to_string(),
+                condition.message.clone().unwrap_or_default(),
+            ))
+        };
+        assert_eq!(after(Some(&found), None), None);
+        let (is_different, message) = after(Some(&found), Some(&["east", "north"])).unwrap();
+        assert_eq!(is_different, "True");
+        assert!(message.contains("network: east, north;"), "{message}");
+        let many = ["a", "b", "c", "d", "e", "f", "g"];
+        let (_, message) = after(Some(&found), Some(&many)).unwrap();
+        assert!(message.contains("a, b, c, d, e and 2 more;"), "{message}");
+        assert_eq!(after(Some(&found), None).unwrap().1, message);
+        let equal = Some(("False".to_owned(), String::new()));
+        assert_eq!(after(Some(&found), Some(&[])), equal);
+        found.rules = None;
+        assert_eq!(after(Some(&found), Some(&[])), None);
+        assert_eq!(after(None, None), None);
+    }
 
     #[test]
     fn undecodable_record_makes_the_network_not_ready() {

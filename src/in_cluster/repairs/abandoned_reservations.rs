@@ -180,6 +180,10 @@ impl AbandonedReservations {
             info!(slot = %abandoned.slot, registry, "reservation seems abandoned, and is kept until the registry shows that no other management cluster uses the address");
             return true;
         }
+        // A process that starts without the registry would allocate the address.
+        if ledger.read(|ledger| ledger.is_in_unmarked_conflict(network, *block)) {
+            return true;
+        }
         self.confirmed.remove(abandoned);
         false
     }

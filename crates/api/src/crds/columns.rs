@@ -185,10 +185,10 @@ pub(super) fn blocks() -> Value {
             "Cluster that holds the block."
         ),
         column(
-            "Empty",
+            "Returned",
             "date",
-            ".spec.block.emptySince",
-            "Time since which no address of the block is in use."
+            ".spec.block.returnedAt",
+            "Time at which the cluster returned the block."
         ),
         column(
             "Seen",

@@ -78,7 +78,11 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::NetworkNotReady], networks::not_ready),
     (&[Check::RegistryNotReady], registries::not_ready),
     (
-        &[Check::BlockConflict, Check::BlockSizeDiffers],
+        &[
+            Check::BlockConflict,
+            Check::BlockSizeDiffers,
+            Check::ExclusionsDiffer,
+        ],
         registries::of_networks,
     ),
     (&[Check::StaleCluster], registries::stale),

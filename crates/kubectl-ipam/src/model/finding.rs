@@ -242,6 +242,8 @@ pub enum Check {
     BlockConflict,
     /// Blocks of a network have another size in other management clusters.
     BlockSizeDiffers,
+    /// Other management clusters exclude other addresses from a network.
+    ExclusionsDiffer,
     /// A pool joins or leaves a network without progress.
     MoveStalled,
     /// An object cannot be decoded.
@@ -310,6 +312,7 @@ impl Check {
             | Self::ReleasedEarly
             | Self::RestoredWithoutAddress
             | Self::InvalidReservation
+            | Self::ExclusionsDiffer
             | Self::StaleCluster
             | Self::RecordWithoutSlice
             | Self::OutdatedOwner => Severity::Warning,
@@ -342,6 +345,7 @@ impl Check {
             Self::RegistryNotReady,
             Self::BlockConflict,
             Self::BlockSizeDiffers,
+            Self::ExclusionsDiffer,
             Self::StaleCluster,
         ];
         !lasting.contains(&self)

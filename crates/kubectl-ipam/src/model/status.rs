@@ -124,6 +124,7 @@ impl Part {
             Check::RegistryNotReady
             | Check::BlockConflict
             | Check::BlockSizeDiffers
+            | Check::ExclusionsDiffer
             | Check::StaleCluster
             | Check::RecordWithoutSlice => Self::Registries,
             _ => Self::Claims,

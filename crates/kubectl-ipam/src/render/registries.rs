@@ -190,9 +190,6 @@ pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) ->
             RecordAction::Withdrawn => {
                 format!("block {block} of network {network}: {holder} is its only user now")
             }
-            RecordAction::ExclusionsRemoved => {
-                format!("network {network}: the exclusions of the management cluster removed")
-            }
             RecordAction::ClusterDeleted => format!("record {} deleted", change.record),
             RecordAction::Adopted => format!("record {} names this cluster", change.record),
         };

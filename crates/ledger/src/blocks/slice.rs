@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use capi_ipam_api::IPSlice;
 use capi_ipam_contract::Uid;
-use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::observed::{Known, Stamp};
-use capi_ipam_protocol::block::{Compared, Confirmation, Mark, Slice};
+use capi_ipam_protocol::block::{Confirmation, Mark, Slice};
 use kube::core::ObjectMeta;
 
 /// What the ledger keeps of the IPSlice of a block.
@@ -28,13 +27,9 @@ pub(in super::super) struct BlockInfo {
     pub(in super::super) conflict: Option<Arc<str>>,
     /// Since when no address of it is in use, in seconds since the Unix epoch.
     pub(in super::super) empty_since: Option<i64>,
-    /// Why addresses of it can be missing.
-    pub(in super::super) absence: Absence,
     pub(in super::super) is_deleting: bool,
     /// Whether it is being returned by this process.
     pub(in super::super) is_returning: bool,
-    /// Whether it was compared with the record of the block.
-    pub(in super::super) compared: Compared,
 }
 
 impl BlockInfo {
@@ -52,7 +47,6 @@ impl BlockInfo {
             confirmed_at: confirmed_at.map(|time| time.0.as_second()),
             conflict: conflict.map(|conflict| conflict.cluster.as_str().into()),
             empty_since: empty_since.map(|time| time.0.as_second()),
-            absence: Absence::of(&slice.metadata, assigned_at),
             ..Self::invalid(&slice.metadata)
         }
     }
@@ -68,22 +62,8 @@ impl BlockInfo {
             confirmed_at: None,
             conflict: None,
             empty_since: None,
-            absence: Absence::Deleted,
             is_deleting: metadata.deletion_timestamp.is_some(),
             is_returning: false,
-            compared: Compared::default(),
-        }
-    }
-
-    /// Whether it was compared with the record, if `known` was known of the block before.
-    pub(in super::super) fn compared_after(&self, known: Option<&Self>) -> Compared {
-        match known {
-            Some(known) if known.uid == self.uid => {
-                Compared::after(Some((known.compared, known.slice())), self.slice())
-            }
-            // Nothing is known of the state of an object that is not valid.
-            _ if self.cluster.is_none() => Compared::default(),
-            _ => Compared::after(None, self.slice()),
         }
     }
 
@@ -93,12 +73,6 @@ impl BlockInfo {
             uid: Uid::of(&self.uid),
             stamp: self.stamp,
         }
-    }
-
-    /// Whether it has to be compared with the record before addresses of the block are allocated. A block
-    /// in conflict is not usable anyway.
-    pub(in super::super) fn awaits_comparison(&self) -> bool {
-        !self.compared.is_done() && self.conflict.is_none()
     }
 
     /// Whether addresses of the block may be allocated if the slice is one of this management

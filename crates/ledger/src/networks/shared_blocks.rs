@@ -6,7 +6,7 @@ use capi_ipam_ip::Block;
 
 use super::super::PoolKey;
 use super::super::block_supply::{BlockObstacle, BlockSupply};
-use super::super::blocks::{Affected, BlockInfo, BlockUse, Blocks};
+use super::super::blocks::{Affected, BlockInfo, BlockUse, Blocks, RecordedBlocks};
 use super::super::missing_block::MissingBlock;
 use super::Networks;
 
@@ -17,7 +17,7 @@ impl Networks {
         &mut self,
         registry: &str,
         id: &str,
-    ) -> Vec<Arc<str>> {
+    ) -> Vec<(Arc<str>, Affected)> {
         self.clusters.insert(registry, id);
         self.apply_management_clusters()
     }
@@ -28,7 +28,7 @@ impl Networks {
         &mut self,
         registry: &str,
         is_suspended: bool,
-    ) -> Vec<Arc<str>> {
+    ) -> Vec<(Arc<str>, Affected)> {
         self.clusters.suspend(registry, is_suspended);
         self.apply_management_clusters()
     }
@@ -38,35 +38,47 @@ impl Networks {
         self.clusters.id_in(registry).cloned()
     }
 
-    /// Forgets the identities of this management cluster. Returns the networks whose usable blocks
-    /// have changed.
-    pub(in super::super) fn forget_management_clusters(&mut self) -> Vec<Arc<str>> {
-        self.clusters.forget();
+    /// Replaces the blocks of which a registry shows that only this management cluster uses them. Returns the
+    /// networks whose usable blocks have changed.
+    pub(in super::super) fn set_recorded_blocks(
+        &mut self,
+        registry: &str,
+        blocks: Option<RecordedBlocks>,
+    ) -> Vec<(Arc<str>, Affected)> {
+        self.clusters.set_recorded(registry, blocks);
         self.apply_management_clusters()
     }
 
-    /// Forgets that the slices of blocks were compared with their records. Called while the identities
-    /// are forgotten: no block is usable before.
-    pub(in super::super) fn forget_comparisons(&mut self) {
-        for exclusions in self.exclusions.values_mut() {
-            exclusions.change_blocks(|blocks| {
-                blocks.forget_comparisons();
-                Affected::Nothing
-            });
+    /// Records whether a registry shows that only this management cluster uses a block.
+    pub(in super::super) fn set_block_recorded(
+        &mut self,
+        registry: &str,
+        network: &Arc<str>,
+        block: Block,
+        is_recorded: bool,
+    ) -> Affected {
+        let clusters = &mut self.clusters;
+        if !clusters.set_block_recorded(registry, network, block, is_recorded) {
+            return Affected::Nothing;
         }
+        let Some(exclusions) = self.exclusions.get_mut(network) else {
+            return Affected::Nothing;
+        };
+        let ours = clusters.of(network, exclusions.blocks().rules());
+        exclusions.change_blocks(|blocks| blocks.set_ours(ours))
     }
 
     /// Tells all networks which blocks are those of this management cluster.
-    fn apply_management_clusters(&mut self) -> Vec<Arc<str>> {
+    fn apply_management_clusters(&mut self) -> Vec<(Arc<str>, Affected)> {
         let mut changed = Vec::new();
         for (network, exclusions) in &mut self.exclusions {
             if exclusions.blocks().is_empty() {
                 continue;
             }
-            let ours = self.clusters.of(exclusions.blocks().rules());
+            let ours = self.clusters.of(network, exclusions.blocks().rules());
             let affected = exclusions.change_blocks(|blocks| blocks.set_ours(ours));
             if affected != Affected::Nothing {
-                changed.push(network.clone());
+                changed.push((network.clone(), affected));
             }
         }
         changed
@@ -82,7 +94,7 @@ impl Networks {
         let exclusions = self.exclusions.entry(network.clone()).or_default();
         if exclusions.blocks().is_empty() {
             // The network need not exist.
-            let ours = self.clusters.of(None);
+            let ours = self.clusters.of(network, None);
             exclusions.change_blocks(|blocks| blocks.set_ours(ours));
         }
         let affected = exclusions.change_blocks(|blocks| blocks.set_slice(block, slice));

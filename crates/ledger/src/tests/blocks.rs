@@ -1,9 +1,9 @@
 //! Networks that share blocks with other management clusters.
 
-mod compared;
 mod excluded;
 mod model;
 mod notifications;
+mod recorded;
 mod returns;
 mod undecodable;
 mod usable;

@@ -1,13 +1,23 @@
 use super::*;
 
 const OURS: Record = Record::Ours {
-    is_returning: false,
+    is_returned: false,
     is_contested: false,
 };
-const THEIRS: Record = Record::Theirs {
-    names_us: false,
-    is_full: false,
+const RETURNED: Record = Record::Ours {
+    is_returned: true,
+    is_contested: false,
 };
+const THEIRS: Record = theirs(Holding::Held);
+const FREE: Record = theirs(Holding::Free);
+const fn theirs(holding: Holding) -> Record {
+    Record::Theirs {
+        names_us: false,
+        is_full: false,
+        holding,
+    }
+}
+
 const USABLE: Slice = Slice {
     confirmation: Confirmation::Written,
     ..Slice::NEW
@@ -25,13 +35,11 @@ const CONFLICTING: Slice = Slice {
 const HELD: View = View {
     record: OURS,
     sharing: Sharing::Active,
-    is_overlapped: false,
     slice: Some(USABLE),
     is_used: false,
     is_needed: false,
     is_idle: true,
     is_settled: true,
-    is_watched: true,
     is_being_taken: false,
 };
 
@@ -45,14 +53,8 @@ fn after(view: View, step: Step) -> View {
         Step::MarkConflict => view.slice = Some(CONFLICTING),
         Step::CreateSlice => view.slice = Some(Slice::NEW),
         Step::DeleteSlice => view.slice = None,
-        Step::CreateRecord => view.record = OURS,
-        Step::MarkRecord => {
-            view.record = Record::Ours {
-                is_returning: true,
-                is_contested: false,
-            }
-        }
-        Step::DeleteRecord => view.record = Record::Absent,
+        Step::CreateRecord | Step::TakeRecord | Step::KeepRecord => view.record = OURS,
+        Step::ReturnRecord => view.record = RETURNED,
         Step::Withdraw => view.record = THEIRS,
         other => panic!("{other:?} is not expected"),
     }
@@ -77,26 +79,19 @@ fn block_of_a_network_that_shares_none_is_returned_once() {
         sharing: Sharing::Ended,
         ..HELD
     };
-    let all = [
-        Step::MarkEmpty,
-        Step::DeleteSlice,
-        Step::MarkRecord,
-        Step::DeleteRecord,
-    ];
+    let all = [Step::MarkEmpty, Step::DeleteSlice, Step::ReturnRecord];
     assert_eq!(writes(ended), all);
     let without_slice = View {
         slice: None,
         ..ended
     };
-    assert_eq!(
-        writes(without_slice),
-        [Step::MarkRecord, Step::DeleteRecord]
-    );
+    assert_eq!(writes(without_slice), [Step::ReturnRecord]);
     let conflicting = View {
         slice: Some(CONFLICTING),
         record: Record::Theirs {
             names_us: true,
             is_full: false,
+            holding: Holding::Held,
         },
         ..ended
     };
@@ -165,6 +160,7 @@ fn full_record_of_another_cluster_is_not_written() {
             record: Record::Theirs {
                 names_us: false,
                 is_full,
+                holding: Holding::Held,
             },
             slice: Some(CONFLICTING),
             is_used: true,
@@ -176,6 +172,7 @@ fn full_record_of_another_cluster_is_not_written() {
         record: Record::Theirs {
             names_us: true,
             is_full: true,
+            holding: Holding::Held,
         },
         slice: None,
         ..HELD
@@ -249,11 +246,6 @@ fn only_the_confirmation_of_an_own_record_settles() {
     assert!(taking.is_settling());
     for view in [
         View {
-            is_settled: true,
-            is_watched: false,
-            ..taking
-        },
-        View {
             record: Record::Absent,
             slice: None,
             ..taking
@@ -273,4 +265,85 @@ fn only_the_confirmation_of_an_own_record_settles() {
     ] {
         assert!(!view.is_settling(), "{view:?}");
     }
+}
+
+#[test]
+fn returned_block_is_taken_only_if_it_is_wanted() {
+    let free = View {
+        slice: None,
+        ..HELD
+    };
+    for (record, step) in [(RETURNED, Step::KeepRecord), (FREE, Step::TakeRecord)] {
+        let unwanted = View { record, ..free };
+        assert_eq!(unwanted.next(), Step::Wait, "{unwanted:?}");
+        let needed = View {
+            is_needed: true,
+            ..unwanted
+        };
+        assert_eq!(needed.next(), step, "{needed:?}");
+    }
+    let needed = View {
+        record: theirs(Holding::Returned),
+        is_needed: true,
+        ..free
+    };
+    assert_eq!(needed.next(), Step::Wait);
+}
+
+#[test]
+fn slice_of_a_returned_block_is_kept_while_blocks_are_shared() {
+    for (record, step) in [(RETURNED, Step::KeepRecord), (FREE, Step::TakeRecord)] {
+        let restored = View { record, ..HELD };
+        assert_eq!(restored.next(), step);
+    }
+    // This cluster has contended for the block.
+    let contending = View {
+        record: FREE,
+        slice: Some(CONFLICTING),
+        is_used: true,
+        ..HELD
+    };
+    assert_eq!(contending.next(), Step::TakeRecord);
+    let unused = View {
+        is_used: false,
+        ..contending
+    };
+    assert_eq!(unused.next(), Step::MarkEmpty);
+    let ended = View {
+        record: FREE,
+        sharing: Sharing::Ended,
+        ..HELD
+    };
+    assert_eq!(ended.next(), Step::MarkEmpty);
+}
+
+#[test]
+fn conflict_ends_with_the_return_of_the_other_cluster() {
+    let returned = |names_us| Record::Theirs {
+        names_us,
+        is_full: false,
+        holding: Holding::Returned,
+    };
+    let contending = View {
+        record: returned(true),
+        slice: Some(CONFLICTING),
+        is_used: true,
+        ..HELD
+    };
+    assert_eq!(contending.next(), Step::AwaitQuarantine);
+    let waiting = View {
+        slice: Some(Slice::NEW),
+        ..contending
+    };
+    assert_eq!(waiting.next(), Step::Wait);
+    let unnamed = View {
+        record: returned(false),
+        ..waiting
+    };
+    assert_eq!(unnamed.next(), Step::Contend);
+    let unused = View {
+        is_used: false,
+        ..waiting
+    };
+    assert_eq!(unused.next(), Step::DeleteSlice);
 }

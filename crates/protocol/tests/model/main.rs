@@ -380,11 +380,7 @@ fn sticky_addresses_return_to_their_claims() {
         });
         assert_holds_in_both_modes(Scope {
             late_writes: 1,
-            ..sticky
-        });
-        assert_holds_in_both_modes(Scope {
-            late_writes: 1,
-            sticky_later: true,
+            sticky_later: !cooldown,
             ..sticky
         });
         assert_holds_in_both_modes(Scope {
@@ -422,18 +418,15 @@ fn requested_address_is_allocated_to_one_claim() {
             lost_replies: 1,
             ..requests
         });
-        let two = Scope {
-            managers: 2,
-            first_is_current: true,
-            second_updates: 1,
-            serves: BY_NAMESPACE,
-            ..requests
-        };
-        assert_holds_in_both_modes(Scope {
-            late_writes: 1,
-            ..two
-        });
     }
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        serves: BY_NAMESPACE,
+        late_writes: 1,
+        ..requests
+    });
 }
 
 #[test]
@@ -638,6 +631,24 @@ fn larger_scopes_of_single_features_hold() {
     for start in [Start::Released, Start::Bound, Start::Reused] {
         assert_holds_in_both_modes(Scope { start, ..limited });
     }
+    for cooldown in [false, true] {
+        assert_holds_in_both_modes(Scope {
+            sticky: true,
+            cooldown,
+            late_writes: 1,
+            sticky_later: cooldown,
+            ..one
+        });
+    }
+    assert_holds_in_both_modes(Scope {
+        requests: true,
+        sticky: true,
+        addresses: 2,
+        lives: [1, 1],
+        serves: BY_NAMESPACE,
+        late_writes: 1,
+        ..two
+    });
     assert_holds_in_both_modes(Scope {
         lists: 1,
         slow_lists: true,

@@ -160,6 +160,35 @@ fn networks_of_a_cluster_are_found_by_their_records() {
 }
 
 #[test]
+fn clusters_that_exclude_other_addresses_are_found() {
+    let cache = RecordCache::default();
+    assert!(cache.differing_exclusions("west").is_empty());
+    for (id, exclusions) in [
+        ("west", &[("lab", "1"), ("site", "1")][..]),
+        ("east", &[("lab", "2"), ("site", "1"), ("test", "2")]),
+        ("north", &[("lab", "3")]),
+        ("south", &[("lab", "1")]),
+        ("old", &[]),
+    ] {
+        let mut sign = entry(&format!("cluster.{id}"), at(1), id);
+        if let Ok(Record::Cluster(record)) = &mut sign.value {
+            let texts = exclusions
+                .iter()
+                .map(|(network, hash)| [*network, *hash].map(str::to_owned));
+            record.exclusions = texts.map(|[network, hash]| (network, hash)).collect();
+        }
+        cache.apply(&sign);
+    }
+    let differing = cache.differing_exclusions("west");
+    let differing: Vec<_> = differing
+        .iter()
+        .map(|(network, ids)| (&**network, ids.join(" ")))
+        .collect();
+    assert_eq!(differing, [("lab", "east north".to_owned())]);
+    assert!(cache.differing_exclusions("old").is_empty());
+}
+
+#[test]
 fn restored_registry_shows_earlier_versions() {
     let cache = RecordCache::default();
     cache.apply(&entry(BLOCK, at(100), "west"));

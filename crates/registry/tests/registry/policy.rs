@@ -1,7 +1,5 @@
 //! What a management cluster may write at the API server of a registry.
 
-use std::collections::BTreeMap;
-
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_registry::{
     Backend, BlockRecord, ClusterRecord, Created, Entry, NetworkRecord, Record, Registry,
@@ -105,7 +103,7 @@ async fn cluster_writes_only_blocks_of_its_own_id() {
     for change in [
         (|record: &mut BlockRecord| record.used = None) as fn(&mut BlockRecord),
         |record| record.since = None,
-        |record| record.empty_since = serde_json::from_str("\"2026-01-01T12:00:00Z\"").ok(),
+        |record| record.returned_at = serde_json::from_str("\"2026-01-01T12:00:00Z\"").ok(),
         |record| record.contenders = vec!["north".to_owned()],
     ] {
         assert_denied(
@@ -128,74 +126,65 @@ async fn cluster_writes_only_blocks_of_its_own_id() {
     let left = changed(&held, |record| record.contenders = vec!["north".to_owned()]);
     let held = east.update(&held, &left).await.expect("its own id");
 
-    // The holder hands its block over to a contender, and nobody else does.
+    // Nobody takes a block that its holder has not returned, and nobody deletes one.
     let to_east = changed(&held, |record| record.cluster = "east".to_owned());
-    assert_denied(west.update(&held, &to_east).await, "not a contender");
-    let held = east.update(&held, &both).await.expect("its own id");
-    let to_east = changed(&held, |record| {
-        record.cluster = "east".to_owned();
-        record.contenders = vec!["north".to_owned()];
-    });
-    assert_denied(east.update(&held, &to_east).await, "taken");
-    let held = west.update(&held, &to_east).await.expect("handed over");
-    assert_denied(west.delete(&held).await, "a block of another cluster");
-
-    // Deleted, the block would be free, although a contender uses addresses of it.
-    assert_denied(east.delete(&held).await, "a contender uses it");
+    assert_denied(west.update(&held, &to_east).await, "given away");
+    assert_denied(east.update(&held, &to_east).await, "taken away");
+    assert_denied(west.delete(&held).await, "deleted");
     let alone = changed(&held, |record| record.contenders.clear());
-    assert_denied(east.update(&held, &alone).await, "another contender");
-    let replaced = changed(&held, |record| {
-        record.cluster = "north".to_owned();
-        record.contenders = vec!["east".to_owned()];
+    assert_denied(west.update(&held, &alone).await, "another contender");
+    let at = serde_json::from_str("\"2026-01-01T12:00:00Z\"").ok();
+    let returned = changed(&held, |record| record.returned_at = at);
+    let held = west.update(&held, &returned).await.expect("it is its own");
+    let taken = changed(&held, |record| {
+        record.cluster = "east".to_owned();
+        record.returned_at = None;
     });
-    let held = east.update(&held, &replaced).await.expect("handed over");
-    let left = changed(&held, |record| record.contenders.clear());
-    let held = east.update(&held, &left).await.expect("its own id");
+    let without = changed(&held, |record| {
+        record.cluster = "east".to_owned();
+        record.contenders.clear();
+    });
+    assert_denied(east.update(&held, &without).await, "another contender");
+    let held = east.update(&held, &taken).await.expect("it was returned");
+    let back = changed(&held, |record| record.cluster = "west".to_owned());
+    assert_denied(west.update(&held, &back).await, "it is used again");
     let administrator = hub.world.open().await.expect("it is opened");
-    let to_east = changed(&held, |record| record.cluster = "east".to_owned());
-    let held = administrator.update(&held, &to_east).await;
-    let held = held.expect("an administrator may do everything");
-    east.delete(&held).await.expect("it is its own");
+    let deleted = administrator.delete(&held).await;
+    deleted.expect("an administrator may do everything");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_writes_only_its_own_entry_of_a_network() {
+async fn rules_of_a_network_are_only_extended() {
     let hub = Hub::start().await;
     let (west, east, key) = (&hub.west, &hub.east, "network.lab");
-    let network = |size_of: &str, excluded: &[(&str, &str)]| {
-        let entry = |(id, entry): &(&str, &str)| ((*id).to_owned(), vec![(*entry).to_owned()]);
+    let with_quarantine = |size: u64, size_of: &str, quarantine_seconds: Option<i64>| {
         Record::Network(NetworkRecord {
             network: "lab".to_owned(),
-            size: 64,
+            size,
             size_of: size_of.to_owned(),
-            excluded: excluded.iter().map(entry).collect::<BTreeMap<_, _>>(),
+            quarantine_seconds,
         })
     };
+    let network = |size, size_of| with_quarantine(size, size_of, None);
     assert_denied(
-        west.create(key, &network("east", &[])).await,
+        west.create(key, &network(64, "east")).await,
         "size of another one",
     );
-    let foreign = network("west", &[("east", "10.0.0.1")]);
-    assert_denied(west.create(key, &foreign).await, "entry of another one");
-    let created = west
-        .create(key, &network("west", &[("west", "10.0.0.1")]))
-        .await;
+    let created = west.create(key, &network(64, "west")).await;
     assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
-    let held = current(west, key).await;
-    let both = network("west", &[("west", "10.0.0.1"), ("east", "10.0.0.2")]);
-    let held = east.update(&held, &both).await.expect("its own entry");
-    let denied = [
-        network("west", &[("east", "10.0.0.2")]),
-        network("west", &[("west", "10.0.0.3"), ("east", "10.0.0.2")]),
-        network("west", &[("west", "10.0.0.1"), ("north", "10.0.0.2")]),
-        network("east", &[("west", "10.0.0.1"), ("east", "10.0.0.2")]),
-    ];
-    for record in denied {
-        assert_denied(east.update(&held, &record).await, "another entry");
+    let held = current(east, key).await;
+    for cluster in [west, east] {
+        for record in [network(32, "west"), network(64, "east")] {
+            assert_denied(cluster.update(&held, &record).await, "another size");
+        }
+        assert_denied(cluster.delete(&held).await, "a network is shared");
     }
-    assert_denied(west.delete(&held).await, "a network is shared");
-    let own = network("west", &[("west", "10.0.0.1")]);
-    east.update(&held, &own).await.expect("its own entry");
+    // A week is the default.
+    let shorter = with_quarantine(64, "west", Some(604_799));
+    assert_denied(east.update(&held, &shorter).await, "a shorter quarantine");
+    let longer = with_quarantine(64, "west", Some(604_801));
+    let extended = east.update(&held, &longer).await;
+    extended.expect("a longer quarantine");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

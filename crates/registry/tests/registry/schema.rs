@@ -28,8 +28,9 @@ async fn objects_that_are_no_records_are_refused() {
         ),
         (
             "cluster.west",
-            json!({"cluster": {"cluster": "west", "process": "a"}}),
+            json!({"cluster": {"cluster": "west", "process": "a", "exclusions": {"lab": "e3b0c442"}}}),
         ),
+        // As an earlier version writes it.
         (
             "network.lab",
             json!({"network": {"network": "lab", "size": 64, "sizeOf": "west",
@@ -45,6 +46,7 @@ async fn objects_that_are_no_records_are_refused() {
     many["contenders"] = json!(["a", "b", "c", "d", "e", "f", "g", "h", "i"]);
     let mut negative = lab.clone();
     negative["used"] = json!(-1);
+    let long = json!({"cluster": "west", "process": "a", "exclusions": {"lab": "e3b0c442e"}});
     let refused = [
         ("block.lab.10.0.0.0-26", two, "exactly one"),
         ("block.lab.10.0.0.0-26", json!({}), "exactly one"),
@@ -67,6 +69,7 @@ async fn objects_that_are_no_records_are_refused() {
             "contenders",
         ),
         ("block.lab.10.0.0.0-26", json!({"block": negative}), "used"),
+        ("cluster.west", json!({ "cluster": long }), "exclusions"),
         ("anything", json!({"later": {}}), "later"),
     ];
     for (name, spec, expected) in &refused {

@@ -5,27 +5,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{Scope, reservation_name};
+use capi_ipam_api::{DEFAULT_QUARANTINE_SECONDS, Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, Span};
 use capi_ipam_ledger::{BlockMember, BlockObstacle, BlockSupply, BlockView, NetworkBlocks};
-use capi_ipam_registry::{Record, cidr};
+use capi_ipam_protocol::block::{Holding, Record as RecordState};
+use capi_ipam_registry::{Entry, Key, NetworkRecord, Record, RegistryError, cidr};
 use tracing::{debug, warn};
 
-use super::super::agreement::{Agreement, ForeignEntries, Proposal};
+use super::super::facts::{Delays, Shown};
 use super::super::needs::{Member, Needs, OwnBlock, Shortage, Situation};
-use super::super::other_blocks::OtherBlocks;
 use super::super::steps::UNKNOWN_CLUSTER;
 use super::{Driver, Due, network_key};
-
-/// The maximum number of writes of the record of a network in one pass.
-const MAX_WRITES: usize = 8;
 
 /// What a pass found of a network.
 pub(super) struct Pass {
     blocks: BTreeMap<Block, BlockView>,
     own: BTreeMap<Block, OwnBlock>,
-    pub(super) others: OtherBlocks,
+    /// Those of other management clusters.
+    others: BTreeSet<Block>,
     /// The blocks that this cluster contends for.
     contended: BTreeSet<Block>,
 }
@@ -33,23 +32,15 @@ pub(super) struct Pass {
 impl Driver {
     /// Decides on the blocks of a network.
     pub(super) async fn plan(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Vec<Due> {
-        let agreed = self.agree(network, found).await;
-        let agreed = agreed.map(|agreed| self.keep_foreign(network, agreed));
-        let pass = self.classify(network, found);
+        let mut delays = self.delays(network, found);
+        let agreed = self.agree(network, found, delays).await;
+        let pass = self.classify(network, found, delays);
         self.warn_of_unavailable(network, &pass);
         let needs = match &found.rules {
             Some(rules) => Situation::new(rules, &pass.own, &pass.others, &members(found)).needs(),
             None => Needs::default(),
         };
         self.report_supply(network, found, &pass, &needs, agreed.as_ref());
-        // No block is taken before the pools respect what other management clusters exclude.
-        let may_take = match &agreed {
-            Some(Agreement::Agreed { excluded }) => {
-                self.ledger(|ledger| ledger.respects(network, excluded))
-            }
-            _ => false,
-        };
-        let mut delays = self.delays(found);
         if needs.is_limited {
             // A claim waits for the room that empty blocks take.
             delays.keep = 0;
@@ -62,79 +53,113 @@ impl Driver {
                 is_needed: needs.blocks.contains(&block),
                 is_used: pass.is_used(block),
                 is_shared: found.rules.is_some(),
-                may_take,
-                overlaps: pass.overlapping_holder(block),
+                may_take: matches!(agreed, Some(Ok(()))),
                 delays,
             });
         }
         all
     }
 
-    /// Compares the record of a network with what this management cluster does, and writes it if
-    /// it has to. `None` if the record is not known, or cannot be written now.
-    async fn agree(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Option<Agreement> {
+    /// Compares the rules of a network with its record, and writes the record if it has to. Returns why no
+    /// block is taken; `None` if the record is not known, or cannot be written now.
+    async fn agree(
+        &mut self,
+        network: &Arc<str>,
+        found: &NetworkBlocks,
+        delays: Delays,
+    ) -> Option<Result<(), BlockObstacle>> {
         let registry = Arc::clone(&self.writer.registry);
         let rules = found.rules.as_ref()?;
         if !registry.is_confirmed() || registry.is_suspended() || !self.may_request() {
             return None;
         }
         let key = network_key(network);
-        let excluded = self.ledger(|ledger| ledger.own_exclusions(network));
-        let proposal = Proposal {
-            cluster: &registry.cluster,
-            network,
-            size: 1_u64.checked_shl(rules.shift)?,
-            excluded: &excluded,
+        let entry = registry.records.get(&key);
+        let known = match entry.as_deref().map(Entry::record) {
+            None => None,
+            Some(Some(Record::Network(record))) => Some(record),
+            // Another version of this program may have written it.
+            Some(_) => return Some(Err(BlockObstacle::RecordUndecodable)),
         };
-        for _ in 0..MAX_WRITES {
-            let entry = registry.records.get(&key);
-            let record = match entry.as_deref() {
-                None => None,
-                Some(entry) => match entry.record() {
-                    Some(Record::Network(record)) => Some(record),
-                    // It cannot be decoded: another version of this program may have written it.
-                    _ => return Some(Agreement::Undecodable),
-                },
-            };
-            let wanted = match proposal.agree(record) {
-                Agreement::Write(wanted) => wanted,
-                agreed => {
-                    self.refusals.ended(&key);
-                    return Some(agreed);
-                }
-            };
-            if !self.refusals.is_due(&key, Instant::now()) {
-                return None;
+        let own = NetworkRecord {
+            network: network.to_string(),
+            size: 1_u64.checked_shl(rules.shift)?,
+            size_of: registry.cluster.clone(),
+            quarantine_seconds: Some(rules.quarantine_seconds),
+        };
+        let obstacle = match known {
+            Some(known) if known.size != own.size => Some(BlockObstacle::SizeDiffers {
+                size: known.size,
+                cluster: known.size_of.clone(),
+            }),
+            _ => self.block_of_other_size(network, found, own.size, delays),
+        };
+        if let Some(obstacle) = obstacle {
+            self.refusals.ended(&key);
+            return Some(Err(obstacle));
+        }
+        if let Some(wanted) = wanted_record(known, own) {
+            self.write_network(&key, entry.as_deref(), wanted).await?;
+        }
+        self.refusals.ended(&key);
+        Some(Ok(()))
+    }
+
+    /// A block in the registry of another size, which can overlap with those that this cluster takes: the
+    /// record of the network was lost, or its size is being changed.
+    fn block_of_other_size(
+        &self,
+        network: &str,
+        found: &NetworkBlocks,
+        size: u64,
+        delays: Delays,
+    ) -> Option<BlockObstacle> {
+        let cluster = &self.registry().cluster;
+        let second = clock::now().0.as_second();
+        for (block, entry) in self.registry().records.blocks(network) {
+            let length = found.lengths.of(block.family());
+            if length.is_none_or(|length| length == block.length()) {
+                continue;
             }
-            let written = self
-                .writer
-                .write_network(&key, entry.as_deref(), wanted)
-                .await;
-            if let Err(error) = written {
-                debug!(%network, error = error_chain(&error), "cannot write the record of a network, will retry");
-                self.request_failed(&key, &error);
-                return None;
+            let record = Shown::of(Some(&entry)).record(cluster, delays.quarantine, second);
+            let is_free = match record {
+                RecordState::Ours { is_returned, .. } => is_returned,
+                RecordState::Theirs { holding, .. } => holding == Holding::Free,
+                RecordState::Absent | RecordState::Unknown | RecordState::Unreadable => false,
+            };
+            if !is_free {
+                return Some(BlockObstacle::SizeDiffers {
+                    size: other_size(size, length.unwrap_or_default(), block.length()),
+                    cluster: holder(&entry).to_owned(),
+                });
             }
         }
         None
     }
 
-    /// Adds to what other management clusters exclude what the record has contained until recently.
-    fn keep_foreign(&mut self, network: &Arc<str>, agreed: Agreement) -> Agreement {
-        let Agreement::Agreed { excluded } = agreed else {
-            return agreed;
-        };
-        let now = Instant::now();
-        if !self.foreign.contains_key(network) {
-            let respected = self.ledger(|ledger| ledger.foreign_exclusions(network));
-            let known = ForeignEntries::new(respected, now);
-            self.foreign.insert(Arc::clone(network), known);
+    /// Writes the record of a network; `None` if this fails.
+    async fn write_network(
+        &mut self,
+        key: &Key,
+        known: Option<&Entry>,
+        wanted: NetworkRecord,
+    ) -> Option<()> {
+        if !self.refusals.is_due(key, Instant::now()) {
+            return None;
         }
-        let excluded = match self.foreign.get_mut(network) {
-            Some(known) => known.update(excluded, now),
-            None => excluded,
+        let Err(error) = self.writer.write_network(key, known, wanted).await else {
+            return Some(());
         };
-        Agreement::Agreed { excluded }
+        debug!(record = %key, error = error_chain(&error), "cannot write the record of a network, will retry");
+        // The next pass finds what was written meanwhile.
+        let is_changed = matches!(
+            error,
+            RegistryError::Conflict { .. } | RegistryError::Unknown { .. }
+        );
+        if !is_changed {
+            self.request_failed(key, &error);
+        }
+        None
     }
 
     /// Reports each block once of which no address is allocated, since its IPSlice is not valid or is
@@ -160,8 +185,14 @@ impl Driver {
         }
     }
 
-    /// Sorts the blocks of a network by who has them.
-    pub(super) fn classify(&self, network: &Arc<str>, found: &NetworkBlocks) -> Pass {
+    /// Sorts the blocks of a network by who has them. One that was returned is nobody's: this cluster may
+    /// take it back, and other ones after the quarantine.
+    pub(super) fn classify(
+        &self,
+        network: &Arc<str>,
+        found: &NetworkBlocks,
+        delays: Delays,
+    ) -> Pass {
         let mut pass = Pass {
             blocks: found
                 .blocks
@@ -169,27 +200,37 @@ impl Driver {
                 .map(|view| (view.block, view.clone()))
                 .collect(),
             own: BTreeMap::new(),
-            others: OtherBlocks::default(),
+            others: BTreeSet::new(),
             contended: BTreeSet::new(),
         };
-        let mut others = Vec::new();
         let cluster = &self.registry().cluster;
+        let second = clock::now().0.as_second();
         for (block, entry) in self.registry().records.blocks(network) {
-            match entry.record() {
-                Some(Record::Block(record)) if record.cluster == *cluster => {
-                    let own = pass.own_block(block);
-                    own.is_conflicting |= !record.contenders.is_empty();
-                }
-                Some(Record::Block(record)) => {
-                    if record.contenders.contains(cluster) {
+            match Shown::of(Some(&entry)).record(cluster, delays.quarantine, second) {
+                RecordState::Ours {
+                    is_returned: false,
+                    is_contested,
+                } => pass.own_block(block).is_conflicting |= is_contested,
+                RecordState::Theirs {
+                    names_us, holding, ..
+                } => {
+                    if names_us {
                         pass.contended.insert(block);
                     }
-                    others.push((block, Some(Arc::from(record.cluster.as_str()))));
+                    if holding != Holding::Free {
+                        pass.others.insert(block);
+                    }
                 }
-                _ => others.push((block, None)),
+                // The one that contends for it takes it after the quarantine.
+                RecordState::Ours {
+                    is_contested: true, ..
+                }
+                | RecordState::Unreadable => {
+                    pass.others.insert(block);
+                }
+                RecordState::Ours { .. } | RecordState::Absent | RecordState::Unknown => {}
             }
         }
-        pass.others = others.into_iter().collect();
         for view in &found.blocks {
             let Some(slice) = &view.slice else {
                 continue;
@@ -198,7 +239,7 @@ impl Driver {
             pass.own_block(view.block).set_slice(slice, is_own);
         }
         for (block, own) in &mut pass.own {
-            own.is_conflicting |= pass.others.overlaps(*block);
+            own.is_conflicting |= pass.others.contains(block);
             own.is_usable &= !own.is_conflicting;
         }
         pass
@@ -211,7 +252,7 @@ impl Driver {
         found: &NetworkBlocks,
         pass: &Pass,
         needs: &Needs,
-        agreed: Option<&Agreement>,
+        agreed: Option<&Result<(), BlockObstacle>>,
     ) {
         let most = found.rules.as_ref().and_then(|rules| rules.most);
         let obstacle_of = |shortage: &Shortage| match shortage {
@@ -229,11 +270,6 @@ impl Driver {
         for (address, shortage) in &needs.requested {
             requested.insert(*address, obstacle_of(shortage));
         }
-        // What was known last stays: another manager may have written it.
-        let excluded = match agreed {
-            Some(Agreement::Agreed { excluded }) => Some(excluded.clone()),
-            _ => None,
-        };
         let is_shown = self.registry().is_available();
         let supply = BlockSupply {
             others: match &found.rules {
@@ -249,7 +285,7 @@ impl Driver {
             },
             pools,
             requested,
-            excluded,
+            differing_clusters: self.registry().differing_clusters(network),
         };
         self.writer
             .context
@@ -262,14 +298,10 @@ impl Driver {
         &self,
         network: &str,
         needs: &Needs,
-        agreed: Option<&Agreement>,
+        agreed: Option<&Result<(), BlockObstacle>>,
     ) -> Option<BlockObstacle> {
         match agreed {
-            Some(Agreement::SizeDiffers { size, cluster }) => Some(BlockObstacle::SizeDiffers {
-                size: *size,
-                cluster: cluster.clone(),
-            }),
-            Some(Agreement::Undecodable) => Some(BlockObstacle::RecordUndecodable),
+            Some(Err(obstacle)) => Some(obstacle.clone()),
             _ if self.registry().is_suspended() => Some(BlockObstacle::Suspended),
             _ if self.registry().is_replaced() => Some(BlockObstacle::Replaced),
             _ if self.registry().unreachable().is_some() => Some(BlockObstacle::Unreachable),
@@ -299,15 +331,6 @@ impl Pass {
         }
     }
 
-    /// The holder of a block of another size that overlaps with this one.
-    pub(super) fn overlapping_holder(&self, block: Block) -> Option<Arc<str>> {
-        let other = self.others.of_other_size(block)?;
-        match other.holder {
-            Some(holder) => Some(Arc::clone(holder)),
-            None => Some(UNKNOWN_CLUSTER.into()),
-        }
-    }
-
     /// A block that this cluster has, or is taking or returning.
     fn own_block(&mut self, block: Block) -> &mut OwnBlock {
         let is_used = self.is_used(block);
@@ -318,6 +341,37 @@ impl Pass {
             is_marked: false,
             is_unavailable: false,
         })
+    }
+}
+
+/// What the record of a network becomes; `None` if it stays. The longest quarantine counts.
+fn wanted_record(known: Option<&NetworkRecord>, own: NetworkRecord) -> Option<NetworkRecord> {
+    let Some(known) = known else {
+        return Some(own);
+    };
+    let quarantine = known.quarantine_seconds;
+    if own.quarantine_seconds <= quarantine.or(Some(DEFAULT_QUARANTINE_SECONDS)) {
+        return None;
+    }
+    Some(NetworkRecord {
+        quarantine_seconds: own.quarantine_seconds,
+        ..known.clone()
+    })
+}
+
+/// The number of addresses of a block with a length, if one with the length `own` has `size`.
+fn other_size(size: u64, own: u8, length: u8) -> u64 {
+    let larger = u32::from(own.saturating_sub(length));
+    let smaller = u32::from(length.saturating_sub(own));
+    let size = size.checked_shl(larger).unwrap_or(u64::MAX);
+    size.checked_shr(smaller).unwrap_or_default()
+}
+
+/// The holder in the record of a block.
+fn holder(entry: &Entry) -> &str {
+    match entry.record() {
+        Some(Record::Block(record)) => &record.cluster,
+        _ => UNKNOWN_CLUSTER,
     }
 }
 

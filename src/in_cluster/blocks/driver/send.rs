@@ -1,6 +1,5 @@
 //! Sends what is due for a block, one write after the other.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,35 +9,32 @@ use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::{Sharing, Step, View};
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
-use futures::{StreamExt, stream};
 use tracing::{debug, info, warn};
 
-use super::super::facts::{Facts, Listed, Memory, Shown};
+use super::super::facts::{Facts, Memory, Shown};
 use super::super::needs::Needs;
 use super::super::problems::Requester;
+use super::super::record_watch::record_shown;
 use super::super::reservation_list::ReservationList;
-use super::super::steps::{BlockEvent, StepError, Target, UNKNOWN_CLUSTER};
+use super::super::steps::{BlockEvent, StepError, Target};
 use super::{Driver, Due, INTERVAL, network_key};
 
 /// The maximum number of writes for a block in one pass.
 const MAX_STEPS: usize = 8;
-
-/// How many records are read at the same time.
-const MAX_READS: usize = 16;
 
 /// Whether a step goes on with a block that was taken before the registry lost writes: it can be one of
 /// another management cluster. A slice with addresses in use shows what this one uses.
 fn goes_on_to_take(step: Step, due: &Due) -> bool {
     let is_of_take = matches!(
         step,
-        Step::ConfirmRecord | Step::CreateSlice | Step::ConfirmSlice
+        Step::KeepRecord | Step::ConfirmRecord | Step::CreateSlice | Step::ConfirmSlice
     );
     is_of_take && !due.is_used
 }
 
 /// What is to be done for a block now.
 enum Decision {
-    /// This step, with the list that shows whether the block is used if the step deletes something.
+    /// This step, with the list that shows whether the block is used if the step deletes its slice.
     Send(Step, Option<Arc<ReservationList>>),
     /// Nothing for this long.
     Wait(Duration),
@@ -55,9 +51,8 @@ impl Driver {
 
     async fn send_steps(&mut self, due: &Due, memory: &mut Memory) -> Duration {
         let (network, block) = (&due.network, due.block);
-        let mut overlaps = due.overlaps.clone();
         for _ in 0..MAX_STEPS {
-            let target = self.target(network, block, overlaps.clone());
+            let target = self.target(network, block);
             if let Some(slice) = &target.slice
                 && !self.serves(slice, due.is_shared)
             {
@@ -69,18 +64,11 @@ impl Driver {
                 }
             }
             let is_read = self.read_unread(&target.key()).await;
-            let target = self.target(network, block, overlaps.clone());
+            let target = self.target(network, block);
             let (step, list) = match self.decide(due, &target, is_read, memory) {
                 Decision::Send(step, list) => (step, list),
                 Decision::Wait(time) => return time,
             };
-            // The writes of a pass take time: the watch has shown more records since it began. They are
-            // read after `is_watched`, so none is missing that was written before that of the block.
-            let overlaps_now = self.overlapping_holder(network, block);
-            if overlaps_now != overlaps {
-                overlaps = overlaps_now;
-                continue;
-            }
             debug!(%network, block = %cidr(block), ?step, "next step of a block");
             let list = list.as_deref();
             let done = self.writer.perform(step, &target, memory, due.delays, list);
@@ -109,11 +97,17 @@ impl Driver {
         let view = self.view(due, target, is_read, memory);
         let step = view.next();
         // A record that was lost is written again in any case.
-        let is_taken = step == Step::CreateRecord && target.slice.is_none();
+        let is_of_record = matches!(
+            step,
+            Step::CreateRecord | Step::TakeRecord | Step::KeepRecord
+        );
+        let is_taken = is_of_record && target.slice.is_none();
         let is_held_up = if self.registry().is_recovering() {
             is_taken || goes_on_to_take(step, due)
         } else {
-            is_taken && !(due.may_take && self.registry().has_shown_life())
+            // Another process can have the same identity.
+            let is_first = !self.registry().has_shown_life();
+            is_taken && !due.may_take || (is_taken || step == Step::ReturnRecord) && is_first
         };
         let may_send = self.may_send(step, view.sharing, target);
         if step == Step::Wait || !may_send || is_held_up {
@@ -127,7 +121,7 @@ impl Driver {
         let Some(deleted) = deleted(step, target) else {
             return Decision::Send(step, None);
         };
-        let since = memory.list_after(&deleted, Instant::now());
+        let since = memory.list_after(deleted, Instant::now());
         match self.lists.after(since) {
             Some(list) => Decision::Send(step, Some(list)),
             None => Decision::Wait(INTERVAL),
@@ -135,13 +129,7 @@ impl Driver {
     }
 
     /// A block of this management cluster, as the protocol sees it.
-    pub(super) fn view(
-        &self,
-        due: &Due,
-        target: &Target,
-        is_read: bool,
-        memory: &mut Memory,
-    ) -> View {
+    fn view(&self, due: &Due, target: &Target, is_read: bool, memory: &mut Memory) -> View {
         let shown = if is_read {
             self.shown(target)
         } else {
@@ -153,8 +141,6 @@ impl Driver {
             has_peers: !self.writer.context.selection.is_everything(),
             is_shared: due.is_shared,
             shown,
-            is_overlapped: target.overlaps.is_some(),
-            is_watched: self.is_watched(target),
             slice: target.slice.as_ref(),
             is_used: self.ledger(|ledger| ledger.is_block_used(&due.network, due.block)),
             is_needed: due.is_needed,
@@ -237,7 +223,7 @@ impl Driver {
 
     /// Whether the block of a slice is one of this management cluster, and its record can be in this
     /// registry.
-    pub(super) fn serves(&self, slice: &BlockSlice, is_shared: bool) -> bool {
+    fn serves(&self, slice: &BlockSlice, is_shared: bool) -> bool {
         self.is_own(slice, is_shared) && (is_shared || self.may_be_of_registry(slice))
     }
 
@@ -296,43 +282,12 @@ impl Driver {
     }
 
     /// A block with what is known of it.
-    pub(super) fn target(
-        &self,
-        network: &Arc<str>,
-        block: Block,
-        overlaps: Option<Arc<str>>,
-    ) -> Target {
+    fn target(&self, network: &Arc<str>, block: Block) -> Target {
         Target {
             network: Arc::clone(network),
             block,
             slice: self.ledger(|ledger| ledger.slice_of_block(network, block)),
             entry: self.registry().records.block(network, block),
-            overlaps,
-        }
-    }
-
-    /// The holder of a block of another size that overlaps with this one, from the records of this
-    /// moment. Takes linear time.
-    pub(super) fn overlapping_holder(&self, network: &str, block: Block) -> Option<Arc<str>> {
-        let registry = self.registry();
-        for (other, entry) in registry.records.blocks(network) {
-            if other == block || !other.overlaps(block) {
-                continue;
-            }
-            match entry.record() {
-                Some(Record::Block(record)) if record.cluster == registry.cluster => {}
-                Some(Record::Block(record)) => return Some(record.cluster.as_str().into()),
-                _ => return Some(UNKNOWN_CLUSTER.into()),
-            }
-        }
-        None
-    }
-
-    /// Whether the watch has shown the record of a block, and all that was written before.
-    fn is_watched(&self, target: &Target) -> bool {
-        match &target.entry {
-            Some(entry) => self.registry().records.has_watched(&entry.version),
-            None => false,
         }
     }
 
@@ -346,7 +301,7 @@ impl Driver {
 
     /// Reads a record whose last write has an unknown outcome. Returns whether it is known now. One of
     /// a registry that cannot be reached stays unknown.
-    pub(super) async fn read_unread(&mut self, key: &Key) -> bool {
+    async fn read_unread(&mut self, key: &Key) -> bool {
         if !self.unread.contains(key) {
             return true;
         }
@@ -355,30 +310,6 @@ impl Driver {
         }
         let read = self.writer.registry.backend.read(&key.to_string()).await;
         self.record_read(key, read)
-    }
-
-    /// Reads records, several at the same time. Those that cannot be read stay unknown. Ends when the
-    /// registry cannot be reached.
-    pub(super) async fn read_records(&mut self, keys: Vec<Key>) {
-        self.unread.extend(keys.iter().cloned());
-        if !self.may_request() {
-            return;
-        }
-        let registry = Arc::clone(&self.writer.registry);
-        let read = |key: Key| {
-            let registry = Arc::clone(&registry);
-            async move {
-                let found = registry.backend.read(&key.to_string()).await;
-                (key, found)
-            }
-        };
-        let mut reads = pin!(stream::iter(keys).map(read).buffer_unordered(MAX_READS));
-        while let Some((key, found)) = reads.next().await {
-            self.record_read(&key, found);
-            if !self.may_request() {
-                return;
-            }
-        }
     }
 
     /// Records what a read has shown under the name of a record. Returns whether it is known now.
@@ -396,6 +327,7 @@ impl Driver {
                 return false;
             }
         }
+        record_shown(&self.writer.context, &self.writer.registry, key);
         self.unread.remove(key);
         true
     }
@@ -437,14 +369,13 @@ impl Driver {
     }
 }
 
-/// What a step deletes after a list of the reservations.
-fn deleted(step: Step, target: &Target) -> Option<Listed> {
-    match (step, &target.slice, &target.entry) {
+/// The version of a slice that a step deletes after a list of the reservations.
+fn deleted(step: Step, target: &Target) -> Option<&str> {
+    match &target.slice {
         // No address was ever allocated from a slice that was never confirmed.
-        (Step::DeleteSlice, Some(slice), _) if slice.confirmed_at.is_some() => {
-            Some(Listed::Slice(slice.version.clone()))
+        Some(slice) if step == Step::DeleteSlice && slice.confirmed_at.is_some() => {
+            Some(&slice.version)
         }
-        (Step::DeleteRecord, _, Some(entry)) => Some(Listed::Record(entry.version.clone())),
         _ => None,
     }
 }

@@ -1,6 +1,5 @@
 use capi_ipam_controller::clock;
 use capi_ipam_protocol::block::{Sharing, Step};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 
@@ -8,7 +7,7 @@ const DELAYS: Delays = Delays {
     settle: Duration::ZERO,
     drain: Duration::ZERO,
     keep: 0,
-    restore: Duration::ZERO,
+    quarantine: 100,
 };
 const VERSION: Version = Version::Bucket {
     incarnation: None,
@@ -34,12 +33,10 @@ fn slice(assigned_at: i64) -> BlockSlice {
         is_deleting: false,
         is_returning: false,
         is_usable: false,
-        awaits_comparison: false,
         assigned_at: Some(assigned_at),
         confirmed_at: None,
         conflict: None,
         empty_since: None,
-        absence: Absence::Deleted,
     }
 }
 
@@ -51,8 +48,6 @@ fn facts<'a>(shown: Shown<'a>, slice: Option<&'a BlockSlice>) -> Facts<'a> {
         has_peers: false,
         is_shared: true,
         shown,
-        is_overlapped: false,
-        is_watched: true,
         slice,
         is_used: false,
         is_needed: false,
@@ -79,13 +74,13 @@ fn recent_take_of_another_manager_is_kept_for_a_minute() {
         };
         let mut memory = Memory::default();
         assert_eq!(view(&shared, &mut memory, now + 5).next(), Step::Wait);
-        // The other manager has given up. A record of that age is kept like an empty block.
-        let (later, alone_now) = match slice {
-            Some(_) => (Step::DeleteSlice, Step::DeleteSlice),
-            None => (Step::CreateSlice, Step::MarkRecord),
+        // The other manager has given up.
+        let step = match slice {
+            Some(_) => Step::DeleteSlice,
+            None => Step::ReturnRecord,
         };
-        assert_eq!(view(&shared, &mut memory, now + 61).next(), later);
-        assert_eq!(view(&alone, &mut memory, now + 5).next(), alone_now);
+        assert_eq!(view(&shared, &mut memory, now + 61).next(), step);
+        assert_eq!(view(&alone, &mut memory, now + 5).next(), step);
     }
     let confirmed = BlockSlice {
         confirmed_at: Some(now),
@@ -164,7 +159,7 @@ fn record_whose_slice_was_never_seen_is_left() {
 #[test]
 fn found_record_without_a_slice_is_left_when_sharing_ends() {
     let own = record("west", 0);
-    let later = clock::now().0.as_second() + FOUND_AGE;
+    let later = clock::now().0.as_second() + TAKE_AGE;
     let mut memory = Memory::default();
     let found = facts(Shown::Record(&own, &VERSION), None);
     assert_eq!(view(&found, &mut memory, later).sharing, Sharing::Active);
@@ -189,54 +184,52 @@ fn record_of_a_take_is_returned_when_sharing_ends() {
     };
     let seen = view(&ended, &mut memory, 0);
     assert_eq!(seen.sharing, Sharing::Ended);
-    assert_eq!(seen.next(), Step::MarkRecord);
+    assert_eq!(seen.next(), Step::ReturnRecord);
 }
 
-/// The slice is deleted, and then the registry cannot be reached.
 #[test]
-fn returned_block_is_not_taken_up_again_after_an_outage() {
+fn record_without_a_slice_is_returned_once() {
     let own = record("west", 0);
-    let held = slice(0);
-    let mut memory = Memory::default();
-    let with_slice = facts(Shown::Record(&own, &VERSION), Some(&held));
-    view(&with_slice, &mut memory, 0);
-    view(&facts(Shown::Unknown, None), &mut memory, 0);
-    let later = clock::now().0.as_second() + FOUND_AGE;
-    let alone = facts(Shown::Record(&own, &VERSION), None);
-    assert_eq!(view(&alone, &mut memory, later).next(), Step::MarkRecord);
-}
-
-/// Its claims may not be restored yet.
-#[test]
-fn block_found_without_a_slice_is_kept_as_an_empty_one() {
-    let now = clock::now().0.as_second();
-    let later = now + FOUND_AGE;
-    let own = record("west", 0);
-    let mut memory = Memory::default();
-    let alone = facts(Shown::Record(&own, &VERSION), None);
-    // A process was killed after it had created the record.
-    assert_eq!(view(&alone, &mut memory, now).next(), Step::MarkRecord);
-    assert_eq!(view(&alone, &mut memory, later).next(), Step::CreateSlice);
-    let taken = slice(later);
-    let with_slice = facts(Shown::Record(&own, &VERSION), Some(&taken));
-    let step = view(&with_slice, &mut memory, later).next();
-    assert_eq!(step, Step::ConfirmRecord);
-
-    // From then on it is a block like any other.
-    let confirmed = BlockSlice {
-        confirmed_at: Some(later),
-        ..slice(later)
+    let next = |record: &BlockRecord, is_used| {
+        let alone = Facts {
+            is_used,
+            ..facts(Shown::Record(record, &VERSION), None)
+        };
+        view(&alone, &mut Memory::default(), 0).next()
     };
-    let empty = facts(Shown::Record(&own, &VERSION), Some(&confirmed));
-    assert_eq!(view(&empty, &mut memory, later).next(), Step::MarkEmpty);
-    assert_eq!(view(&alone, &mut memory, later).next(), Step::MarkRecord);
-    let returning = BlockRecord {
-        empty_since: Some(clock::now()),
+    assert_eq!(next(&own, false), Step::ReturnRecord);
+    let returned = BlockRecord {
+        returned_at: Some(clock::now()),
         ..own
     };
-    let returning = facts(Shown::Record(&returning, &VERSION), None);
-    let step = view(&returning, &mut Memory::default(), later).next();
-    assert_eq!(step, Step::DeleteRecord);
+    assert_eq!(next(&returned, false), Step::Wait);
+    // Its claims are restored later.
+    assert_eq!(next(&returned, true), Step::KeepRecord);
+}
+
+#[test]
+fn block_of_another_cluster_is_free_after_the_quarantine() {
+    let now = clock::now();
+    let second = now.0.as_second();
+    let returned = BlockRecord {
+        returned_at: Some(now),
+        ..record("east", 0)
+    };
+    let shown = Shown::Record(&returned, &VERSION);
+    for (later, holding) in [
+        (0, Holding::Returned),
+        (99, Holding::Returned),
+        (100, Holding::Free),
+        (-1, Holding::Returned),
+    ] {
+        let seen = shown.record("west", DELAYS.quarantine, second + later);
+        let expected = Record::Theirs {
+            names_us: false,
+            is_full: false,
+            holding,
+        };
+        assert_eq!(seen, expected, "{later}");
+    }
 }
 
 #[test]
@@ -305,7 +298,8 @@ fn record_with_all_contenders_is_full() {
             seen.record,
             Record::Theirs {
                 names_us: false,
-                is_full: expected
+                is_full: expected,
+                holding: Holding::Held,
             }
         );
     }
@@ -335,39 +329,4 @@ fn mark_in_the_future_is_written_again() {
     assert_eq!(next(1000, false, 1), Step::Wait);
     // Otherwise no address of the block could be allocated.
     assert_eq!(next(1001, true, 0), Step::ClearMark);
-}
-
-/// Its addresses may not be restored yet.
-#[test]
-fn restored_block_is_kept_until_its_addresses_are_restored() {
-    let next = |absence: Absence, taken: i64, assigned: i64| {
-        let own = BlockRecord {
-            since: Some(Time(Timestamp::from_second(taken).unwrap())),
-            ..record("west", 0)
-        };
-        let marked = BlockSlice {
-            confirmed_at: Some(1),
-            empty_since: Some(1000),
-            absence,
-            ..slice(assigned)
-        };
-        let facts = facts(Shown::Record(&own, &VERSION), Some(&marked));
-        let mut memory = Memory::default();
-        let now = Instant::now();
-        memory.update(&facts, now, 1100);
-        let delays = Delays {
-            keep: 0,
-            restore: Duration::from_secs(200),
-            ..DELAYS
-        };
-        facts.view(&memory, delays, now, 1100).next()
-    };
-    let restored_at = |second| Absence::Restore(Timestamp::from_second(second).unwrap());
-    assert_eq!(next(restored_at(950), 0, 10), Step::Wait);
-    assert_eq!(next(restored_at(900), 0, 10), Step::DeleteSlice);
-    assert_eq!(next(Absence::Deleted, 0, 10), Step::DeleteSlice);
-    // The record was found without a slice.
-    assert_eq!(next(Absence::Deleted, 0, 950), Step::Wait);
-    assert_eq!(next(Absence::Deleted, 0, 900), Step::DeleteSlice);
-    assert_eq!(next(Absence::Deleted, 900, 950), Step::DeleteSlice);
 }

@@ -1,5 +1,4 @@
 use capi_ipam_api::InClusterKind;
-use capi_ipam_controller::absence::Absence;
 use capi_ipam_ip::Span;
 
 use super::*;
@@ -59,6 +58,7 @@ fn rules(spare: usize, most: Option<usize>) -> BlockRules {
         most,
         spare,
         keep_seconds: 0,
+        quarantine_seconds: 0,
     }
 }
 
@@ -72,7 +72,7 @@ fn all_needs(
         .iter()
         .map(|(number, own)| (block(*number), *own))
         .collect();
-    let others = others.iter().map(|number| (block(*number), None)).collect();
+    let others = others.iter().map(|number| block(*number)).collect();
     Situation::new(rules, &own, &others, members).needs()
 }
 
@@ -236,7 +236,7 @@ fn large_ranges_cost_what_is_held() {
     };
     let own = BTreeMap::new();
     let others = (0..1000_u128)
-        .map(|n| (Block::new(Family::V6.address(n << 64), 64), None))
+        .map(|n| Block::new(Family::V6.address(n << 64), 64))
         .collect();
     let rules = rules(0, None);
     let needs = Situation::new(&rules, &own, &others, &[all]).needs();
@@ -248,9 +248,7 @@ fn large_ranges_cost_what_is_held() {
 fn block_that_overlaps_with_another_one_is_not_free() {
     let rules = rules(0, None);
     let own = [(Block::new(block(0).base(), 29), USED)].into();
-    let others = [(Block::new(block(2).base(), 31), None)]
-        .into_iter()
-        .collect();
+    let others = [Block::new(block(2).base(), 31)].into();
     let members = [waiting(0, 7)];
     let needs = Situation::new(&rules, &own, &others, &members).needs();
     assert_eq!(needs.blocks, [block(3)].into());
@@ -365,12 +363,10 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
         is_deleting: false,
         is_returning: false,
         is_usable: true,
-        awaits_comparison: false,
         assigned_at: Some(1),
         confirmed_at: Some(1),
         conflict: None,
         empty_since: None,
-        absence: Absence::Deleted,
     };
     let taking = OwnBlock {
         is_usable: false,

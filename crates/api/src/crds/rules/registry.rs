@@ -1,19 +1,10 @@
 //! Limits and validation rules for the records of a registry.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Rule, add, limit};
+use super::{Rule, add, limit, part};
 use crate::crds::CrdError;
-
-/// The maximum number of clusters that exclude addresses of a network.
-const MAX_CLUSTERS: usize = 256;
-
-/// The maximum number of entries that a cluster excludes: those of `spec.excluded` of a network, which
-/// has at most 1,000, and the gateways of its pools.
-const MAX_EXCLUDED: usize = 4_000;
-
-/// The maximum length of an excluded entry: a range of two IPv6 addresses.
-const MAX_ENTRY_LENGTH: usize = 79;
+use crate::ip_block::{HASH_LENGTH, MAX_EXCLUSIONS};
 
 /// The rule that the name is derived from network and block. CEL cannot format an IPv6 address in the
 /// way in which it ends the name.
@@ -58,13 +49,19 @@ pub(in crate::crds) fn records(schema: &mut Value) -> Result<(), CrdError> {
         "must be a network in CIDR notation without host bits, such as 10.8.0.64/26",
     );
     add(schema, "spec.block.block", [block])?;
-    let excluded = "spec.network.excluded";
-    limit(schema, excluded, "maxProperties", MAX_CLUSTERS)?;
-    limit(schema, "spec.network.excluded{}", "maxItems", MAX_EXCLUDED)?;
+    let exclusions = "spec.cluster.exclusions";
+    limit(schema, exclusions, "maxProperties", MAX_EXCLUSIONS)?;
     limit(
         schema,
-        "spec.network.excluded{}[]",
+        "spec.cluster.exclusions{}",
         "maxLength",
-        MAX_ENTRY_LENGTH,
-    )
+        HASH_LENGTH,
+    )?;
+    // An earlier version writes its exclusions into the record, and takes no block before it reads them there.
+    let network = part(schema, "spec.network")?;
+    network.insert(
+        "x-kubernetes-preserve-unknown-fields".to_owned(),
+        json!(true),
+    );
+    Ok(())
 }

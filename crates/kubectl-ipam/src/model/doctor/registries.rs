@@ -65,18 +65,22 @@ pub(super) fn of_networks(snapshot: &Snapshot) -> Examination {
     Examination::inspect(&snapshot.networks, |network| {
         let mut findings: Vec<Finding> = conflict(network).into_iter().collect();
         findings.extend(size(network));
+        findings.extend(exclusions(network));
         findings
     })
 }
 
 fn conflict(network: &NetworkRow) -> Option<Finding> {
-    let condition = network.condition(conditions::BLOCK_CONFLICT)?;
-    if condition.status != "True" {
-        return None;
-    }
-    let problem = condition.message.clone().unwrap_or_default();
+    let problem = network.message_of(conditions::BLOCK_CONFLICT)?;
     let repair = advice::BLOCK_CONFLICT.to_owned();
     let finding = Check::BlockConflict.finding(of_network(network), problem, repair);
+    Some(finding.with_commands(vec![check_command(&network.name)]))
+}
+
+fn exclusions(network: &NetworkRow) -> Option<Finding> {
+    let problem = network.message_of(conditions::EXCLUSIONS_DIFFER)?;
+    let repair = "apply the same pools and the same IPNetwork to all management clusters";
+    let finding = Check::ExclusionsDiffer.finding(of_network(network), problem, repair.to_owned());
     Some(finding.with_commands(vec![check_command(&network.name)]))
 }
 
@@ -193,7 +197,7 @@ fn unused_records(
             continue;
         };
         let is_own = match entry.record() {
-            Some(Record::Block(record)) => record.cluster == own,
+            Some(Record::Block(record)) => record.cluster == own && record.returned_at.is_none(),
             _ => false,
         };
         if !is_own || known.contains(&(&*network, block)) {

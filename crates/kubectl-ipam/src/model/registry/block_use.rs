@@ -7,6 +7,7 @@ use capi_ipam_api::{BlockRecord, advice};
 use capi_ipam_ip::Block;
 use capi_ipam_registry::{Entry, Record};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -73,7 +74,7 @@ pub(super) fn known_blocks(
     }
     for (block, entry) in entries {
         let mut found = of_entry(&entry, own);
-        if found.state == BlockUse::Own && slices.is_complete() {
+        if found.state == BlockUse::Own && found.note.is_none() && slices.is_complete() {
             found.note = Some(format!(
                 "This management cluster has no IPSlice of the block, so nobody allocates its addresses: {}.",
                 advice::RECORD_WITHOUT_SLICE
@@ -142,10 +143,18 @@ fn of_entry(entry: &Entry, own: Option<&str>) -> KnownBlock {
         other: other.map(|other| plain(other)),
         clusters: clusters.iter().map(|cluster| plain(cluster)).collect(),
         since: record.since.as_ref().map(|time| time.0),
-        empty_since: record.empty_since.as_ref().map(|time| time.0),
+        empty_since: None,
         recorded: record.used,
-        note: None,
+        note: record.returned_at.as_ref().map(returned),
     }
+}
+
+fn returned(at: &Time) -> String {
+    format!(
+        "The block was returned at {}: its management cluster may take it back; another one takes it after the \
+         quarantine of the network.",
+        at.0
+    )
 }
 
 fn unreadable(entry: &Entry) -> KnownBlock {
@@ -245,6 +254,11 @@ mod tests {
         let found = known(&[], Some(&record), Some("east")).unwrap();
         assert_eq!((found.state, found.is_own), (BlockUse::Own, true));
         assert!(found.note.unwrap().contains("no IPSlice"));
+        let returned = json!({"cluster": "east", "returnedAt": BEFORE});
+        for own in ["east", "west"] {
+            let found = known(&[], Some(&returned), Some(own)).unwrap();
+            assert!(found.note.unwrap().contains("returned at"));
+        }
         let found = known(&[], Some(&json!({"cluster": 1})), Some("east")).unwrap();
         assert_eq!(found.state, BlockUse::Unreadable);
         assert!(found.note.unwrap().starts_with("Record block.lab."));

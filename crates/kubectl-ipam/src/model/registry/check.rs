@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use capi_ipam_api::{BlockLengths, PoolKey};
+use capi_ipam_api::{BlockLengths, PoolKey, advice};
 use capi_ipam_ip::Block;
 use capi_ipam_registry::{Entry, Key, Record, RecordCache, cidr};
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ pub struct RegistryCheck {
     pub size: u64,
     /// The blocks with an address in use in this management cluster, by address.
     pub blocks: Vec<CheckedBlock>,
-    /// What else is wrong: another size, and what is not a record.
+    /// What else is wrong: another size, other exclusions, and what is not a record.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -114,6 +114,7 @@ pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
         }
     }
     problems.extend(size_problem(checked));
+    problems.extend(exclusions_problem(checked));
     for entry in checked.records.problems() {
         if is_of_network(&entry.key, checked.network)
             && let Some(RecordProblem { record, problem }) = RecordProblem::of(&entry)
@@ -175,6 +176,13 @@ fn size_problem(checked: &Checked<'_>) -> Option<String> {
         "blocks of the network have {} addresses in the registry, as management cluster {} has set first, not {}",
         record.size, record.size_of, checked.size
     ))
+}
+
+/// Other exclusions in other management clusters.
+fn exclusions_problem(checked: &Checked<'_>) -> Option<String> {
+    let mut differing = checked.records.differing_exclusions(checked.cluster);
+    let clusters = differing.remove(checked.network)?;
+    Some(advice::exclusions_differ(&clusters))
 }
 
 /// The record of a block: one of another size that overlaps with it counts first.

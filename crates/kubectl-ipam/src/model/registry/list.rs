@@ -168,7 +168,9 @@ fn clusters_of_records(
         found.insert(id.into(), (0, seen));
     }
     for entry in records.entries() {
-        if let Some(Record::Block(record)) = entry.record() {
+        if let Some(Record::Block(record)) = entry.record()
+            && record.returned_at.is_none()
+        {
             let (blocks, _) = found.entry(record.cluster.clone()).or_default();
             *blocks = blocks.saturating_add(1);
         }
@@ -269,6 +271,9 @@ impl Tally {
             return;
         };
         let is_own = own == Some(record.cluster.as_str());
+        if is_own && record.returned_at.is_some() {
+            return;
+        }
         let is_wanted = record.contenders.iter().any(|id| own == Some(id.as_str()));
         if is_own {
             self.held = self.held.saturating_add(1);

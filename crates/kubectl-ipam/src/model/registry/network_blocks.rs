@@ -171,7 +171,7 @@ pub(crate) fn network_blocks<'a>(
             .and_then(|blocks| blocks.most)
             .map(number),
         counts: NetworkBlocksLine::of_status(network),
-        conflict: conflict(network),
+        conflict: network.message_of(conditions::BLOCK_CONFLICT),
         advice: advice::BLOCK_CONFLICT,
         command: check_command(&network.name),
         read,
@@ -188,15 +188,6 @@ pub(crate) fn network_blocks<'a>(
 fn own_id<'a>(row: Option<&'a RegistryRow>, last: &'a LastRecords) -> Option<&'a str> {
     let of_row = row.and_then(RegistryRow::cluster_id);
     of_row.or(last.cluster.as_ref()).map(String::as_str)
-}
-
-/// The message of the condition BlockConflict, if it is True.
-fn conflict(network: &NetworkRow) -> Option<String> {
-    let condition = network.condition(conditions::BLOCK_CONFLICT)?;
-    if condition.status != "True" {
-        return None;
-    }
-    Some(condition.message.clone().unwrap_or_default())
 }
 
 /// The other management clusters with blocks of the network: those with the most blocks, by

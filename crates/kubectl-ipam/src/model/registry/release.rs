@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_registry::{
-    BlockRecord, ClusterRecord, Entry, Key, NetworkRecord, Record, RecordCache, hand_over,
-};
+use capi_ipam_registry::{BlockRecord, ClusterRecord, Entry, Key, Record, RecordCache, hand_over};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -62,8 +60,6 @@ pub enum RecordAction {
     HandedOver,
     /// The cluster is no longer named in the record of a block of another one.
     Withdrawn,
-    /// The exclusions of the cluster are removed from the record of a network.
-    ExclusionsRemoved,
     /// The record of the cluster is deleted.
     ClusterDeleted,
     /// The record of the cluster names this one.
@@ -229,8 +225,7 @@ fn rank(action: RecordAction) -> u8 {
     match action {
         RecordAction::Freed | RecordAction::HandedOver => 0,
         RecordAction::Withdrawn => 1,
-        RecordAction::ExclusionsRemoved => 2,
-        RecordAction::ClusterDeleted | RecordAction::Adopted => 3,
+        RecordAction::ClusterDeleted | RecordAction::Adopted => 2,
     }
 }
 
@@ -242,8 +237,7 @@ fn change(entry: &Arc<Entry>, cluster: &str, now: Timestamp) -> Option<Change> {
             Some(of_block(entry, record, cluster, now))
         }
         Record::Block(record) => withdrawal(entry, record, cluster),
-        Record::Network(record) => exclusions(entry, record, cluster),
-        Record::Cluster(_) | Record::Registry(_) => None,
+        Record::Cluster(_) | Record::Network(_) | Record::Registry(_) => None,
     }
 }
 
@@ -274,7 +268,8 @@ fn of_block(entry: &Arc<Entry>, record: &BlockRecord, cluster: &str, now: Timest
     wanted.contenders.retain(|id| id != cluster);
     // Records have whole seconds.
     let second = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    if hand_over(&mut wanted, Time(second)) {
+    if let Some(contender) = wanted.contenders.first().cloned() {
+        hand_over(&mut wanted, contender, Time(second));
         let line = RecordChange {
             holder: Some(wanted.cluster.clone()),
             ..block_line(entry, record, RecordAction::HandedOver)
@@ -306,19 +301,6 @@ fn withdrawal(entry: &Arc<Entry>, record: &BlockRecord, cluster: &str) -> Option
     Some(Change {
         entry: Arc::clone(entry),
         wanted: Some(Record::Block(wanted)),
-        line,
-    })
-}
-
-/// The addresses that only the cluster has excluded can be allocated.
-fn exclusions(entry: &Arc<Entry>, record: &NetworkRecord, cluster: &str) -> Option<Change> {
-    let mut wanted = record.clone();
-    wanted.excluded.remove(cluster)?;
-    let mut line = line(entry, RecordAction::ExclusionsRemoved);
-    line.network = Some(record.network.clone());
-    Some(Change {
-        entry: Arc::clone(entry),
-        wanted: Some(Record::Network(wanted)),
         line,
     })
 }
@@ -399,8 +381,7 @@ mod tests {
         }
         records.push(("cluster.east", cluster("east", OLD)));
         records.push(("cluster.north", cluster("north", NOW)));
-        let excluded = json!({"east": ["10.0.0.1"], "north": ["10.0.0.2"]});
-        let network = json!({"network": "lab", "size": 64, "sizeOf": "east", "excluded": excluded});
+        let network = json!({"network": "lab", "size": 64, "sizeOf": "east"});
         records.push(("network.lab", network));
         let plan = plan(&entries(&records), "east", "west", now()).unwrap();
         let described: Vec<_> = plan
@@ -417,7 +398,6 @@ mod tests {
                 north.clone(),
             ),
             ("block.lab.10.0.0.128-26", RecordAction::Withdrawn, north),
-            ("network.lab", RecordAction::ExclusionsRemoved, None),
             ("cluster.east", RecordAction::ClusterDeleted, None),
         ];
         let expected = expected.map(|(name, action, holder)| (name.to_owned(), action, holder));
@@ -435,10 +415,6 @@ mod tests {
             panic!("{wanted:?}")
         };
         assert_eq!(other.cluster, "north");
-        let Some(Record::Network(network)) = wanted[3] else {
-            panic!("{wanted:?}")
-        };
-        assert_eq!(network.excluded.keys().collect::<Vec<_>>(), ["north"]);
     }
 
     #[test]

@@ -105,9 +105,9 @@ fn each_fault_has_a_finding_with_its_repair() {
 fn healthy_system_is_ok() {
     let snapshot = healthy();
     let findings = text(&findings_of(&snapshot), style());
-    assert_eq!(findings, "45 checks, no problem.\n");
+    assert_eq!(findings, "46 checks, no problem.\n");
     // What -o name has instead of names.
-    assert_eq!(nothing(&findings_of(&snapshot)), "45 checks, no problem.");
+    assert_eq!(nothing(&findings_of(&snapshot)), "46 checks, no problem.");
     let parts = Report::StatusList {
         parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
     };
@@ -290,7 +290,7 @@ fn check_that_is_not_possible_is_no_good_result() {
     );
     assert!(
         partly.ends_with(
-            "37 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
+            "38 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
         ),
         "{partly}"
     );

@@ -24,7 +24,7 @@ fn records() -> Vec<(&'static str, Value)> {
             "used": 7,
         })
     };
-    let cluster = |id: &str, seen: &str| json!({"cluster": id, "process": "1", "seen": seen});
+    let cluster = |id: &str, seen: &str| json!({"cluster": id, "process": "1", "seen": seen, "exclusions": {"region": id}});
     vec![
         ("block.region.10.0.0.0-26", block("10.0.0.0", "west-1", &[])),
         ("block.region.10.0.0.64-26", block("10.0.0.64", "east", &[])),
@@ -37,7 +37,7 @@ fn records() -> Vec<(&'static str, Value)> {
         ("cluster.west-1", cluster("west-1", "2026-01-05T03:03:35Z")),
         (
             "network.region",
-            json!({"network": "region", "size": 64, "sizeOf": "east", "excluded": {"east": ["10.0.0.1"]}}),
+            json!({"network": "region", "size": 64, "sizeOf": "east"}),
         ),
     ]
 }

@@ -21,6 +21,9 @@ enum Step {
     List(u8),
     Network(NetworkStep),
     Identity(bool),
+    /// The registry is listed and shows the blocks whose bits are set, or it is not known what it shows.
+    Recorded(Option<u8>),
+    BlockRecorded(u8, bool),
     BeginReturn(u8),
     CancelReturn(u8),
     Propose(usize, Option<u8>),
@@ -72,6 +75,8 @@ struct Known {
     network_uid: u64,
     /// Whether the identity of this management cluster is the owner of most slices.
     identity: Option<bool>,
+    /// The blocks that the registry shows, once it is listed.
+    recorded: Option<BTreeSet<u8>>,
     candidates: BTreeSet<u8>,
     reservations: BTreeMap<u8, IPReservation>,
     addresses: BTreeSet<u8>,
@@ -98,7 +103,12 @@ impl Known {
         let Some(shown) = slice.shown else {
             return false;
         };
-        self.identity == Some(shown.is_ours) && shown.is_usable() && !slice.is_returning
+        let is_recorded = match &self.recorded {
+            Some(recorded) => !self.shares_blocks || recorded.contains(&(address / 4)),
+            None => true,
+        };
+        let is_ours = self.identity == Some(shown.is_ours) && is_recorded;
+        is_ours && shown.is_usable() && !slice.is_returning
     }
 
     fn is_used(&self, address: u8) -> bool {
@@ -190,6 +200,23 @@ impl Run {
                 self.ledger
                     .set_management_cluster("site", identity(is_ours));
                 self.known.identity = Some(is_ours);
+            }
+            Step::Recorded(bits) => {
+                let is_set = |index: &u8| bits.is_some_and(|bits| bits & (1 << index) != 0);
+                let indexes = (0..ADDRESSES / 4).filter(is_set);
+                self.known.recorded = bits.map(|_| indexes.clone().collect());
+                let blocks = indexes.map(|index| ("lab".into(), four(index * 4)));
+                let blocks = bits.map(|_| blocks.collect());
+                self.ledger.set_recorded_blocks("site", blocks);
+            }
+            Step::BlockRecorded(index, is_recorded) => {
+                let block = four(index * 4);
+                self.ledger
+                    .set_block_recorded("site", "lab", block, is_recorded);
+                if let Some(recorded) = &mut self.known.recorded {
+                    recorded.remove(&index);
+                    recorded.extend(is_recorded.then_some(index));
+                }
             }
             Step::BeginReturn(index) => self.begin_return(index),
             Step::CancelReturn(index) => {
@@ -469,6 +496,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<u8>().prop_map(Step::List),
         3 => network.prop_map(Step::Network),
         2 => prop_oneof![3 => Just(true), 1 => Just(false)].prop_map(Step::Identity),
+        1 => proptest::option::of(any::<u8>()).prop_map(Step::Recorded),
+        2 => (index.clone(), any::<bool>()).prop_map(|(index, is)| Step::BlockRecorded(index, is)),
         2 => index.clone().prop_map(Step::BeginReturn),
         1 => index.prop_map(Step::CancelReturn),
         8 => (0..POOLS.len(), proptest::option::weighted(0.3, last.clone()))

@@ -123,7 +123,6 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
             spare: 1,
             others: 0,
             conflicts: 0,
-            excluded: Vec::new(),
         }
     );
     // A proposal, an IPAddress, a reservation that excludes an address, one of another length.

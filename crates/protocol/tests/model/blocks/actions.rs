@@ -1,27 +1,24 @@
 //! What can happen next, and what it changes.
 
-use capi_ipam_protocol::block::{Compared, Step};
+use capi_ipam_protocol::block::Step;
 
 use super::Blocks;
 use super::mutations::Mutation;
-use super::sizes;
-use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, Key, Known, Objects, State, Task};
+use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, Key, Known, Objects, State, Stored, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     See(usize, usize),
     Read(usize, usize),
-    Watch(usize),
-    BeginPass(usize),
     ReadOld(usize, usize),
-    Compare(usize, usize),
     Write(usize, usize),
     LoseReply(usize, usize),
     List(usize, usize),
     Delete(usize, usize),
     Look(usize, usize),
-    DeleteRecord(usize, usize),
-    Propose(usize, usize, usize),
+    Return(usize, usize),
+    EndQuarantine(usize),
+    Propose(usize, usize),
     Reserve(usize, usize),
     Check(usize, usize),
     Sweep(usize, usize),
@@ -65,6 +62,7 @@ impl Blocks {
             lost_records_left: self.0.lost_records,
             old_reads_left: self.0.old_reads,
             bound_in_conflict: false,
+            bound_in_known_conflict: false,
             bound_without_record: false,
             backup: None,
             restores_left: self.0.restores,
@@ -74,16 +72,9 @@ impl Blocks {
 
     /// Adds what can happen next.
     pub(super) fn add_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let managers = CLUSTER.iter().enumerate().take(self.0.managers);
-        for (manager, cluster) in managers {
-            for block in self.0.blocks_of(*cluster) {
+        for manager in 0..self.0.managers {
+            for block in 0..self.0.blocks {
                 self.actions_of_block(state, manager, block, actions);
-            }
-            if self.0.has_two_sizes() && !state.is_current(manager) {
-                actions.push(Action::Watch(manager));
-            }
-            if state.can_begin_pass(&self.0, manager) {
-                actions.push(Action::BeginPass(manager));
             }
             if state.crashes_left > 0 {
                 actions.push(Action::Crash(manager));
@@ -115,6 +106,9 @@ impl Blocks {
             });
         }
         for block in 0..self.0.blocks {
+            if state.can_end_quarantine(&self.0, block) {
+                actions.push(Action::EndQuarantine(block));
+            }
             if state.lost_writes_left > 0 && state.before[block] != state.keys[block] {
                 actions.push(Action::LoseWrite(block));
             }
@@ -132,30 +126,15 @@ impl Blocks {
             Action::See(manager, block) => {
                 let objects = state.clusters[CLUSTER[manager]][block];
                 let known = &mut state.managers[manager][block];
-                known.see(objects.slice);
+                known.slice = objects.slice;
                 known.is_used = objects.is_reserved;
             }
-            Action::Compare(manager, block) => {
-                state.managers[manager][block].compared = Compared::DONE;
-            }
             Action::Read(manager, block) => {
-                state.read(manager, block, state.keys[block]);
-            }
-            Action::Watch(manager) => {
-                for (known, key) in state.managers[manager].iter_mut().zip(state.keys) {
-                    known.key = Some(key);
-                    known.is_watched = true;
-                }
-            }
-            Action::BeginPass(manager) => {
-                for block in 0..scope.blocks {
-                    let is_overlapped = state.shows_overlap(scope, manager, block);
-                    state.managers[manager][block].was_overlapped = is_overlapped;
-                }
+                state.managers[manager][block].key = Some(state.keys[block]);
             }
             Action::ReadOld(manager, block) => {
                 state.old_reads_left -= 1;
-                state.read(manager, block, state.before[block]);
+                state.managers[manager][block].key = Some(state.before[block]);
             }
             Action::Write(manager, block) => {
                 let step = state.step(scope, manager, block);
@@ -186,43 +165,47 @@ impl Blocks {
                 {
                     objects.slice = None;
                 }
-                known.see(objects.slice);
+                known.slice = objects.slice;
                 known.task = Task::Idle;
             }
             Action::Look(manager, block) => {
                 let objects = &state.clusters[CLUSTER[manager]][block];
-                let skips_read = scope.mutation == Some(Mutation::DeleteRecordWithoutLook);
+                let skips_read = scope.mutation == Some(Mutation::ReturnWithoutLook);
                 let known = &mut state.managers[manager][block];
-                known.see(objects.slice);
+                known.slice = objects.slice;
                 known.is_used = objects.is_reserved;
                 let is_unused = known.slice.is_none() && !known.is_used;
                 if is_unused || skips_read {
                     let revision = known.key?.revision;
-                    known.task = Task::DeleteRecord { revision };
+                    known.task = Task::Return { revision };
                 }
             }
-            Action::DeleteRecord(manager, block) => {
+            Action::Return(manager, block) => {
                 let known = &mut state.managers[manager][block];
-                if let Task::DeleteRecord { revision } = known.task {
+                if let (Task::Return { revision }, Some(key)) = (known.task, known.key) {
                     known.task = Task::Idle;
-                    let revision = match (scope.mutation, known.key) {
-                        (Some(Mutation::DeleteRecordAsLastRead), Some(key)) => key.revision,
+                    let revision = match scope.mutation {
+                        Some(Mutation::ReturnAsLastRead) => key.revision,
                         _ => revision,
                     };
-                    state.write_revision(scope, manager, block, revision, None);
+                    let record = key.record.map(|stored| Stored {
+                        is_returned: true,
+                        ..stored
+                    });
+                    state.write_revision(scope, manager, block, revision, record);
                 }
             }
-            Action::Propose(manager, block, address) => {
-                state.managers[manager][block].task = Task::Reserve { address };
+            Action::EndQuarantine(block) => {
+                if let Some(stored) = &mut state.keys[block].record {
+                    stored.is_expired = true;
+                }
+            }
+            Action::Propose(manager, block) => {
+                state.managers[manager][block].task = Task::Reserve;
             }
             Action::Reserve(manager, block) => {
                 let objects = &mut state.clusters[CLUSTER[manager]][block];
                 let known = &mut state.managers[manager][block];
-                if let Task::Reserve { address } = known.task
-                    && !objects.is_reserved
-                {
-                    objects.address = address;
-                }
                 known.task = if objects.is_bound {
                     Task::Idle
                 } else {
@@ -279,24 +262,18 @@ impl Blocks {
         if known.slice != objects.slice || known.is_used != objects.is_reserved {
             add.push(Action::See(manager, block));
         }
-        // With blocks of different sizes, only records are read whose last write has an unknown
-        // outcome: the order in which the watch shows the others matters.
-        let reads =
-            !scope.has_two_sizes() || known.key.is_none() && state.is_listed(scope, manager);
-        if reads && known.key != Some(state.keys[block]) {
+        if known.key != Some(state.keys[block]) {
             add.push(Action::Read(manager, block));
         }
-        let differs = reads && state.before[block] != state.keys[block];
+        let differs = state.before[block] != state.keys[block];
         if state.old_reads_left > 0 && differs && known.key != Some(state.before[block]) {
             add.push(Action::ReadOld(manager, block));
-        }
-        if state.can_compare(scope, manager, block) {
-            add.push(Action::Compare(manager, block));
         }
         let can_write = match step {
             Step::CreateSlice
             | Step::ConfirmSlice
             | Step::MarkConflict
+            | Step::AwaitQuarantine
             | Step::MarkEmpty
             | Step::ClearMark => objects.last_version < scope.max_version,
             _ => state.keys[block].revision < scope.max_revision,
@@ -305,7 +282,7 @@ impl Blocks {
             Task::Idle => match step {
                 Step::Wait => {}
                 Step::DeleteSlice => add.push(Action::List(manager, block)),
-                Step::DeleteRecord => add.push(Action::Look(manager, block)),
+                Step::ReturnRecord => add.push(Action::Look(manager, block)),
                 _ if can_write => {
                     add.push(Action::Write(manager, block));
                     if state.lost_replies_left > 0 {
@@ -314,10 +291,10 @@ impl Blocks {
                 }
                 _ => {}
             },
-            Task::Reserve { .. } => add.push(Action::Reserve(manager, block)),
+            Task::Reserve => add.push(Action::Reserve(manager, block)),
             Task::Check => add.push(Action::Check(manager, block)),
             Task::Delete { .. } => add.push(Action::Delete(manager, block)),
-            Task::DeleteRecord { .. } => add.push(Action::DeleteRecord(manager, block)),
+            Task::Return { .. } => add.push(Action::Return(manager, block)),
         }
         let is_waiting = state.claims[cluster] == Claim::Waiting;
         let has_task = state.managers[manager]
@@ -327,14 +304,7 @@ impl Blocks {
         let goes_on = scope.mutation != Some(Mutation::ForgetReservation);
         let is_free = objects.is_free(known, goes_on);
         if is_waiting && known.allocates(scope) && is_free && !has_task {
-            let count = if objects.is_reserved {
-                1
-            } else {
-                sizes::addresses(block).len()
-            };
-            for address in 0..count {
-                add.push(Action::Propose(manager, block, address));
-            }
+            add.push(Action::Propose(manager, block));
         }
     }
 
@@ -345,7 +315,7 @@ impl Blocks {
             return false;
         }
         if objects.is_moved {
-            return self.has_seen_all(state, cluster, block);
+            return self.may_sweep_moved(state, cluster, block);
         }
         // The claim may go on with its reservation as long as it waits.
         state.claims[cluster] != Claim::Waiting
@@ -356,14 +326,5 @@ impl Blocks {
         (0..self.0.managers).any(|manager| {
             CLUSTER[manager] == cluster && state.managers[manager][block].task == Task::Check
         })
-    }
-}
-
-impl State {
-    /// A manager reads a record.
-    pub(super) fn read(&mut self, manager: usize, block: usize, key: Key) {
-        let known = &mut self.managers[manager][block];
-        known.key = Some(key);
-        known.is_watched = false;
     }
 }

@@ -34,7 +34,6 @@ const FAULTY: Scope = Scope {
     old_reads: ANY,
     max_revision: ANY,
     max_version: ANY,
-    halves: 0,
     joins: false,
     ends: false,
     restores: 0,
@@ -156,33 +155,14 @@ fn day_with_faults_doubles_no_address() {
     walk(FAULTY);
 }
 
-/// The registry loses acknowledged writes: addresses can be in two clusters, which both know then.
+/// The registry loses acknowledged writes and records: addresses can be in two clusters, which both know
+/// then.
 #[test]
 fn day_with_lost_writes_ends_in_known_conflicts() {
     walk(Scope {
         lost_writes: 20,
-        ..FAULTY
-    });
-}
-
-/// The second cluster has blocks of twice the size.
-const TWO_SIZES: Scope = Scope {
-    blocks: 3,
-    halves: 2,
-    ..FAULTY
-};
-
-#[test]
-fn day_with_two_sizes_doubles_no_address() {
-    walk(TWO_SIZES);
-}
-
-#[test]
-fn day_with_two_sizes_and_lost_records_ends_in_known_conflicts() {
-    walk(Scope {
-        lost_writes: 20,
         lost_records: 20,
-        ..TWO_SIZES
+        ..FAULTY
     });
 }
 

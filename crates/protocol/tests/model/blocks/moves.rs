@@ -22,16 +22,23 @@ impl Blocks {
             && record.is_some_and(|record| record.holder == 0)
     }
 
-    /// Whether a manager of a cluster has seen the record in its last revision. It has written a sign of
-    /// life after it has found the claim missing, and its watch has shown it.
-    pub(super) fn has_seen_all(&self, state: &State, cluster: usize, block: usize) -> bool {
-        if self.0.mutation == Some(Mutation::SweepUnseen) {
-            return true;
-        }
-        (0..self.0.managers).any(|manager| {
-            let key = state.managers[manager][block].key;
-            CLUSTER[manager] == cluster && key == Some(state.keys[block])
-        })
+    /// Whether a manager of a cluster may release the reservation of a moved claim. It has seen the record in
+    /// its last revision: it has written a sign of life after it has found the claim missing, and its watch
+    /// has shown it. If another cluster uses the block, its slice says so: a process that starts without the
+    /// registry knows it, too.
+    pub(super) fn may_sweep_moved(&self, state: &State, cluster: usize, block: usize) -> bool {
+        let sees = |manager: usize| {
+            let known = &state.managers[manager][block];
+            let is_seen = known.key == Some(state.keys[block]);
+            let has_conflict = known.slice.is_none_or(|slice| slice.is_conflicting);
+            let is_marked = known.is_ours_alone == Some(true) || has_conflict;
+            match self.0.mutation {
+                Some(Mutation::SweepUnseen) => true,
+                Some(Mutation::SweepUnmarked) => is_seen,
+                _ => is_seen && is_marked,
+            }
+        };
+        (0..self.0.managers).any(|manager| CLUSTER[manager] == cluster && sees(manager))
     }
 }
 
@@ -49,7 +56,6 @@ impl State {
         let [source, target] = &mut self.clusters;
         target[block].is_reserved = true;
         target[block].is_bound = true;
-        target[block].address = source[block].address;
         source[block].is_bound = false;
         source[block].is_moved = true;
         self.claims = [Claim::Gone, Claim::Bound];
@@ -72,11 +78,13 @@ fn moved_address_is_not_allocated_again() {
 }
 
 /// Not with old answers of the registry: of two states of a record, a manager takes the later one.
+pub(super) const MOVED_AND_CRASHED: Scope = Scope {
+    crashes: 1,
+    lost_replies: 1,
+    ..MOVED
+};
+
 #[test]
 fn moved_address_is_not_allocated_after_a_crash() {
-    assert_holds(Scope {
-        crashes: 1,
-        lost_replies: 1,
-        ..MOVED
-    });
+    assert_holds(MOVED_AND_CRASHED);
 }

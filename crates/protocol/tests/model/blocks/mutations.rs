@@ -2,12 +2,11 @@
 
 use stateright::{Checker, Model};
 
-use super::moves::MOVED;
+use super::moves::{MOVED, MOVED_AND_CRASHED};
 use super::restore::RESTORED;
-use super::sizes::{JOINING, ONE_HALF};
 use super::{
-    ENDING_INTERRUPTED, ENDING_LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN,
-    TWO_MANAGERS, explore,
+    ENDING_INTERRUPTED, ENDING_LOST_RECORD, LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope,
+    TAKEN_AGAIN, TWO_MANAGERS, explore,
 };
 
 /// An injected error.
@@ -17,11 +16,13 @@ pub(super) enum Mutation {
     BindWithoutCheck,
     /// A slice is deleted without a list of the addresses in use.
     DeleteWithoutList,
-    /// A record is deleted without a read of the slice.
-    DeleteRecordWithoutLook,
-    /// A record is deleted in the revision that was read last, not in that of before the read of the
-    /// slice.
-    DeleteRecordAsLastRead,
+    /// A block is returned without a read of the slice.
+    ReturnWithoutLook,
+    /// A record is written at the return of its block in the revision that was read last, not in that of
+    /// before the read of the slice.
+    ReturnAsLastRead,
+    /// A block that was returned is taken before its quarantine is over.
+    TakeInQuarantine,
     /// A slice counts as confirmed although the record was not written again.
     ConfirmWithoutRecord,
     /// A record is written whatever its revision is.
@@ -30,28 +31,18 @@ pub(super) enum Mutation {
     IgnoreConflicts,
     /// A claim that has found its block being returned does not go on when the block is kept.
     ForgetReservation,
-    /// Blocks of different sizes count as different, also if they overlap.
-    CompareBlocksForEquality,
-    /// A record is confirmed before the watch has shown it.
-    ConfirmBeforeWatch,
-    /// Whether a block overlaps with another one is decided for all blocks when a pass of the driver
-    /// begins, and not for each write.
-    DecideAtBeginOfPass,
-    /// A cluster writes no record of a block that it uses and that overlaps with a block of another
-    /// cluster.
-    HideConflict,
     /// A slice does not name its registry.
     OmitRegistry,
     /// A record that is not known counts as one that is lost.
     TakeUnknownForLost,
-    /// Addresses of the block of each usable slice are allocated, without a comparison with the record.
-    TrustRestoredSlices,
     /// Addresses of a block are allocated until its slice is marked, although the record shows another
     /// cluster that uses it.
     UseUntilMarked,
     /// The reservation of a moved claim is released although the process has not seen what the registry
     /// contains.
     SweepUnseen,
+    /// The same although the slice does not say that another cluster uses the block.
+    SweepUnmarked,
 }
 
 #[test]
@@ -59,21 +50,18 @@ fn each_precaution_of_sharing_a_block_is_needed() {
     for (mutation, scope) in [
         (Mutation::BindWithoutCheck, TWO_MANAGERS),
         (Mutation::DeleteWithoutList, TWO_MANAGERS),
-        (Mutation::DeleteRecordWithoutLook, TWO_MANAGERS),
-        (Mutation::DeleteRecordAsLastRead, TWO_MANAGERS),
+        (Mutation::ReturnWithoutLook, TWO_MANAGERS),
+        (Mutation::ReturnAsLastRead, TWO_MANAGERS),
         (Mutation::ConfirmWithoutRecord, TAKEN_AGAIN),
         (Mutation::WriteUnconditionally, SMALLEST),
         (Mutation::IgnoreConflicts, LOST_WRITE_OF_TWO),
         (Mutation::ForgetReservation, TAKEN_AGAIN),
-        (Mutation::CompareBlocksForEquality, ONE_HALF),
-        (Mutation::ConfirmBeforeWatch, ONE_HALF),
-        (Mutation::DecideAtBeginOfPass, ONE_HALF),
-        (Mutation::HideConflict, JOINING),
         (Mutation::OmitRegistry, ENDING_LOST_RECORD),
         (Mutation::TakeUnknownForLost, ENDING_INTERRUPTED),
-        (Mutation::TrustRestoredSlices, RESTORED),
-        (Mutation::UseUntilMarked, MOVED),
+        (Mutation::TakeInQuarantine, RESTORED),
+        (Mutation::UseUntilMarked, LOST_RECORD),
         (Mutation::SweepUnseen, MOVED),
+        (Mutation::SweepUnmarked, MOVED_AND_CRASHED),
     ] {
         let mutated = Scope {
             mutation: Some(mutation),

@@ -4,30 +4,26 @@ use stateright::Property;
 
 use super::Blocks;
 use super::mutations::Mutation;
-use super::sizes::{LARGE, addresses, overlap};
-use super::state::{
-    ADDRESSES, BLOCKS, CLUSTER, CLUSTERS, Claim, Objects, State, Stored, StoredSlice,
-};
+use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, Objects, State, Stored, StoredSlice};
 
 pub(super) fn properties() -> Vec<Property<Blocks>> {
     vec![
         Property::always(
             "no address is in two clusters while the registry keeps its writes",
             |model: &Blocks, state: &State| {
-                !has_order(model, state)
-                    || !(0..ADDRESSES).any(|address| is_used_twice(state, address))
+                !has_order(model, state) || !(0..BLOCKS).any(|block| is_used_twice(state, block))
             },
         ),
         Property::always(
             "a moved address is not allocated in its former cluster",
             |_, state: &State| {
-                !state.has_moved || !(0..ADDRESSES).any(|address| is_used_twice(state, address))
+                !state.has_moved || !(0..BLOCKS).any(|block| is_used_twice(state, block))
             },
         ),
         Property::always(
             "no address is in usable blocks of two clusters while the registry keeps its writes",
             |model: &Blocks, state: &State| {
-                !has_order(model, state) || !overlapping().any(|blocks| are_usable(state, blocks))
+                !has_order(model, state) || !(0..BLOCKS).any(|block| are_usable(state, block))
             },
         ),
         Property::always(
@@ -55,7 +51,7 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
         ),
         Property::always(
             "no address of a block in conflict is bound",
-            |_, state: &State| !state.bound_in_conflict,
+            |_, state: &State| !state.bound_in_conflict && !state.bound_in_known_conflict,
         ),
         Property::always(
             "no address is bound in a block of another cluster, also after a restore",
@@ -81,17 +77,16 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             |_, state: &State| {
                 state.claims[1] == Claim::Bound
                     && state.claims[0] == Claim::Gone
-                    && (state.clusters[1][0].is_bound || state.clusters[1][LARGE].is_bound)
+                    && state.clusters[1][0].is_bound
             },
         ),
     ]
 }
 
 /// Whether the registry decides who has a block: it has lost no write, and no cluster has used
-/// addresses before, or has got such objects back from a backup.
+/// addresses before.
 fn has_order(model: &Blocks, state: &State) -> bool {
-    let was_restored = state.restores_left < model.0.restores;
-    keeps_writes(model, state) && !model.0.joins && !was_restored && !state.has_moved
+    keeps_writes(model, state) && !model.0.joins && !state.has_moved
 }
 
 /// Whether the registry has lost no write.
@@ -99,22 +94,16 @@ fn keeps_writes(model: &Blocks, state: &State) -> bool {
     state.lost_writes_left == model.0.lost_writes && state.lost_records_left == model.0.lost_records
 }
 
-fn is_used_twice(state: &State, address: usize) -> bool {
-    (0..CLUSTERS).all(|cluster| uses(state, cluster, address))
-}
-
-fn uses(state: &State, cluster: usize, address: usize) -> bool {
-    (0..BLOCKS).any(|block| {
-        let objects = &state.clusters[cluster][block];
-        objects.is_bound && addresses(block).nth(objects.address) == Some(address)
-    })
+fn is_used_twice(state: &State, block: usize) -> bool {
+    (0..CLUSTERS).all(|cluster| state.clusters[cluster][block].is_bound)
 }
 
 /// Whether the record of a block with an address in use is that of the cluster that uses it.
 fn has_owner(state: &State, block: usize) -> bool {
     (0..CLUSTERS).all(|cluster| {
-        let holder = state.keys[block].record.map(|stored| stored.holder);
-        !state.clusters[cluster][block].is_bound || holder == Some(cluster)
+        let record = state.keys[block].record;
+        let is_own = record.is_some_and(|stored| stored.is_of(cluster));
+        !state.clusters[cluster][block].is_bound || is_own
     })
 }
 
@@ -122,15 +111,9 @@ fn all_objects(state: &State) -> impl Iterator<Item = &Objects> {
     state.clusters.iter().flatten()
 }
 
-/// The blocks of the two clusters that overlap.
-fn overlapping() -> impl Iterator<Item = [usize; CLUSTERS]> {
-    let pairs = (0..BLOCKS).flat_map(|first| (0..BLOCKS).map(move |second| [first, second]));
-    pairs.filter(|[first, second]| overlap(*first, *second))
-}
-
-/// Whether each cluster allocates from its one of these blocks.
-fn are_usable(state: &State, blocks: [usize; CLUSTERS]) -> bool {
-    (0..CLUSTERS).all(|cluster| is_usable(state, cluster, blocks[cluster]))
+/// Whether both clusters allocate from a block.
+fn are_usable(state: &State, block: usize) -> bool {
+    (0..CLUSTERS).all(|cluster| is_usable(state, cluster, block))
 }
 
 fn is_usable(state: &State, cluster: usize, block: usize) -> bool {
@@ -140,22 +123,18 @@ fn is_usable(state: &State, cluster: usize, block: usize) -> bool {
 
 /// Whether both clusters have written down the conflict of blocks that both use.
 fn conflicts_are_known(state: &State) -> bool {
-    overlapping().all(|blocks| {
-        let objects = [0, 1].map(|cluster| state.clusters[cluster][blocks[cluster]]);
-        let is_used_twice = objects.iter().all(|objects| objects.is_bound);
+    (0..BLOCKS).all(|block| {
         let has_conflict = |slice: StoredSlice| slice.is_conflicting;
-        let mut slices = objects.iter().map(|objects| objects.slice);
-        !is_used_twice || slices.all(|slice| slice.is_some_and(has_conflict))
+        let mut slices = state.clusters.iter().map(|objects| objects[block].slice);
+        !is_used_twice(state, block) || slices.all(|slice| slice.is_some_and(has_conflict))
     })
 }
 
 /// Whether no cluster allocates from a block in which the other one uses an address.
 fn usable_blocks_are_exclusive(state: &State) -> bool {
-    overlapping().all(|blocks| {
+    (0..BLOCKS).all(|block| {
         (0..CLUSTERS).all(|cluster| {
-            let other = 1 - cluster;
-            !is_usable(state, cluster, blocks[cluster])
-                || !state.clusters[other][blocks[other]].is_bound
+            !is_usable(state, cluster, block) || !state.clusters[1 - cluster][block].is_bound
         })
     })
 }
@@ -168,7 +147,7 @@ fn is_returned(model: &Blocks, state: &State) -> bool {
         state.crashes_left < model.0.crashes || state.lost_replies_left < model.0.lost_replies;
     let may_leave = |holder: usize| !state.shares(holder) && has_forgotten;
     let mut records = state.keys.iter().filter_map(|key| key.record);
-    let has_record = records.any(|stored| !may_leave(stored.holder));
+    let has_record = records.any(|stored| !stored.is_returned && !may_leave(stored.holder));
     let has_slice = all_objects(state).any(|objects| objects.slice.is_some());
     !has_record && !has_slice
 }
@@ -189,19 +168,14 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
     let goes_on = model.0.mutation != Some(Mutation::ForgetReservation);
     let can_be_served = (0..model.0.managers).any(|manager| {
         CLUSTER[manager] == cluster
-            && model.0.blocks_of(cluster).any(|block| {
+            && (0..model.0.blocks).any(|block| {
                 let known = &state.managers[manager][block];
                 let objects = &state.clusters[cluster][block];
                 known.allocates(&model.0) && objects.is_free(known, goes_on)
             })
     });
-    let has_other = |block| {
-        (0..BLOCKS).any(|other| {
-            // No address of a block in conflict is allocated in either cluster.
-            let is_other = |stored: Stored| stored.holder != cluster || stored.names_other;
-            overlap(other, block) && state.keys[other].record.is_some_and(is_other)
-        })
-    };
-    let all_have_others = model.0.blocks_of(cluster).all(has_other);
-    can_be_served || all_have_others
+    // No address of a block in conflict is allocated in either cluster.
+    let is_other = |stored: Stored| stored.is_of(1 - cluster) || stored.names_other;
+    let has_other = |block: usize| state.keys[block].record.is_some_and(is_other);
+    can_be_served || (0..model.0.blocks).all(has_other)
 }

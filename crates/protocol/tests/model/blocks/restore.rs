@@ -1,8 +1,9 @@
 //! The API server of the first cluster is restored from a backup. Its objects are those of an earlier
 //! time, and its managers go on with what they know. Versions are not used again.
 //!
-//! What was in use at the time of the backup is in use again. If another cluster has taken the block
-//! meanwhile, that is a conflict, which both have to find. No further address of the block may be bound.
+//! What was in use at the time of the backup is in use again, in blocks that this cluster had then. Another
+//! one has not taken them since: the quarantine of a block that was returned is longer than the age of the
+//! backup, and than the time in which the restored cluster takes it back.
 
 use super::state::{BLOCKS, Claim, Objects, State};
 use super::{SMALLEST, Scope, assert_holds};
@@ -16,6 +17,21 @@ pub(super) struct Backup {
 }
 
 impl State {
+    /// Whether another cluster may take a block that was returned.
+    pub(super) fn can_end_quarantine(&self, scope: &Scope, block: usize) -> bool {
+        let Some(stored) = self.keys[block].record else {
+            return false;
+        };
+        let slices = [
+            self.backup.and_then(|backup| backup.objects[block].slice),
+            self.clusters[0][block].slice,
+        ];
+        let mut confirmed = slices.iter().flatten().filter(|slice| slice.is_confirmed);
+        let may_be_restored =
+            scope.restores > 0 && stored.holder == 0 && confirmed.next().is_some();
+        stored.is_returned && !stored.is_expired && !may_be_restored
+    }
+
     pub(super) fn back_up(&mut self) {
         self.backup = Some(Backup {
             objects: self.clusters[0],

@@ -1,28 +1,35 @@
 //! What the registry, the API servers and the managers know, and what a manager decides from.
 
 use capi_ipam_protocol::block::{
-    Compared, Comparison, Confirmation, Mark, Record, Recorded, Seen, Slice, Step, View,
+    Confirmation, Holding, Mark, Record, Recorded, Seen, Slice, Step, View,
 };
 
 use super::Scope;
 use super::mutations::Mutation;
 use super::restore::Backup;
-use super::sizes;
 
 /// The cluster of each manager.
 pub(super) const CLUSTER: [usize; 3] = [0, 1, 0];
 pub(super) const CLUSTERS: usize = 2;
-/// Two blocks, and one that consists of both.
-pub(super) const BLOCKS: usize = 3;
-pub(super) const ADDRESSES: usize = 2;
+/// Each block has one address.
+pub(super) const BLOCKS: usize = 2;
 
 /// A record in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stored {
     pub(super) holder: usize,
-    pub(super) is_returning: bool,
+    pub(super) is_returned: bool,
+    /// Whether the other cluster may take it after its return.
+    pub(super) is_expired: bool,
     /// Whether the other cluster is named.
     pub(super) names_other: bool,
+}
+
+impl Stored {
+    /// Whether the block is that of a cluster: no other one may take it.
+    pub(super) fn is_of(self, cluster: usize) -> bool {
+        self.holder == cluster && !self.is_expired
+    }
 }
 
 /// A key of the registry: its revision, and its record or the marker of its deletion.
@@ -69,8 +76,6 @@ pub(super) struct Objects {
     pub(super) last_version: u32,
     pub(super) is_reserved: bool,
     pub(super) is_bound: bool,
-    /// The number of the reserved address in the block.
-    pub(super) address: usize,
     /// Whether the claim that has the reservation was moved to the other cluster.
     pub(super) is_moved: bool,
 }
@@ -80,7 +85,6 @@ impl Objects {
     pub(super) fn release(&mut self) {
         self.is_reserved = false;
         self.is_bound = false;
-        self.address = 0;
         self.is_moved = false;
     }
 
@@ -94,29 +98,25 @@ impl Objects {
 pub(super) enum Task {
     #[default]
     Idle,
-    /// The address with this number was proposed.
-    Reserve { address: usize },
+    /// The address was proposed.
+    Reserve,
     /// The address is reserved, and the slice is read next.
     Check,
     /// No address is in use: the slice of this version is deleted next.
     Delete { version: u32 },
-    /// There is no slice: the record of this revision is deleted next.
-    DeleteRecord { revision: u32 },
+    /// There is no slice: the block with the record of this revision is returned next.
+    Return { revision: u32 },
 }
 
 /// What a manager knows of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     pub(super) slice: Option<StoredSlice>,
-    /// Whether the slice was compared with the record.
-    pub(super) compared: Compared,
+    /// Whether the record that was shown last is one that allows to use the block; `None` before the
+    /// first one.
+    pub(super) is_ours_alone: Option<bool>,
     pub(super) is_used: bool,
     pub(super) key: Option<Key>,
-    /// Whether the watch has shown the record in this revision, and so all that was written before.
-    pub(super) is_watched: bool,
-    /// Whether the block has overlapped with another one when the last pass began, see
-    /// [`Mutation::DecideAtBeginOfPass`].
-    pub(super) was_overlapped: bool,
     /// The version of the slice for which the record was confirmed.
     pub(super) received: Option<u32>,
     /// Whether the record is, or was, in the registry.
@@ -125,25 +125,12 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// The manager sees the slice.
-    pub(super) fn see(&mut self, slice: Option<StoredSlice>) {
-        let same = self
-            .slice
-            .filter(|before| slice.is_some_and(|slice| slice.uid == before.uid));
-        let before = same.map(|before| (self.compared, before.view(false)));
-        self.compared = match slice {
-            Some(slice) => Compared::after(before, slice.view(false)),
-            None => Compared::default(),
-        };
-        self.slice = slice;
-    }
-
     /// Whether the manager allocates from the block.
     pub(super) fn allocates(&self, scope: &Scope) -> bool {
-        let is_compared =
-            self.compared.is_done() || scope.mutation == Some(Mutation::TrustRestoredSlices);
+        let may_use =
+            self.is_ours_alone != Some(false) || scope.mutation == Some(Mutation::UseUntilMarked);
         let slice = self.slice.map(|slice| slice.view(false));
-        is_compared && slice.is_some_and(Slice::is_usable)
+        may_use && slice.is_some_and(Slice::is_usable)
     }
 }
 
@@ -171,6 +158,8 @@ pub(super) struct State {
     pub(super) old_reads_left: u32,
     /// An address was bound in a block although the slice had a conflict.
     pub(super) bound_in_conflict: bool,
+    /// An address was bound in a block of which the manager knew that another cluster has or uses it.
+    pub(super) bound_in_known_conflict: bool,
     /// An address was bound in a block of which the cluster had no record.
     pub(super) bound_without_record: bool,
     pub(super) backup: Option<Backup>,
@@ -189,38 +178,16 @@ impl State {
             slice.view(was_received)
         });
         View {
-            record: if self.is_listed(scope, manager) {
-                record(known.key, cluster)
-            } else {
-                Record::Unknown
-            },
+            record: scope.record(known.key, cluster),
             sharing: known.recorded.sharing(self.shares(cluster)),
-            is_overlapped: self.is_overlapped(scope, manager, block),
             slice,
-            is_used: known.is_used || matches!(known.task, Task::Reserve { .. } | Task::Check),
+            is_used: known.is_used || matches!(known.task, Task::Reserve | Task::Check),
             is_needed: self.needed_block(scope, manager) == Some(block),
             // A manager may mark an empty block at any time.
             is_idle: true,
             is_settled: true,
-            is_watched: !scope.has_two_sizes()
-                || known.is_watched
-                || scope.mutation == Some(Mutation::ConfirmBeforeWatch),
             is_being_taken: false,
         }
-    }
-
-    /// Whether a manager finds that a slice agrees with the record. After a restore it reads the
-    /// record.
-    pub(super) fn can_compare(&self, scope: &Scope, manager: usize, block: usize) -> bool {
-        let known = &self.managers[manager][block];
-        if known.slice.is_none() || known.compared.is_done() {
-            return false;
-        }
-        let mut state = self.clone();
-        if self.restores_left < scope.restores {
-            state.read(manager, block, self.keys[block]);
-        }
-        state.view(scope, manager, block).compare() == Comparison::Agreement
     }
 
     /// Whether a cluster shares blocks.
@@ -238,7 +205,7 @@ impl State {
         for (manager, cluster) in CLUSTER.into_iter().enumerate() {
             let is_taking = self.shares(cluster);
             for known in &mut self.managers[manager] {
-                let is_named = match record(known.key, cluster) {
+                let is_named = match scope.record(known.key, cluster) {
                     Record::Unknown => unknown,
                     Record::Ours { .. } => Some(true),
                     Record::Theirs { names_us, .. } => Some(names_us),
@@ -254,15 +221,14 @@ impl State {
         }
     }
 
-    /// Lets the managers compare slices again whose records show something else.
+    /// Lets the managers notice what the records show. One whose last write has an unknown outcome goes on
+    /// with what was shown before.
     pub(super) fn notice_records(&mut self, scope: &Scope) {
-        if scope.mutation == Some(Mutation::UseUntilMarked) {
-            return;
-        }
         for (manager, cluster) in CLUSTER.into_iter().enumerate() {
             for known in &mut self.managers[manager] {
-                if !record(known.key, cluster).is_ours_alone() {
-                    known.compared = Compared::default();
+                if known.key.is_some() {
+                    let record = scope.record(known.key, cluster);
+                    known.is_ours_alone = Some(record.is_ours_alone());
                 }
             }
         }
@@ -273,60 +239,12 @@ impl State {
         let view = self.view(scope, manager, block);
         let step = view.next();
         // A record that was lost is written again in any case.
-        let takes = step == Step::CreateRecord && self.managers[manager][block].slice.is_none();
+        let is_of_take = matches!(step, Step::CreateRecord | Step::TakeRecord);
+        let takes = is_of_take && self.managers[manager][block].slice.is_none();
         if takes && !scope.takes_blocks(CLUSTER[manager]) {
             return Step::Wait;
         }
-        let is_hidden = scope.mutation == Some(Mutation::HideConflict);
-        if is_hidden && step == Step::CreateRecord && view.is_overlapped {
-            return Step::Wait;
-        }
         step
-    }
-
-    /// Whether the watch of a manager has shown all records.
-    pub(super) fn is_current(&self, manager: usize) -> bool {
-        let mut known = self.managers[manager].iter().zip(self.keys);
-        known.all(|(known, key)| known.is_watched && known.key == Some(key))
-    }
-
-    /// Whether a new pass of a manager can decide differently from the last one.
-    pub(super) fn can_begin_pass(&self, scope: &Scope, manager: usize) -> bool {
-        let mut known = self.managers[manager].iter().enumerate();
-        scope.mutation == Some(Mutation::DecideAtBeginOfPass)
-            && known.any(|(block, known)| {
-                known.was_overlapped != self.shows_overlap(scope, manager, block)
-            })
-    }
-
-    /// Whether a manager has listed the records since it started.
-    pub(super) fn is_listed(&self, scope: &Scope, manager: usize) -> bool {
-        let own = scope.blocks_of(CLUSTER[manager]);
-        let mut others = (0..scope.blocks).filter(|block| !own.contains(block));
-        others.all(|block| self.managers[manager][block].key.is_some())
-    }
-
-    /// Whether a manager decides that another cluster has a block of another size that overlaps with
-    /// this one.
-    fn is_overlapped(&self, scope: &Scope, manager: usize, block: usize) -> bool {
-        if scope.mutation == Some(Mutation::DecideAtBeginOfPass) {
-            return self.managers[manager][block].was_overlapped;
-        }
-        self.shows_overlap(scope, manager, block)
-    }
-
-    /// Whether the records that a manager knows show such a block.
-    pub(super) fn shows_overlap(&self, scope: &Scope, manager: usize, block: usize) -> bool {
-        (0..scope.blocks).any(|other| {
-            let known = &self.managers[manager][other];
-            let record = known.key.and_then(|key| key.record);
-            let is_theirs = record.is_some_and(|stored| stored.holder != CLUSTER[manager]);
-            let overlaps = match scope.mutation {
-                Some(Mutation::CompareBlocksForEquality) => other == block,
-                _ => sizes::overlap(other, block),
-            };
-            is_theirs && other != block && overlaps
-        })
     }
 
     /// The block that a manager needs for a claim that waits: the first one that no other cluster
@@ -336,21 +254,15 @@ impl State {
         if self.claims[cluster] != Claim::Waiting || !self.shares(cluster) {
             return None;
         }
-        // The claim has an address. With one size, a block may be taken all the same, as a spare one.
-        let is_allocating =
-            |known: &Known| matches!(known.task, Task::Reserve { .. } | Task::Check);
-        if scope.has_two_sizes() && self.managers[manager].iter().any(is_allocating) {
-            return None;
-        }
-        scope.blocks_of(cluster).find(|block| {
+        (0..scope.blocks).find(|block| {
             let known = &self.managers[manager][*block];
-            let has_conflict = known.slice.is_some_and(|slice| slice.is_conflicting)
-                || self.is_overlapped(scope, manager, *block);
-            let is_free = match record(known.key, cluster) {
+            let has_conflict = known.slice.is_some_and(|slice| slice.is_conflicting);
+            let is_free = match scope.record(known.key, cluster) {
                 Record::Unknown => known.slice.is_some(),
                 Record::Absent => true,
                 Record::Ours { is_contested, .. } => !is_contested,
-                Record::Theirs { .. } | Record::Unreadable => false,
+                Record::Theirs { holding, .. } => holding == Holding::Free,
+                Record::Unreadable => false,
             };
             is_free && !has_conflict && !known.is_used
         })
@@ -359,37 +271,48 @@ impl State {
     /// Whether all managers know everything and have nothing to do.
     pub(super) fn is_quiet(&self, scope: &Scope) -> bool {
         (0..scope.managers).all(|manager| {
-            let is_current = !scope.has_two_sizes() || self.is_current(manager);
-            is_current
-                && !self.can_begin_pass(scope, manager)
-                && (0..scope.blocks).all(|block| {
-                    let known = &self.managers[manager][block];
-                    let objects = &self.clusters[CLUSTER[manager]][block];
-                    known.slice == objects.slice
-                        && known.is_used == objects.is_reserved
-                        && known.key == Some(self.keys[block])
-                        && known.task == Task::Idle
-                        && !self.can_compare(scope, manager, block)
-                        && self.step(scope, manager, block) == Step::Wait
-                })
+            (0..scope.blocks).all(|block| {
+                let known = &self.managers[manager][block];
+                let objects = &self.clusters[CLUSTER[manager]][block];
+                known.slice == objects.slice
+                    && known.is_used == objects.is_reserved
+                    && known.key == Some(self.keys[block])
+                    && known.task == Task::Idle
+                    && self.step(scope, manager, block) == Step::Wait
+            })
         })
     }
 }
 
-/// The record as a cluster sees it.
-pub(super) fn record(key: Option<Key>, cluster: usize) -> Record {
-    let Some(key) = key else {
-        return Record::Unknown;
-    };
-    match key.record {
-        None => Record::Absent,
-        Some(stored) if stored.holder == cluster => Record::Ours {
-            is_returning: stored.is_returning,
-            is_contested: stored.names_other,
-        },
-        Some(stored) => Record::Theirs {
-            names_us: stored.names_other,
-            is_full: false,
-        },
+impl Scope {
+    /// Whether a cluster takes blocks.
+    fn takes_blocks(&self, cluster: usize) -> bool {
+        !self.joins || cluster != 0
+    }
+
+    /// The record as a cluster sees it.
+    pub(super) fn record(&self, key: Option<Key>, cluster: usize) -> Record {
+        let Some(key) = key else {
+            return Record::Unknown;
+        };
+        let takes_early = self.mutation == Some(Mutation::TakeInQuarantine);
+        match key.record {
+            None => Record::Absent,
+            Some(stored) if stored.holder == cluster => Record::Ours {
+                is_returned: stored.is_returned,
+                is_contested: stored.names_other,
+            },
+            Some(stored) => Record::Theirs {
+                names_us: stored.names_other,
+                is_full: false,
+                holding: if stored.is_expired || takes_early && stored.is_returned {
+                    Holding::Free
+                } else if stored.is_returned {
+                    Holding::Returned
+                } else {
+                    Holding::Held
+                },
+            },
+        }
     }
 }

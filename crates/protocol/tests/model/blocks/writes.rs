@@ -1,6 +1,6 @@
 //! The requests that write: to the registry, and to the API server of a cluster.
 
-use capi_ipam_protocol::block::{Compared, Confirmation, Mark, Step};
+use capi_ipam_protocol::block::{Confirmation, Mark, Step};
 
 use super::Scope;
 use super::mutations::Mutation;
@@ -34,7 +34,6 @@ impl State {
             self.keys[block].revision += 1;
             self.keys[block].record = record;
             self.managers[manager][block].key = Some(self.keys[block]);
-            self.managers[manager][block].is_watched = false;
         } else {
             // A conflict: the record is read again.
             self.managers[manager][block].key = None;
@@ -52,7 +51,7 @@ impl State {
             change(slice);
             slice.version = objects.last_version;
         }
-        known.see(objects.slice);
+        known.slice = objects.slice;
         known.received = None;
     }
 
@@ -61,13 +60,17 @@ impl State {
         let holder = CLUSTER[manager];
         let ours = Stored {
             holder,
-            is_returning: false,
+            is_returned: false,
+            is_expired: false,
             names_other: false,
         };
         let stored = self.managers[manager][block].key.and_then(|key| key.record);
         match step {
-            Step::Wait | Step::DeleteRecord | Step::DeleteSlice => {}
-            Step::CreateRecord | Step::KeepRecord => {
+            Step::Wait | Step::ReturnRecord | Step::DeleteSlice => {}
+            Step::CreateRecord | Step::TakeRecord => {
+                self.write_record(scope, manager, block, Some(ours));
+            }
+            Step::KeepRecord => {
                 let names_other = stored.is_some_and(|stored| stored.names_other);
                 let record = Stored {
                     names_other,
@@ -83,19 +86,6 @@ impl State {
                 if known.key.is_some() {
                     known.received = known.slice.map(|slice| slice.version);
                 }
-            }
-            Step::MarkRecord => {
-                let is_returning = true;
-                let record = Stored {
-                    is_returning,
-                    ..ours
-                };
-                self.write_record(scope, manager, block, Some(record));
-            }
-            Step::HandOver => {
-                let holder = 1 - holder;
-                let record = Stored { holder, ..ours };
-                self.write_record(scope, manager, block, Some(record));
             }
             Step::Contend | Step::Withdraw => {
                 let record = stored.map(|stored| Stored {
@@ -116,24 +106,22 @@ impl State {
                         is_marked: false,
                     });
                 }
-                let slice = objects.slice;
-                self.managers[manager][block].see(slice);
+                self.managers[manager][block].slice = objects.slice;
                 self.managers[manager][block].received = None;
             }
             Step::ConfirmSlice => {
-                let mut is_written = false;
                 self.write_slice(manager, block, |slice| {
                     slice.is_confirmed = true;
                     slice.is_conflicting = false;
-                    is_written = true;
                 });
-                if is_written {
-                    self.managers[manager][block].compared = Compared::DONE;
-                }
             }
             Step::MarkConflict => {
                 self.write_slice(manager, block, |slice| slice.is_conflicting = true);
             }
+            Step::AwaitQuarantine => self.write_slice(manager, block, |slice| {
+                slice.is_confirmed = false;
+                slice.is_conflicting = false;
+            }),
             Step::MarkEmpty => self.write_slice(manager, block, |slice| slice.is_marked = true),
             Step::ClearMark => self.write_slice(manager, block, |slice| slice.is_marked = false),
         }
@@ -145,7 +133,7 @@ impl State {
         let objects = &mut self.clusters[cluster][block];
         // A live read.
         let known = &mut self.managers[manager][block];
-        known.see(objects.slice);
+        known.slice = objects.slice;
         let slice = objects.slice.map(|slice| slice.view(false));
         let mut is_usable = known.allocates(scope);
         if scope.mutation == Some(Mutation::BindWithoutCheck) {
@@ -160,8 +148,9 @@ impl State {
             objects.is_bound = true;
             self.claims[cluster] = Claim::Bound;
             self.bound_in_conflict |= slice.is_some_and(|slice| slice.is_conflicting);
-            let holder = self.keys[block].record.map(|stored| stored.holder);
-            self.bound_without_record |= holder != Some(cluster);
+            let record = self.keys[block].record;
+            self.bound_in_known_conflict |= known.is_ours_alone == Some(false);
+            self.bound_without_record |= !record.is_some_and(|stored| stored.is_of(cluster));
         } else if !objects.is_bound && self.claims[cluster] != Claim::Waiting {
             objects.release();
         }

@@ -109,11 +109,17 @@ fn repair_of_a_network_depends_on_the_reason() {
 }
 
 #[test]
-fn conflict_and_size_of_blocks_are_found() {
+fn differences_from_other_clusters_are_found() {
     let conflict = json!({"type": "BlockConflict", "status": "True", "message": "1 block"});
     let snapshot = network(&json!([conflict]));
     let text = "error IPNetwork lab: 1 block";
     assert_eq!(found(&snapshot, Check::BlockConflict), [text]);
+    let differ = json!({"type": "ExclusionsDiffer", "status": "True", "message": "east"});
+    let snapshot = network(&json!([differ]));
+    let text = "warning IPNetwork lab: east";
+    assert_eq!(found(&snapshot, Check::ExclusionsDiffer), [text]);
+    let equal = json!({"type": "ExclusionsDiffer", "status": "False", "message": ""});
+    assert!(found(&network(&json!([equal])), Check::ExclusionsDiffer).is_empty());
     let size = json!({
         "type": "Ready", "status": "False", "reason": "BlockSizeDiffers", "message": "64",
     });
