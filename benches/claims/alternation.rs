@@ -160,6 +160,11 @@ impl Round {
         self.bind.server_ms()
     }
 
+    /// Processor time of the manager per bound claim, in milliseconds.
+    pub(crate) fn bind_processor_ms(&self) -> f64 {
+        self.bind.processor_ms()
+    }
+
     /// Writes per bound claim, without that of the consumer.
     pub(crate) fn bind_writes(&self) -> f64 {
         self.bind.writes()

@@ -1,15 +1,17 @@
 //! A network that shares blocks with other management clusters: claims beside those of a network
-//! without a registry, claims that need a new block, and the list of many records.
+//! without a registry, claims that need a new block, and a registry with many records and management
+//! clusters.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::BlockRecord;
+use capi_ipam_api::{BlockRecord, ClusterRecord};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::health::Health;
 use capi_ipam_controller::watch::Source;
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Backend, Key, Record, RecordCache, Registry};
+use capi_ipam_registry::{Backend, Created, Entry, Key, Record, RecordCache, Registry};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -17,6 +19,7 @@ use crate::alternation::{Alternation, Rounds};
 use crate::api_client::{GROUP, pools};
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
+use crate::meter::Meter;
 use crate::outcome::{Figure, Outcome, percentile};
 use support::consumer::unique;
 use support::control_plane::NAMESPACE;
@@ -29,9 +32,13 @@ const ROUNDS: usize = 8;
 const NEW_BLOCKS: usize = 50;
 /// The number of addresses of a block where each is measured.
 const SMALL: usize = 4;
-/// The number of records that are listed, and of the management clusters that have written them.
-const RECORDS: u32 = 10_000;
-const CLUSTERS: u32 = 100;
+/// The number of records in the network, and of the management clusters that have written them.
+const RECORDS: u32 = 100_000;
+const CLUSTERS: u32 = 1_000;
+/// The time between two signs of life of a management cluster.
+const SIGN_INTERVAL: Duration = Duration::from_mins(1);
+/// How long a manager without claims is measured.
+const IDLE: Duration = Duration::from_secs(30);
 /// The pause before each claim.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -94,12 +101,37 @@ pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize, hub
 
     cluster.settle(Some(&manager)).await;
     let before = Memory::of(manager.pid()).now;
-    let seconds = list_records(&hub.open().await).await;
+    let registry = hub.open().await;
+    write_records(&registry).await;
+    let seconds = list_records(&registry).await;
     cluster.settle(Some(&manager)).await;
     let grown = Memory::of(manager.pid()).now - before;
+    join(&consumer, "shared").await;
+    let measured = async {
+        let idle = Meter::start(&cluster.plane, Some(manager.pid()));
+        tokio::time::sleep(IDLE).await;
+        let cost = idle.read();
+        let round = alternation.round().await;
+        (
+            100.0 * cost.processor.manager / cost.seconds,
+            round.bind_processor_ms(),
+        )
+    };
+    let (idle, bind) = tokio::select! {
+        measured = measured => measured,
+        () = show_life(&registry) => panic!("signs of life do not end"),
+    };
+    join(&consumer, "plain").await;
     manager.stop();
-    figures.push(Figure::new("10,000 records listed", seconds, "s").at_most(1.0));
-    figures.push(Figure::new("10,000 records: memory of the manager", grown, "MiB").at_most(20.0));
+    let many = "100,000 records of 1,000 clusters";
+    for (what, value, unit, most) in [
+        ("listed", seconds, "s", 10.0),
+        ("memory of the manager", grown, "MiB", 80.0),
+        ("processor of the manager at rest", idle, "%", 5.0),
+        ("processor of the manager per bound claim", bind, "ms", 2.5),
+    ] {
+        figures.push(Figure::new(format!("{many}: {what}"), value, unit).at_most(most));
+    }
     Outcome {
         series,
         present: 0,
@@ -177,20 +209,20 @@ async fn new_blocks(cluster: &Cluster<'_>) -> (Vec<Duration>, Vec<Duration>) {
     (new, held)
 }
 
-/// Writes many records. Returns how many seconds a list of them takes.
-async fn list_records(registry: &Registry) -> f64 {
+/// Writes many records of blocks of the network, outside of the ranges of its pools.
+async fn write_records(registry: &Registry) {
     let write = |number: u32| async move {
-        let base = u32::from(Ipv4Addr::new(172, 16, 0, 0)) + number * 64;
+        let base = u32::from(Ipv4Addr::new(172, 0, 0, 0)) + number * 64;
         let address = IpAddr::V4(Ipv4Addr::from(base));
         let block = Block::new(Block::address(address).base(), 26);
         let record = Record::Block(BlockRecord {
-            network: "other".to_owned(),
+            network: "shared".to_owned(),
             block: capi_ipam_registry::cidr(block),
             cluster: format!("cluster-{}", number % CLUSTERS),
             ..BlockRecord::default()
         });
         let key = Key::Block {
-            network: "other".into(),
+            network: "shared".into(),
             block,
         };
         let created = registry.create(&key.to_string(), &record).await;
@@ -199,7 +231,10 @@ async fn list_records(registry: &Registry) -> f64 {
     futures::stream::iter(0..RECORDS)
         .for_each_concurrent(32, write)
         .await;
+}
 
+/// Returns how many seconds a list of the records takes.
+async fn list_records(registry: &Registry) -> f64 {
     let started = Instant::now();
     let records: Arc<RecordCache> = Arc::default();
     let gate = Health::default().register_watch("registry");
@@ -212,4 +247,32 @@ async fn list_records(registry: &Registry) -> f64 {
     }
     assert!(records.len() >= RECORDS as usize, "all records are listed");
     started.elapsed().as_secs_f64()
+}
+
+/// Writes the signs of life of all management clusters, again and again.
+async fn show_life(registry: &Registry) {
+    let mut signs: Vec<Option<Entry>> = vec![None; CLUSTERS as usize];
+    loop {
+        for (number, known) in signs.iter_mut().enumerate() {
+            let cluster = format!("cluster-{number}");
+            let key = Key::Cluster {
+                id: cluster.as_str().into(),
+            };
+            let record = Record::Cluster(ClusterRecord {
+                cluster,
+                process: "bench".to_owned(),
+                seen: Some(clock::now()),
+                ..ClusterRecord::default()
+            });
+            let written = match known.take() {
+                Some(entry) => registry.update(&entry, &record).await,
+                None => match registry.create(&key.to_string(), &record).await {
+                    Ok(Created::Ours(entry) | Created::Theirs(entry)) => Ok(entry),
+                    Err(error) => Err(error),
+                },
+            };
+            *known = Some(written.expect("the sign of life can be written"));
+            tokio::time::sleep(SIGN_INTERVAL / CLUSTERS).await;
+        }
+    }
 }

@@ -133,7 +133,7 @@ pub(crate) enum Series {
     #[value(name = "slices-10000")]
     Slices10000,
     /// 500 claims in a network that shares blocks through NATS, beside a network that does not; new
-    /// blocks; a list of 10,000 records.
+    /// blocks; 100,000 records of 1,000 management clusters.
     #[value(name = "blocks-nats")]
     BlocksNats,
     /// The same through another API server.

@@ -114,6 +114,35 @@ async fn restored_api_server_gives_no_block_twice() {
     Box::pin(restored_registry_gives_no_block_twice(Hub::kubernetes())).await;
 }
 
+/// The backup is of a time when west had returned the block that it has taken back since.
+#[tokio::test]
+async fn block_in_use_that_a_backup_shows_as_returned_is_kept() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let mut site = Site::start(Hub::nats(), blocks).await;
+    for cluster in [&site.west, &site.east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.3").await;
+    }
+    site.west.bind("p", &names("w", 1)).await;
+    site.west.consumer.release("w-0").await;
+    site.wait_for_holder("10.0.1.0/30", None).await;
+    let written = site.east.writes(&site.hub).await;
+    let backup = Backup::take(&mut site.hub);
+    site.west.bind("p", &names("x", 2)).await;
+    site.east.wait_for_later_writes(&site.hub, written).await;
+    site.west.kill();
+    site.east.kill();
+    backup.restore(&mut site.hub);
+
+    let (west, east) = (&site.west, &site.east);
+    east.consumer.create_claim("e", "p").await;
+    east.restart();
+    east.wait_for_registry("False", "RegistryRestored").await;
+    west.restart();
+    east.wait_for_registry("True", "RegistryReady").await;
+    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
+    east.consumer.assert_stays_unbound("e").await;
+}
+
 /// The name of the stream of the bucket.
 const STREAM: &str = "KV_ipam";
 

@@ -342,7 +342,8 @@ async fn share_blocks(side: &Side, hub: &Hub, id: &str) {
     create(&registries, &registry)
         .await
         .expect("the registry is valid");
-    let blocks = json!({"registry": REGISTRY, "size": 4, "spare": 0});
+    // The target takes the blocks of the source as soon as they are returned.
+    let blocks = json!({"registry": REGISTRY, "size": 4, "spare": 0, "quarantineSeconds": 0});
     let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
     side.consumer.create_network("backbone", spec).await;
 }

@@ -300,7 +300,7 @@ impl Blocks {
     /// does not say so yet: a process that starts without the registry would use the block.
     pub(super) fn has_unmarked_conflict(&self, block: Block) -> bool {
         match self.slices.get(&block) {
-            Some(slice) => slice.conflict.is_none() && !self.may_use(&self.ours, block, slice),
+            Some(slice) => slice.is_confirmed_alone() && !self.may_use(&self.ours, block, slice),
             None => false,
         }
     }

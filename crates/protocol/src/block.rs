@@ -241,8 +241,7 @@ pub enum Step {
     MarkEmpty,
     /// Remove the mark of an empty slice.
     ClearMark,
-    /// List the addresses in use, and delete the slice if none is in its block. A slice that was
-    /// never confirmed is deleted without the list.
+    /// List the addresses in use, and delete the slice if none is in its block.
     DeleteSlice,
 }
 

@@ -41,9 +41,8 @@ impl RecordCache {
         self.state.lock().has_watched(version)
     }
 
-    /// Waits until something has changed, or the watch has shown a write, since the last call
-    /// returned. For one listener: each change
-    /// wakes one call.
+    /// Waits until something has changed since the last call returned, apart from signs of life of clusters.
+    /// For one listener: each change wakes one call.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -64,6 +63,16 @@ impl RecordCache {
     /// All blocks of a network, by address.
     pub fn blocks(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
         self.state.lock().blocks(network)
+    }
+
+    /// The number of changes of the blocks of a network: as long as it is the same, [`Self::blocks`] is.
+    pub fn block_changes(&self, network: &str) -> u64 {
+        self.state.lock().block_changes(network)
+    }
+
+    /// The number of changes of the blocks of all networks.
+    pub fn all_block_changes(&self) -> u64 {
+        self.state.lock().all_block_changes()
     }
 
     /// The networks with a block whose record names a cluster, as its holder or as one that uses
@@ -164,13 +173,16 @@ impl RecordCache {
         self.notify(changes);
     }
 
-    /// The watch has shown a write. Also that of an own one is a change: see [`Self::has_watched`].
+    /// Records that a read has not found this record. If the read was that of a server that is behind, the
+    /// record counts again when it is shown.
+    pub fn forget(&self, held: &Entry) {
+        let changes = self.state.lock().forget(held);
+        self.notify(changes);
+    }
+
+    /// The watch has shown a write.
     fn watched(&self, object: &Entry) {
-        let mut state = self.state.lock();
-        state.advance_watch(&object.version);
-        let has_watched = state.has_watched(&object.version);
-        drop(state);
-        self.notify(has_watched);
+        self.state.lock().advance_watch(&object.version);
     }
 
     fn notify(&self, changes: bool) {

@@ -5,22 +5,26 @@
 
 mod plan;
 mod send;
+mod sorted;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::DEFAULT_QUARANTINE_SECONDS;
+use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Ledger, NetworkBlocks};
-use capi_ipam_registry::{Backend, Entry, Key, Record};
+use capi_ipam_protocol::block::{Holding, Record};
+use capi_ipam_registry::{Backend, Key};
 
-use super::facts::{Delays, Memory};
+use super::facts::{Delays, Memory, Shown};
 use super::open_registry::OpenRegistry;
 use super::problems::Requester;
 use super::refusals::Refusals;
 use super::reservation_list::ReservationLists;
 use super::steps::Writer;
+use sorted::SortedNetworks;
 
 /// The time between two passes without a change.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -41,6 +45,13 @@ pub(super) struct Driver {
     is_held_back: bool,
     /// The blocks whose IPSlice was reported as invalid or as being deleted.
     reported: BTreeSet<(Arc<str>, Block)>,
+    /// When the record of a network was written last.
+    network_writes: HashMap<Arc<str>, Instant>,
+    /// The records of blocks by network, sorted by who has them.
+    sorted: SortedNetworks,
+    /// The networks with a record that names this management cluster, and the number of changes of the
+    /// records when they were found.
+    naming: (u64, BTreeSet<Box<str>>),
     /// The lists that decide on returns.
     lists: ReservationLists,
 }
@@ -70,6 +81,9 @@ impl Driver {
             refusals: Refusals::default(),
             is_held_back: false,
             reported: BTreeSet::new(),
+            network_writes: HashMap::new(),
+            sorted: SortedNetworks::default(),
+            naming: (0, BTreeSet::new()),
             lists: ReservationLists::default(),
         }
     }
@@ -98,9 +112,9 @@ impl Driver {
         if self.ledger(Ledger::has_definitions_problem) {
             return INTERVAL;
         }
-        let recorded = self.recorded_networks();
-        let mut networks: BTreeSet<Arc<str>> =
-            recorded.iter().map(|name| (**name).into()).collect();
+        self.find_recorded_networks();
+        let recorded = self.naming.1.iter();
+        let mut networks: BTreeSet<Arc<str>> = recorded.map(|name| (**name).into()).collect();
         networks.extend(self.ledger(Ledger::networks_with_blocks));
         let mut held = 0_usize;
         let mut all = Vec::new();
@@ -109,11 +123,14 @@ impl Driver {
             // One that shares no blocks and has no slices may have records.
             let found = self.ledger(|ledger| ledger.network_blocks(network));
             let found = found.unwrap_or_default();
-            if self.is_of_registry(network, &found, &recorded) {
+            if self.is_of_registry(network, &found) {
                 held = held.saturating_add(slices(&found));
                 all.extend(self.plan(network, &found).await);
             }
         }
+        self.sorted.retain(&networks);
+        self.network_writes
+            .retain(|network, _| networks.contains(network));
         self.registry().set_held(held);
         let places: HashSet<_> = all.iter().map(Due::place).collect();
         self.memory
@@ -146,11 +163,24 @@ impl Driver {
         next
     }
 
-    /// Whether the registry has a record of a block, or this management cluster does not hold it.
+    /// Whether the registry shows what this management cluster has of a block. A registry that was restored can
+    /// show an earlier record of it.
     fn is_recorded(&self, due: &Due) -> bool {
         let (network, block) = (&due.network, due.block);
-        let is_held = self.ledger(|ledger| ledger.slice_of_block(network, block).is_some());
-        !is_held || self.registry().records.block(network, block).is_some()
+        let slice = self.ledger(|ledger| ledger.slice_of_block(network, block));
+        let is_elsewhere = match &slice {
+            Some(slice) => !due.is_shared && !self.may_be_of_registry(slice),
+            None => !due.is_used,
+        };
+        if is_elsewhere {
+            return true;
+        }
+        let registry = self.registry();
+        let entry = registry.records.block(network, block);
+        let second = clock::now().0.as_second();
+        let record =
+            Shown::of(entry.as_deref()).record(&registry.cluster, due.delays.quarantine, second);
+        shows_use(record, slice.is_some(), due.is_used)
     }
 
     /// The delays of the blocks of a network.
@@ -159,11 +189,8 @@ impl Driver {
             Some(rules) => (rules.keep_seconds, rules.quarantine_seconds),
             None => (0, 0),
         };
-        let entry = self.registry().records.get(&network_key(network));
-        let recorded = match entry.as_deref().and_then(Entry::record) {
-            Some(Record::Network(record)) => record.quarantine_seconds,
-            _ => None,
-        };
+        let record = self.registry().records.network(network);
+        let recorded = record.and_then(|record| record.quarantine_seconds);
         Delays {
             settle: self.registry().backend.settle_time(),
             drain: self.drain,
@@ -174,25 +201,24 @@ impl Driver {
         }
     }
 
-    /// The networks with a record that names this management cluster.
-    fn recorded_networks(&self) -> BTreeSet<Box<str>> {
-        let registry = self.registry();
-        registry.records.networks_naming(&registry.cluster)
+    /// Finds the networks with a record that names this management cluster.
+    fn find_recorded_networks(&mut self) {
+        let registry = Arc::clone(&self.writer.registry);
+        let changes = registry.records.all_block_changes();
+        if self.naming.0 != changes {
+            let naming = registry.records.networks_naming(&registry.cluster);
+            self.naming = (changes, naming);
+        }
     }
 
     /// Whether the blocks of a network can be in this registry. Those of a network that no longer
     /// names one are in the registries that their slices name, and in those that have records of them.
-    fn is_of_registry(
-        &self,
-        network: &str,
-        found: &NetworkBlocks,
-        recorded: &BTreeSet<Box<str>>,
-    ) -> bool {
+    fn is_of_registry(&self, network: &str, found: &NetworkBlocks) -> bool {
         if let Some(rules) = &found.rules {
             return rules.registry == self.registry().name;
         }
         let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
-        recorded.contains(network)
+        self.naming.1.contains(network)
             || slices.any(|slice| self.has_own_id(slice) && self.may_be_of_registry(slice))
     }
 }
@@ -208,6 +234,22 @@ impl Due {
     }
 }
 
+/// Whether a record shows that this cluster has a block, or uses addresses of it. A block without a slice is
+/// taken after the first sign of life only.
+fn shows_use(record: Record, has_slice: bool, is_used: bool) -> bool {
+    match record {
+        Record::Ours { is_returned, .. } => !(is_returned && has_slice && is_used),
+        Record::Theirs {
+            names_us,
+            is_full,
+            holding,
+        } => names_us || is_full || !is_used || !has_slice && holding == Holding::Free,
+        Record::Unreadable => true,
+        Record::Absent => !has_slice,
+        Record::Unknown => false,
+    }
+}
+
 /// The name of the record of a network.
 fn network_key(network: &str) -> Key {
     Key::Network {
@@ -219,4 +261,36 @@ fn network_key(network: &str) -> Key {
 fn slices(found: &NetworkBlocks) -> usize {
     let views = found.blocks.iter();
     views.filter(|view| view.slice.is_some()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As after a restore of the registry.
+    #[test]
+    fn earlier_record_does_not_show_the_use_of_a_block() {
+        let ours = |is_returned| Record::Ours {
+            is_returned,
+            is_contested: false,
+        };
+        let theirs = |names_us| Record::Theirs {
+            names_us,
+            is_full: false,
+            holding: Holding::Free,
+        };
+        for (record, expected) in [
+            (ours(false), true),
+            (ours(true), false),
+            (theirs(true), true),
+            (theirs(false), false),
+            (Record::Absent, false),
+        ] {
+            assert_eq!(shows_use(record, true, true), expected, "{record:?}");
+            // It is taken later.
+            assert!(shows_use(record, false, true), "{record:?}");
+        }
+        assert!(shows_use(theirs(false), true, false));
+        assert!(!shows_use(Record::Absent, true, false));
+    }
 }

@@ -303,6 +303,20 @@ impl Facts<'_> {
     }
 }
 
+/// Whether another cluster still has a block. One that others contend for is theirs after the quarantine.
+fn holding(record: &BlockRecord, cluster: &str, quarantine: i64, second: i64) -> Holding {
+    let Some(at) = &record.returned_at else {
+        return Holding::Held;
+    };
+    let contenders = &record.contenders;
+    let may_take = contenders.is_empty() || contenders.iter().any(|id| id == cluster);
+    if may_take && second.saturating_sub(at.0.as_second()) >= quarantine {
+        Holding::Free
+    } else {
+        Holding::Returned
+    }
+}
+
 impl Shown<'_> {
     /// The record as the protocol sees it, for the management cluster with this identity, at `second`.
     /// `quarantine` is how long after its return another cluster takes no block, in seconds.
@@ -318,13 +332,7 @@ impl Shown<'_> {
             Self::Record(record, _) => Record::Theirs {
                 names_us: record.contenders.iter().any(|id| id == cluster),
                 is_full: record.contenders.len() >= MAX_CONTENDERS,
-                holding: match &record.returned_at {
-                    Some(at) if second.saturating_sub(at.0.as_second()) >= quarantine => {
-                        Holding::Free
-                    }
-                    Some(_) => Holding::Returned,
-                    None => Holding::Held,
-                },
+                holding: holding(record, cluster, quarantine, second),
             },
         }
     }

@@ -60,8 +60,10 @@ pub(super) struct Situation<'a> {
     rules: &'a BlockRules,
     own: &'a BTreeMap<Block, OwnBlock>,
     members: &'a [Member],
-    /// The addresses of all blocks that somebody has.
+    /// The addresses of the blocks of this management cluster.
     held: Addresses,
+    /// Those of the blocks of other ones.
+    others: &'a Addresses,
 }
 
 /// Why a pool does not get a block that it needs.
@@ -95,15 +97,16 @@ impl<'a> Situation<'a> {
     pub(super) fn new(
         rules: &'a BlockRules,
         own: &'a BTreeMap<Block, OwnBlock>,
-        others: &BTreeSet<Block>,
+        others: &'a Addresses,
         members: &'a [Member],
     ) -> Self {
-        let held = own.keys().chain(others).copied().collect();
+        let held = own.keys().copied().collect();
         Self {
             rules,
             own,
             members,
             held,
+            others,
         }
     }
 
@@ -140,7 +143,7 @@ impl<'a> Situation<'a> {
             Some(own) if own.is_unavailable => Some(Shortage::Unavailable(block)),
             // A conflict ends when one side has no address in use: nothing else helps.
             Some(own) if own.is_conflicting => Some(Shortage::AllTaken),
-            None if self.held.overlaps(block) => Some(Shortage::AllTaken),
+            None if self.last_held(block).is_some() => Some(Shortage::AllTaken),
             None if self.is_full(needs) => Some(Shortage::Limit),
             Some(_) | None => None,
         };
@@ -260,7 +263,7 @@ impl<'a> Situation<'a> {
             let mut number = span.first();
             while number <= span.last() {
                 let block = Block::new(member.family.address(number), member.length);
-                let held = self.held.last_from(block);
+                let held = self.last_held(block);
                 if held.is_none() && !needs.blocks.contains(&block) {
                     return Some(block);
                 }
@@ -270,6 +273,11 @@ impl<'a> Situation<'a> {
             }
         }
         None
+    }
+
+    /// If somebody has an address of a block, the number of the last one of those that follow without a gap.
+    fn last_held(&self, block: Block) -> Option<u128> {
+        self.held.last_from(block).max(self.others.last_from(block))
     }
 
     /// Whether this cluster may take no further block.

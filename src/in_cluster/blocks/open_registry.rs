@@ -54,6 +54,10 @@ struct State {
     /// Whether the registry had the records of all blocks of this management cluster since it was
     /// opened, or since it has lost writes.
     is_recorded: bool,
+    /// Whether the recovery is over from the loss that the sign of life still shows.
+    has_recovered: bool,
+    /// Whether the records have to be listed again, since a read shows that the registry has lost writes.
+    is_outdated: bool,
     /// Whether a sign of life of this management cluster was written since the registry was opened.
     has_shown_life: bool,
     /// The number of blocks of this management cluster.
@@ -63,6 +67,15 @@ struct State {
     /// The management clusters that exclude other addresses than this one, by network, once the signs of life
     /// were compared.
     differing_clusters: Option<BTreeMap<String, Vec<Box<str>>>>,
+}
+
+impl State {
+    /// Whether the sign of life of this management cluster shows a loss that is not known yet.
+    fn notices_loss(&mut self, record: Option<&ClusterRecord>) -> bool {
+        let has_lost = has_lost_writes(self.writes, record);
+        self.has_recovered &= has_lost;
+        has_lost && !self.has_recovered && self.recovery.is_none()
+    }
 }
 
 /// Who this management cluster is in a registry.
@@ -200,10 +213,12 @@ impl OpenRegistry {
     pub(super) fn set_confirmed(&self, id: Option<&str>) {
         let mut state = self.state.lock();
         state.is_replaced = id.is_none();
-        if state.confirmed_id.as_deref() != id {
-            state.confirmed_id = id.map(str::to_owned);
-            self.recovered.notify_one();
-        }
+        state.confirmed_id = id.map(str::to_owned);
+    }
+
+    /// Wakes the driver: the registry can be used.
+    pub(super) fn notify_confirmed(&self) {
+        self.recovered.notify_one();
     }
 
     /// Whether the registry is another one than that of the status: nothing is written to it.
@@ -230,7 +245,11 @@ impl OpenRegistry {
         let mut state = self.state.lock();
         state.writes = state.writes.max(writes);
         state.unseen_heartbeat = Some((version, began));
-        state.has_shown_life = true;
+        if !state.has_shown_life {
+            state.has_shown_life = true;
+            // Blocks can be taken from now on.
+            self.recovered.notify_one();
+        }
     }
 
     /// Records that another manager of this management cluster has written a sign of life.
@@ -294,16 +313,32 @@ impl OpenRegistry {
         state.other_cluster = uid.filter(|uid| self.uid.as_ref().is_some_and(|own| own != uid));
     }
 
-    /// Compares the sign of life with what is known of it.
+    /// Compares the sign of life of this management cluster with what is known of it.
     fn notice_loss(&self, record: Option<&ClusterRecord>) {
         let signs = self.signs();
         let mut state = self.state.lock();
-        if state.recovery.is_none() && has_lost_writes(state.writes, record) {
+        if state.notices_loss(record) {
             let before = state.clusters.iter().map(String::as_str);
             let recovery = Recovery::begin(&self.cluster, &signs, before, Instant::now());
             state.recovery = Some(recovery);
             state.is_recorded = false;
         }
+    }
+
+    /// A read has shown the sign of life of this management cluster. If it is older than the known one, the
+    /// cache ignores it, as it ignores all that a restored registry shows: the records are listed again. The
+    /// read can also be that of a server that is behind.
+    pub(super) fn compare_read(&self, record: Option<&ClusterRecord>) {
+        let mut state = self.state.lock();
+        if state.notices_loss(record) {
+            state.is_outdated = true;
+            self.list_requested.notify_one();
+        }
+    }
+
+    /// The records were listed.
+    pub(super) fn listed(&self) {
+        self.state.lock().is_outdated = false;
     }
 
     /// The signs of life that the registry shows.
@@ -345,9 +380,14 @@ impl OpenRegistry {
     /// Whether a sign of life may be written now. Others conclude from it that the records of all blocks of
     /// this management cluster are written.
     pub(super) fn may_show_life(&self) -> bool {
-        let is_recorded = self.state.lock().is_recorded;
-        // One whose record is refused is alive all the same.
-        let is_due = is_recorded || self.opened_at.elapsed() >= RECOVERY_TIMEOUT;
+        let is_due = {
+            let state = self.state.lock();
+            let began = state.recovery.as_ref().map(Recovery::began);
+            let began = began.unwrap_or(self.opened_at);
+            // One whose record is refused is alive all the same.
+            let is_late = began.elapsed() >= RECOVERY_TIMEOUT;
+            !state.is_outdated && (state.is_recorded || is_late)
+        };
         is_due && self.is_confirmed()
     }
 
@@ -363,30 +403,27 @@ impl OpenRegistry {
     pub(super) fn checked_records(&self, is_recorded: bool) {
         let signs = self.signs();
         let mut state = self.state.lock();
-        state.is_recorded |= is_recorded;
+        state.is_recorded |= is_recorded && !state.is_outdated;
         let Some(recovery) = &mut state.recovery else {
             return;
         };
         recovery.update(&signs);
         if recovery.is_over(Instant::now()) {
             state.recovery = None;
+            state.has_recovered = true;
         }
     }
 
     /// Whether no block is taken because the registry has lost writes.
     pub(super) fn is_recovering(&self) -> bool {
-        self.state.lock().recovery.is_some()
+        let state = self.state.lock();
+        state.recovery.is_some() || state.is_outdated
     }
 
     /// The management clusters that have to write again; `None` if the registry has lost nothing.
     pub(super) fn awaited(&self) -> Option<Vec<String>> {
         let state = self.state.lock();
         state.recovery.as_ref().map(Recovery::awaited)
-    }
-
-    /// Asks for a list of all records: a write has shown that the watch has missed something.
-    pub(super) fn request_list(&self) {
-        self.list_requested.notify_one();
     }
 
     /// Waits until a list of all records is requested. For one listener.

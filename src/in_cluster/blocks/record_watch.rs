@@ -29,7 +29,11 @@ impl RecordWatch {
             Some(Key::Cluster { id }) if *id == *self.registry.cluster => {
                 check_cluster(&self.context, &self.registry);
             }
-            Some(Key::Registry) => check_cluster(&self.context, &self.registry),
+            // What was shown while it was missing was not recorded.
+            Some(Key::Registry) => {
+                check_cluster(&self.context, &self.registry);
+                self.check_all();
+            }
             _ => {}
         }
     }
@@ -113,6 +117,7 @@ impl EventHandler<Entry> for RecordWatch {
         records.init_done();
         note_sign_of_life(&self.context, &self.registry);
         check_cluster(&self.context, &self.registry);
+        self.registry.listed();
         // The list shows no event for a record that is missing.
         self.check_all();
     }

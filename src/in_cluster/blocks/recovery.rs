@@ -60,6 +60,11 @@ impl Recovery {
         }
     }
 
+    /// When it has begun.
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Compares the signs of life with those at the begin.
     pub(super) fn update(&mut self, shown: &Signs) {
         self.awaited.retain(|id, before| match shown.get(id) {

@@ -336,6 +336,7 @@ impl RegistryReconciler {
             registry: Arc::clone(opened),
         };
         watch.check_all();
+        opened.notify_confirmed();
     }
 
     async fn write_status(

@@ -96,8 +96,8 @@ impl Tasks {
                 registry: Arc::clone(&self.registry),
             });
             loop {
-                let handler = Arc::clone(&handler);
-                let source = match self.registry.backend.source(handler, synced.clone()) {
+                let reader = Arc::clone(&handler);
+                let source = match self.registry.backend.source(reader, synced.clone()) {
                     Ok(source) => source,
                     Err(error) => {
                         self.registry.failed(Requester::Watch, &error);
@@ -107,8 +107,8 @@ impl Tasks {
                 let changes = source.open().changes;
                 tokio::select! {
                     () = self.follow(changes) => return,
-                    // A new source begins with a list.
-                    () = self.registry.list_requested() => {}
+                    // A new source begins with a list. It counts whatever was known before.
+                    () = self.registry.list_requested() => handler.restored(),
                 }
             }
         })
@@ -307,14 +307,16 @@ impl Heartbeat {
         if let Some(held) = &self.held {
             records.apply(held);
         } else if let Some(known) = known {
-            records.remove(&known);
+            records.forget(&known);
         }
-        let was_recovering = self.registry.is_recovering();
+        if self.registry.is_confirmed() {
+            let record = match self.held.as_ref().and_then(Entry::record) {
+                Some(Record::Cluster(record)) => Some(record),
+                _ => None,
+            };
+            self.registry.compare_read(record);
+        }
         check_cluster(&self.context, &self.registry);
-        if self.registry.is_recovering() && !was_recovering {
-            // Other records may be gone, and the watch of a bucket does not show that it was emptied.
-            self.registry.request_list();
-        }
         Ok(())
     }
 

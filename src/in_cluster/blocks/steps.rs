@@ -480,10 +480,7 @@ impl Writer {
         slice: &BlockSlice,
         list: Option<&ReservationList>,
     ) -> Result<(), StepError> {
-        // No address was ever allocated from a slice that was never confirmed.
-        if slice.confirmed_at.is_some() {
-            self.require_unused(target, list)?;
-        }
+        self.require_unused(target, list)?;
         let name = target.slice_name();
         let deleted = self
             .context

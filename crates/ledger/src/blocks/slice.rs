@@ -82,6 +82,12 @@ impl BlockInfo {
         self.cluster.is_some() && !is_leaving && self.slice().is_usable()
     }
 
+    /// Whether the slice says that this management cluster has the block, and no other one uses it. It can be
+    /// marked as empty: without the registry, the mark is removed by the next claim.
+    pub(in super::super) fn is_confirmed_alone(&self) -> bool {
+        self.cluster.is_some() && self.confirmed_at.is_some() && self.conflict.is_none()
+    }
+
     /// The slice for the decisions of the protocol.
     fn slice(&self) -> Slice {
         Slice {

@@ -52,9 +52,20 @@ pub(super) struct State {
     epoch: u64,
     /// The latest write that the watch has shown.
     watched: Option<Version>,
+    /// The number of changes of blocks, by network.
+    block_changes: BTreeMap<Box<str>, u64>,
     /// Whether a list has begun that is not complete. It shows the last write of each name, so
     /// earlier ones may follow.
     is_listing: bool,
+}
+
+/// Counts a change under a name. Returns whether it is more than a sign of life.
+fn count_change(changes: &mut BTreeMap<Box<str>, u64>, name: &Name) -> bool {
+    if let Name::Key(Key::Block { network, .. }) = name {
+        let count = changes.entry(network.clone()).or_default();
+        *count = count.wrapping_add(1);
+    }
+    !matches!(name, Name::Key(Key::Cluster { .. }))
 }
 
 impl State {
@@ -82,6 +93,15 @@ impl State {
                 _ => None,
             })
             .collect()
+    }
+
+    pub(super) fn block_changes(&self, network: &str) -> u64 {
+        self.block_changes.get(network).copied().unwrap_or_default()
+    }
+
+    pub(super) fn all_block_changes(&self) -> u64 {
+        let counts = self.block_changes.values();
+        counts.fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
     pub(super) fn networks_naming(&self, cluster: &str) -> BTreeSet<Box<str>> {
@@ -136,7 +156,7 @@ impl State {
             })
     }
 
-    /// Records a state. Returns whether anything has changed.
+    /// Records a state. Returns whether anything has changed but a sign of life.
     pub(super) fn apply(&mut self, entry: &Entry, now: Instant) -> bool {
         if entry.is_deleted() {
             return self.remove(entry, now);
@@ -153,16 +173,17 @@ impl State {
                 return false;
             }
             known.epoch = epoch;
-            let is_change = *known.entry != *entry;
-            if is_change {
-                known.entry = Arc::new(entry.clone());
+            if *known.entry == *entry {
+                return false;
             }
-            return is_change;
+            known.entry = Arc::new(entry.clone());
+            return count_change(&mut self.block_changes, &name);
         }
         let entry = Arc::new(entry.clone());
+        let is_change = count_change(&mut self.block_changes, &name);
         let known = Known { entry, list, epoch };
         self.known.insert(name, known);
-        true
+        is_change
     }
 
     /// Whether the record was deleted in this version or a later one.
@@ -173,7 +194,7 @@ impl State {
         })
     }
 
-    /// Records a deletion. Returns whether anything has changed.
+    /// Records a deletion. Returns whether anything has changed but a sign of life.
     pub(super) fn remove(&mut self, deleted: &Entry, now: Instant) -> bool {
         let name = Name::of(&deleted.key);
         let is_later = |known: &Known| {
@@ -183,7 +204,20 @@ impl State {
             return false;
         }
         self.remember_deletion(deleted, now);
-        self.known.remove(&name).is_some()
+        self.known.remove(&name).is_some() && count_change(&mut self.block_changes, &name)
+    }
+
+    /// Forgets a record that a read has not found. The read can be that of a server that is behind, so the same
+    /// version counts again when it is shown. Returns whether anything has changed but a sign of life.
+    pub(super) fn forget(&mut self, held: &Entry) -> bool {
+        let name = Name::of(&held.key);
+        let is_known = match self.known.get(&name) {
+            Some(known) => known.entry.version == held.version,
+            None => false,
+        };
+        is_known
+            && self.known.remove(&name).is_some()
+            && count_change(&mut self.block_changes, &name)
     }
 
     /// Remembers that a record was deleted in this version, unless a later deletion is known.
@@ -226,8 +260,9 @@ impl State {
     pub(super) fn end_list(&mut self, now: Instant) {
         let (list, epoch) = (self.list, self.epoch);
         let unlisted = self.known.extract_if(.., |_, known| known.list != list);
-        let unlisted: Vec<_> = unlisted.map(|(_, known)| known).collect();
-        for known in unlisted {
+        let unlisted: Vec<_> = unlisted.collect();
+        for (name, known) in unlisted {
+            count_change(&mut self.block_changes, &name);
             // A registry that has lost its last writes uses the versions of an earlier epoch again.
             if known.epoch == epoch {
                 self.remember_deletion(&known.entry, now);

@@ -75,6 +75,19 @@ fn late_answer_does_not_bring_a_deleted_record_back() {
 }
 
 #[test]
+fn record_that_a_read_has_not_found_counts_again() {
+    let cache = RecordCache::default();
+    let held = entry(BLOCK, at(7), "west");
+    cache.apply(&held);
+    cache.forget(&entry(BLOCK, at(6), "west"));
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("west"));
+    cache.forget(&held);
+    assert_eq!(holder(&cache, BLOCK), None);
+    cache.apply(&held);
+    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("west"));
+}
+
+#[test]
 fn list_removes_what_it_does_not_contain() {
     let cache = RecordCache::default();
     assert!(!cache.is_complete());
@@ -121,17 +134,15 @@ fn watch_has_shown_what_precedes_its_last_event() {
     assert!(!cache.has_watched(&own));
 }
 
-/// A block is confirmed after the watch has shown its record: nothing else wakes the driver then.
-#[tokio::test]
-async fn event_of_an_own_write_is_a_change() {
+/// There can be many clusters, and nobody waits for their signs of life.
+#[test]
+fn sign_of_life_wakes_nobody() {
     let cache = RecordCache::default();
-    let handler: &dyn EventHandler<Entry> = &cache;
-    handler.init();
-    handler.init_done();
-    cache.apply(&entry(BLOCK, at(5), "west"));
-    cache.changed().await;
-    handler.apply(&entry(BLOCK, at(5), "west"));
-    cache.changed().await;
+    cache.apply(&entry("cluster.west", at(5), "west"));
+    cache.apply(&entry("cluster.west", at(6), "west"));
+    assert!(cache.changed().now_or_never().is_none());
+    cache.apply(&entry(BLOCK, at(7), "west"));
+    assert!(cache.changed().now_or_never().is_some());
 }
 
 #[test]

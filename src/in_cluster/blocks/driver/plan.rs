@@ -3,41 +3,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{DEFAULT_QUARANTINE_SECONDS, Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, Span};
 use capi_ipam_ledger::{BlockMember, BlockObstacle, BlockSupply, BlockView, NetworkBlocks};
-use capi_ipam_protocol::block::{Holding, Record as RecordState};
 use capi_ipam_registry::{Entry, Key, NetworkRecord, Record, RegistryError, cidr};
 use tracing::{debug, warn};
 
-use super::super::facts::{Delays, Shown};
 use super::super::needs::{Member, Needs, OwnBlock, Shortage, Situation};
 use super::super::steps::UNKNOWN_CLUSTER;
+use super::sorted::SortedRecords;
 use super::{Driver, Due, network_key};
 
+/// The time between two changes of the record of a network.
+const NETWORK_WRITE_INTERVAL: Duration = Duration::from_mins(1);
+
 /// What a pass found of a network.
-pub(super) struct Pass {
+struct Pass {
     blocks: BTreeMap<Block, BlockView>,
     own: BTreeMap<Block, OwnBlock>,
-    /// Those of other management clusters.
-    others: BTreeSet<Block>,
-    /// The blocks that this cluster contends for.
-    contended: BTreeSet<Block>,
+    records: Arc<SortedRecords>,
 }
 
 impl Driver {
     /// Decides on the blocks of a network.
     pub(super) async fn plan(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Vec<Due> {
         let mut delays = self.delays(network, found);
-        let agreed = self.agree(network, found, delays).await;
-        let pass = self.classify(network, found, delays);
+        let registry = Arc::clone(&self.writer.registry);
+        let second = clock::now().0.as_second();
+        let records = self
+            .sorted
+            .get(&registry, network, delays.quarantine, second);
+        let agreed = self.agree(network, found, &records).await;
+        let pass = self.classify(found, &records);
         self.warn_of_unavailable(network, &pass);
         let needs = match &found.rules {
-            Some(rules) => Situation::new(rules, &pass.own, &pass.others, &members(found)).needs(),
+            Some(rules) => {
+                let others = &pass.records.addresses;
+                Situation::new(rules, &pass.own, others, &members(found)).needs()
+            }
             None => Needs::default(),
         };
         self.report_supply(network, found, &pass, &needs, agreed.as_ref());
@@ -66,7 +73,7 @@ impl Driver {
         &mut self,
         network: &Arc<str>,
         found: &NetworkBlocks,
-        delays: Delays,
+        records: &SortedRecords,
     ) -> Option<Result<(), BlockObstacle>> {
         let registry = Arc::clone(&self.writer.registry);
         let rules = found.rules.as_ref()?;
@@ -92,14 +99,18 @@ impl Driver {
                 size: known.size,
                 cluster: known.size_of.clone(),
             }),
-            _ => self.block_of_other_size(network, found, own.size, delays),
+            _ => self.block_of_other_size(network, found, own.size, records),
         };
         if let Some(obstacle) = obstacle {
             self.refusals.ended(&key);
             return Some(Err(obstacle));
         }
-        if let Some(wanted) = wanted_record(known, own) {
+        if let Some(wanted) = wanted_record(known, own)
+            && self.may_write_network(network, known.is_none())
+        {
             self.write_network(&key, entry.as_deref(), wanted).await?;
+            self.network_writes
+                .insert(Arc::clone(network), Instant::now());
         }
         self.refusals.ended(&key);
         Some(Ok(()))
@@ -112,29 +123,27 @@ impl Driver {
         network: &str,
         found: &NetworkBlocks,
         size: u64,
-        delays: Delays,
+        records: &SortedRecords,
     ) -> Option<BlockObstacle> {
-        let cluster = &self.registry().cluster;
-        let second = clock::now().0.as_second();
-        for (block, entry) in self.registry().records.blocks(network) {
+        for block in &records.of_lengths {
             let length = found.lengths.of(block.family());
-            if length.is_none_or(|length| length == block.length()) {
-                continue;
-            }
-            let record = Shown::of(Some(&entry)).record(cluster, delays.quarantine, second);
-            let is_free = match record {
-                RecordState::Ours { is_returned, .. } => is_returned,
-                RecordState::Theirs { holding, .. } => holding == Holding::Free,
-                RecordState::Absent | RecordState::Unknown | RecordState::Unreadable => false,
-            };
-            if !is_free {
+            if let Some(length) = length.filter(|length| *length != block.length()) {
+                let entry = self.registry().records.block(network, *block);
                 return Some(BlockObstacle::SizeDiffers {
-                    size: other_size(size, length.unwrap_or_default(), block.length()),
-                    cluster: holder(&entry).to_owned(),
+                    size: other_size(size, length, block.length()),
+                    cluster: holder(entry.as_deref()).to_owned(),
                 });
             }
         }
         None
+    }
+
+    /// Whether the record of a network may be written now. A manager of an earlier version removes the
+    /// quarantine from it each time.
+    fn may_write_network(&self, network: &Arc<str>, is_missing: bool) -> bool {
+        let last = self.network_writes.get(network);
+        let is_recent = last.is_some_and(|last| last.elapsed() < NETWORK_WRITE_INTERVAL);
+        is_missing || !is_recent
     }
 
     /// Writes the record of a network; `None` if this fails.
@@ -185,14 +194,8 @@ impl Driver {
         }
     }
 
-    /// Sorts the blocks of a network by who has them. One that was returned is nobody's: this cluster may
-    /// take it back, and other ones after the quarantine.
-    pub(super) fn classify(
-        &self,
-        network: &Arc<str>,
-        found: &NetworkBlocks,
-        delays: Delays,
-    ) -> Pass {
+    /// Sorts the blocks of a network by who has them.
+    fn classify(&self, found: &NetworkBlocks, records: &Arc<SortedRecords>) -> Pass {
         let mut pass = Pass {
             blocks: found
                 .blocks
@@ -200,36 +203,10 @@ impl Driver {
                 .map(|view| (view.block, view.clone()))
                 .collect(),
             own: BTreeMap::new(),
-            others: BTreeSet::new(),
-            contended: BTreeSet::new(),
+            records: Arc::clone(records),
         };
-        let cluster = &self.registry().cluster;
-        let second = clock::now().0.as_second();
-        for (block, entry) in self.registry().records.blocks(network) {
-            match Shown::of(Some(&entry)).record(cluster, delays.quarantine, second) {
-                RecordState::Ours {
-                    is_returned: false,
-                    is_contested,
-                } => pass.own_block(block).is_conflicting |= is_contested,
-                RecordState::Theirs {
-                    names_us, holding, ..
-                } => {
-                    if names_us {
-                        pass.contended.insert(block);
-                    }
-                    if holding != Holding::Free {
-                        pass.others.insert(block);
-                    }
-                }
-                // The one that contends for it takes it after the quarantine.
-                RecordState::Ours {
-                    is_contested: true, ..
-                }
-                | RecordState::Unreadable => {
-                    pass.others.insert(block);
-                }
-                RecordState::Ours { .. } | RecordState::Absent | RecordState::Unknown => {}
-            }
+        for (block, is_contested) in &records.own {
+            pass.own_block(*block).is_conflicting |= is_contested;
         }
         for view in &found.blocks {
             let Some(slice) = &view.slice else {
@@ -239,7 +216,7 @@ impl Driver {
             pass.own_block(view.block).set_slice(slice, is_own);
         }
         for (block, own) in &mut pass.own {
-            own.is_conflicting |= pass.others.contains(block);
+            own.is_conflicting |= records.others.contains(block);
             own.is_usable &= !own.is_conflicting;
         }
         pass
@@ -273,7 +250,7 @@ impl Driver {
         let is_shown = self.registry().is_available();
         let supply = BlockSupply {
             others: match &found.rules {
-                Some(_) if is_shown => Some(pass.others.len()),
+                Some(_) if is_shown => Some(pass.records.others.len()),
                 Some(_) => None,
                 None => Some(0),
             },
@@ -319,7 +296,7 @@ impl Pass {
         let mut targets: BTreeSet<Block> = self.own.keys().copied().collect();
         targets.extend(self.blocks.keys());
         targets.extend(&needs.blocks);
-        targets.extend(&self.contended);
+        targets.extend(&self.records.contended);
         targets
     }
 
@@ -368,8 +345,8 @@ fn other_size(size: u64, own: u8, length: u8) -> u64 {
 }
 
 /// The holder in the record of a block.
-fn holder(entry: &Entry) -> &str {
-    match entry.record() {
+fn holder(entry: Option<&Entry>) -> &str {
+    match entry.and_then(Entry::record) {
         Some(Record::Block(record)) => &record.cluster,
         _ => UNKNOWN_CLUSTER,
     }

@@ -319,7 +319,7 @@ impl Driver {
             Ok(Some(found)) => records.apply(&found),
             Ok(None) => {
                 if let Some(known) = records.get(key) {
-                    records.remove(&known);
+                    records.forget(&known);
                 }
             }
             Err(error) => {
@@ -372,10 +372,7 @@ impl Driver {
 /// The version of a slice that a step deletes after a list of the reservations.
 fn deleted(step: Step, target: &Target) -> Option<&str> {
     match &target.slice {
-        // No address was ever allocated from a slice that was never confirmed.
-        Some(slice) if step == Step::DeleteSlice && slice.confirmed_at.is_some() => {
-            Some(&slice.version)
-        }
+        Some(slice) if step == Step::DeleteSlice => Some(&slice.version),
         _ => None,
     }
 }

@@ -230,6 +230,19 @@ fn block_of_another_cluster_is_free_after_the_quarantine() {
         };
         assert_eq!(seen, expected, "{later}");
     }
+    // It is that of the cluster that contends for it.
+    let contended = BlockRecord {
+        contenders: vec!["north".to_owned()],
+        ..returned
+    };
+    let shown = Shown::Record(&contended, &VERSION);
+    for (cluster, expected) in [("north", Holding::Free), ("west", Holding::Returned)] {
+        let seen = shown.record(cluster, DELAYS.quarantine, second + 100);
+        let Record::Theirs { holding, .. } = seen else {
+            panic!("{seen:?}");
+        };
+        assert_eq!(holding, expected, "{cluster}");
+    }
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn large_ranges_cost_what_is_held() {
 fn block_that_overlaps_with_another_one_is_not_free() {
     let rules = rules(0, None);
     let own = [(Block::new(block(0).base(), 29), USED)].into();
-    let others = [Block::new(block(2).base(), 31)].into();
+    let others = [Block::new(block(2).base(), 31)].into_iter().collect();
     let members = [waiting(0, 7)];
     let needs = Situation::new(&rules, &own, &others, &members).needs();
     assert_eq!(needs.blocks, [block(3)].into());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use capi_ipam_registry::{BlockRecord, ClusterRecord, Entry, Key, Record, RecordCache, hand_over};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -121,6 +121,9 @@ impl From<Refusal> for Error {
     }
 }
 
+/// How wrong a clock can be.
+const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(24);
+
 /// Decides what is written to release a management cluster. `own` is this one.
 pub(crate) fn plan(
     records: &RecordCache,
@@ -133,7 +136,11 @@ pub(crate) fn plan(
         return Err(Refusal::Own { cluster: named() });
     }
     let entry = records.get(&Key::Cluster { id: cluster.into() });
-    let seen = last_seen(entry.as_deref(), cluster, now)?;
+    let seen = last_seen(
+        entry.as_deref(),
+        cluster,
+        time_of_others(records, cluster, now),
+    )?;
     let mut changes = Vec::new();
     for entry in records.entries() {
         changes.extend(change(&entry, cluster, now));
@@ -171,7 +178,7 @@ pub(crate) fn adoption(
             cluster: own.to_owned(),
         });
     }
-    let seen = last_seen(Some(&entry), own, now)?;
+    let seen = last_seen(Some(&entry), own, time_of_others(records, own, now))?;
     let adopted = Record::Cluster(ClusterRecord {
         cluster: own.to_owned(),
         uid: Some(uid.to_owned()),
@@ -187,6 +194,37 @@ pub(crate) fn adoption(
         cluster: None,
         changes: vec![change],
     })
+}
+
+/// The time by the clocks of the other management clusters: that of the last sign of life of one of them. The
+/// clock of the API server here can be wrong, and a cluster that is alive would be released. It decides if no
+/// other cluster is alive: the signs of life of all others are much older than that of `cluster`, or than any
+/// clock is wrong.
+fn time_of_others(records: &RecordCache, cluster: &str, now: Timestamp) -> Timestamp {
+    let mut newest: Option<Timestamp> = None;
+    let mut released = None;
+    for (id, entry) in records.clusters() {
+        let Some(Record::Cluster(ClusterRecord {
+            seen: Some(seen), ..
+        })) = entry.record()
+        else {
+            continue;
+        };
+        if *id == *cluster {
+            released = Some(seen.0);
+        } else {
+            newest = newest.max(Some(seen.0));
+        }
+    }
+    match (newest, released) {
+        (Some(newest), Some(released))
+            if state(Some(newest), released) == ClusterState::Alive
+                && now.duration_since(newest) < MAX_CLOCK_SKEW =>
+        {
+            newest
+        }
+        _ => now,
+    }
 }
 
 /// When a management cluster was last seen, if it is not alive.
@@ -415,6 +453,26 @@ mod tests {
             panic!("{wanted:?}")
         };
         assert_eq!(other.cluster, "north");
+    }
+
+    /// The clock of the machine on which the plugin runs is wrong.
+    #[test]
+    fn clocks_of_the_other_clusters_decide() {
+        let later: Timestamp = "2026-01-06T00:00:00Z".parse().unwrap();
+        let release = |others: &[(&str, &str)], now| {
+            let mut records = vec![("cluster.east", cluster("east", NOW))];
+            for (key, seen) in others {
+                records.push((key, cluster(key.trim_start_matches("cluster."), seen)));
+            }
+            plan(&entries(&records), "east", "west", now).is_ok()
+        };
+        assert!(!release(&[("cluster.west", NOW)], later), "east is alive");
+        assert!(
+            release(&[("cluster.west", OLD)], later),
+            "no other is alive"
+        );
+        assert!(release(&[], later));
+        assert!(!release(&[], now()));
     }
 
     #[test]
