@@ -143,6 +143,32 @@ async fn block_in_use_that_a_backup_shows_as_returned_is_kept() {
     east.consumer.assert_stays_unbound("e").await;
 }
 
+/// Managers run during the restore. The cache of records ignores what is older than it.
+#[tokio::test]
+async fn bucket_restored_beside_managers_gives_no_block_twice() {
+    let mut site = Site::start(Hub::nats(), blocks()).await;
+    for cluster in [&site.west, &site.east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    }
+    site.east.bind("p", &names("e", 4)).await;
+    let written = site.west.writes(&site.hub).await;
+    let backup = Backup::take(&mut site.hub);
+    let in_west = site.west.bind("p", &names("w", 4)).await;
+    site.west.wait_for_later_writes(&site.hub, written).await;
+    backup.restore(&mut site.hub);
+
+    let (west, east) = (&site.west, &site.east);
+    let late = names("x", 4);
+    east.consumer.create_claims(&late, "p").await;
+    let in_east = east.consumer.wait_for_addresses(&late).await;
+    for (claim, address) in &in_east {
+        assert!(!in_west.values().any(|other| other == address), "{claim}");
+    }
+    for block in west.blocks().await {
+        site.wait_for_holder(&block, Some("west")).await;
+    }
+}
+
 /// The name of the stream of the bucket.
 const STREAM: &str = "KV_ipam";
 
