@@ -183,3 +183,21 @@ fn account_prefix() -> String {
 fn accounts_group() -> String {
     format!("system:serviceaccounts:{NAMESPACE}")
 }
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_api::NetworkRecord;
+
+    use super::*;
+
+    #[test]
+    fn policy_has_the_default_quarantine() {
+        let default = NetworkRecord::default().quarantine();
+        let used = format!("quarantineSeconds.orValue({default})");
+        let of_network: Vec<_> = RULES
+            .iter()
+            .filter(|(rule, _)| rule.contains(&used))
+            .collect();
+        assert_eq!(of_network.len(), 1);
+    }
+}

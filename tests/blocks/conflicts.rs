@@ -1,7 +1,7 @@
 //! The registry says something else than a cluster thinks.
 
 use serde_json::json;
-use support::snapshot::{restore_snapshot, take_snapshot};
+use support::snapshot::restore_snapshot;
 
 use crate::site::{Hub, NETWORK, Site, names};
 
@@ -75,6 +75,43 @@ async fn block_of_two_clusters_of_an_api_server_is_drained_by_one() {
     Box::pin(block_of_two_clusters_is_drained_by_one(Hub::kubernetes())).await;
 }
 
+/// East uses a block of west, as after `clusterctl move`. When west uses it no longer, the conflict ends, and
+/// east does not take the block before its quarantine is over.
+#[tokio::test]
+async fn conflict_ends_with_the_return_of_the_block() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0, "quarantineSeconds": 3600});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let (west, east) = (&site.west, &site.east);
+    for cluster in [west, east] {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.7").await;
+    }
+    west.bind("p", &names("w", 1)).await;
+    east.consumer.create_address("m", "p", "10.0.1.1").await;
+    east.consumer.create_claim("m", "p").await;
+    assert_eq!(east.consumer.wait_for_address("m").await, "10.0.1.1");
+    for cluster in [west, east] {
+        cluster.wait_for_conflict("True").await;
+    }
+    west.consumer.release("w-0").await;
+    for cluster in [west, east] {
+        cluster.wait_for_conflict("False").await;
+    }
+    site.wait_for_holder("10.0.1.0/30", None).await;
+    site.wait_for_contender("10.0.1.0/30", "east").await;
+    let bound = east.bind("p", &names("e", 4)).await;
+    let mut addresses = bound.values();
+    assert!(
+        addresses.all(|address| address.as_str() >= "10.0.1.4"),
+        "{bound:?}"
+    );
+    east.consumer.create_claim("x", "p").await;
+    east.consumer.assert_stays_unbound("x").await;
+    // An operator ends the quarantine.
+    site.lose_record("10.0.1.0/30").await;
+    site.wait_for_holder("10.0.1.0/30", Some("east")).await;
+    east.consumer.wait_for_address("x").await;
+}
+
 /// etcd of a management cluster is restored from a snapshot, whose IPSlices show a block that
 /// another management cluster has meanwhile.
 async fn restored_cluster_allocates_no_address_of_another(runs_meanwhile: bool) {
@@ -83,16 +120,7 @@ async fn restored_cluster_allocates_no_address_of_another(runs_meanwhile: bool) 
     for cluster in [&site.west, &site.east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
     }
-    site.west.bind("p", &names("w", 2)).await;
-    site.west.kill();
-    take_snapshot(&mut site.west.control_plane);
-
-    // West returns the block, and east takes it.
-    site.west.restart();
-    for name in names("w", 2) {
-        site.west.consumer.release(&name).await;
-    }
-    site.wait_for_holder("10.0.1.0/30", None).await;
+    site.return_block_after_snapshot().await;
     let in_east = site.east.bind("p", &names("e", 4)).await;
     site.wait_for_holder("10.0.1.0/30", Some("east")).await;
 

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::json;
-use support::snapshot::{restore_snapshot, take_snapshot};
+use support::snapshot::restore_snapshot;
 
 use crate::site::{Hub, ManagementCluster, NETWORK, Site, names};
 
@@ -60,14 +60,7 @@ async fn returned_block_stays_with_its_cluster(hub: Hub) {
     for cluster in [&site.west, &site.east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.3").await;
     }
-    site.west.bind("p", &names("w", 2)).await;
-    site.west.kill();
-    take_snapshot(&mut site.west.control_plane);
-    site.west.restart();
-    for name in names("w", 2) {
-        site.west.consumer.release(&name).await;
-    }
-    site.wait_for_holder("10.0.1.0/30", None).await;
+    site.return_block_after_snapshot().await;
     site.east.consumer.create_claim("e", "p").await;
     site.east
         .consumer

@@ -16,6 +16,7 @@ use support::consumer::{Consumer, create, object, retry_unanswered};
 use support::control_plane::{ControlPlane, NAMESPACE, Options};
 use support::manager::Manager;
 pub(crate) use support::registry::{Hub, REGISTRY};
+use support::snapshot::take_snapshot;
 use support::wait::{MESSAGE_TIMEOUT, eventually, eventually_within};
 
 /// The name of the network in every management cluster.
@@ -444,6 +445,18 @@ impl Site {
         for cluster in [&self.west, &self.east] {
             cluster.manager.lock().accept_missing_permissions();
         }
+    }
+
+    /// West takes the first block. A snapshot of its etcd is taken, and then it returns the block.
+    pub(crate) async fn return_block_after_snapshot(&mut self) {
+        self.west.bind("p", &names("w", 2)).await;
+        self.west.kill();
+        take_snapshot(&mut self.west.control_plane);
+        self.west.restart();
+        for name in names("w", 2) {
+            self.west.consumer.release(&name).await;
+        }
+        self.wait_for_holder("10.0.1.0/30", None).await;
     }
 
     /// The management cluster with an identity.

@@ -10,6 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::shared_blocks::DEFAULT_QUARANTINE_SECONDS;
+
 /// The maximum number of [`BlockRecord::contenders`].
 pub const MAX_CONTENDERS: usize = 8;
 
@@ -140,6 +142,14 @@ pub struct NetworkRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub quarantine_seconds: Option<i64>,
+}
+
+impl NetworkRecord {
+    /// How long after the return of a block no other cluster takes it, in seconds.
+    pub fn quarantine(&self) -> i64 {
+        self.quarantine_seconds
+            .unwrap_or(DEFAULT_QUARANTINE_SECONDS)
+    }
 }
 
 /// The identity of a registry. The first cluster that uses it writes this record, and nobody changes it.

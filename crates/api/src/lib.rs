@@ -99,7 +99,7 @@ pub use scope::{
     Scope, Slot, address_in_name, block_of_name, reservation_name, slot_of_name, split_block_name,
 };
 pub use scope_change::ScopeChange;
-pub use shared_blocks::{BlockRules, BlockStatus, DEFAULT_QUARANTINE_SECONDS, SharedBlocks};
+pub use shared_blocks::{BlockRules, BlockStatus, SharedBlocks};
 pub use slice::{
     IPSlice, IPSliceSpec, SliceConflict, SliceOwner, SliceOwnerKind, SliceProblem, slice_name,
 };

@@ -11,7 +11,7 @@ use super::slice_policy::MAX_SIZE;
 /// How long an empty block is kept by default, in seconds.
 const DEFAULT_KEEP_SECONDS: i64 = 7 * 24 * 3600;
 /// How long after the return of a block no other management cluster takes it by default, in seconds.
-pub const DEFAULT_QUARANTINE_SECONDS: i64 = 7 * 24 * 3600;
+pub(crate) const DEFAULT_QUARANTINE_SECONDS: i64 = 7 * 24 * 3600;
 /// The number of free blocks that are held ahead by default.
 const DEFAULT_SPARE: i64 = 1;
 

@@ -11,7 +11,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::DEFAULT_QUARANTINE_SECONDS;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Ledger, NetworkBlocks};
@@ -189,15 +188,12 @@ impl Driver {
             Some(rules) => (rules.keep_seconds, rules.quarantine_seconds),
             None => (0, 0),
         };
-        let record = self.registry().records.network(network);
-        let recorded = record.and_then(|record| record.quarantine_seconds);
+        let record = self.registry().records.network(network).unwrap_or_default();
         Delays {
             settle: self.registry().backend.settle_time(),
             drain: self.drain,
             keep,
-            quarantine: recorded
-                .unwrap_or(DEFAULT_QUARANTINE_SECONDS)
-                .max(quarantine),
+            quarantine: record.quarantine().max(quarantine),
         }
     }
 

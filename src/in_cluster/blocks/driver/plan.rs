@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{DEFAULT_QUARANTINE_SECONDS, Scope, reservation_name};
+use capi_ipam_api::{Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::{Block, Span};
@@ -326,8 +326,7 @@ fn wanted_record(known: Option<&NetworkRecord>, own: NetworkRecord) -> Option<Ne
     let Some(known) = known else {
         return Some(own);
     };
-    let quarantine = known.quarantine_seconds;
-    if own.quarantine_seconds <= quarantine.or(Some(DEFAULT_QUARANTINE_SECONDS)) {
+    if own.quarantine() <= known.quarantine() {
         return None;
     }
     Some(NetworkRecord {

@@ -28,7 +28,7 @@ fn excluded_addresses_need_no_block() {
 }
 
 #[test]
-fn recorded_number_of_other_blocks_stays_until_the_registry_shows_it() {
+fn number_of_other_blocks_stays_until_the_registry_shows_it() {
     let mut ledger = ledger();
     let status =
         json!({"status": {"blocks": {"held": 0, "spare": 0, "others": 7, "conflicts": 0}}});
