@@ -66,6 +66,7 @@ async fn returned_block_stays_with_its_cluster(hub: Hub) {
         .consumer
         .wait_for_reason("e", "WaitingForBlock")
         .await;
+    site.east.consumer.assert_stays_unbound("e").await;
 
     site.hub.stop();
     site.west.kill();
