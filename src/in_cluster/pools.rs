@@ -182,7 +182,7 @@ impl Protect for PoolReconciler {
     fn objects(&self, pool: &Pool) -> ResourceClient<Pool> {
         pool_client(&self.client, &PoolKey::of(pool))
             .with_pruned_fields(self.pruned_fields.clone())
-            .requiring_fields()
+            .requiring(pool.optional_fields().names())
     }
 
     /// The ledger knows what is in use of the pool.

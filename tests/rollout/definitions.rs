@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use capi_ipam_api::IPNetworkStatus;
+use capi_ipam_api::{IPNetworkStatus, InClusterKind, PoolStatus};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::{finalizer, patch};
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use support::proxy::{ApiRequest, Forward, ProxyServer, error_response};
 use support::wait::eventually;
 
 const POOLS: &str = "inclusterippools.ipam.cluster.x-k8s.io";
+const PREFIX_POOLS: &str = "inclusterprefixpools.ipam.cluster.x-k8s.io";
 const NETWORKS: &str = "ipnetworks.ipam.cluster.x-k8s.io";
 
 /// Fields that an older version does not have.
@@ -124,9 +125,10 @@ async fn network_read_without_its_exclusions_allocates_nothing() {
     let mut manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
     set_up(&consumer).await;
-    manager.kill();
 
     let before = serve_old_fields(&plane, NETWORKS);
+    wait_until_not_ready(&manager, NETWORKS, "spec.excluded").await;
+    manager.kill();
     manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[]);
     wait_until_not_ready(&manager, NETWORKS, "spec.excluded").await;
     consumer.create_claim("b0", "b").await;
@@ -160,6 +162,33 @@ async fn write_without_fields_that_were_read_is_a_conflict() {
     assert_eq!(json!(kept.spec), spec);
     let written = patch::write(&networks, &kept, &wanted).await.unwrap();
     assert_eq!(json!(written.expect("it differs").spec), spec);
+}
+
+/// Pools are cached without their specification.
+#[tokio::test(flavor = "multi_thread")]
+async fn write_of_a_cached_pool_keeps_its_fields() {
+    let plane = ControlPlane::start(Options::default());
+    let consumer = Consumer::new(&plane).await;
+    let spec = json!({"prefixes": ["10.0.0.0/24"], "network": "lab", "excludedPrefixes": ["10.0.0.0/28"],
+        "allocationPrefixLength": 28, "allocation": {"requests": true}});
+    let kind = InClusterKind::PrefixPool;
+    consumer.create_pool_of(kind, "p", spec).await;
+    let pools = consumer.pools_of(kind);
+    let mut known = pools.get("p").await.unwrap().unwrap();
+    let spec = known.spec.clone();
+    known.clear_spec();
+    let mut wanted = known.clone();
+    wanted.status = Some(PoolStatus::default());
+
+    let pools = pools.requiring(known.optional_fields().names());
+    let before = serve_old_fields(&plane, PREFIX_POOLS);
+    let error = patch::write(&pools, &known, &wanted).await.unwrap_err();
+    assert!(error.is_conflict(), "{}", error_chain(&error));
+    change_definition(&plane, PREFIX_POOLS, |versions| {
+        versions.clone_from(&before)
+    });
+    let written = patch::write(&pools, &known, &wanted).await.unwrap();
+    assert_eq!(written.expect("it differs").spec, spec);
 }
 
 /// A proxy that answers reads of definitions with an error while `fails` is true.

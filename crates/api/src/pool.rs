@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::conditions::{self, Condition};
 use super::names;
 use super::network::MemberPhase;
+use super::pool_fields::PoolFields;
 use super::pool_key::PoolKey;
 use super::pool_kind::InClusterKind;
 use super::pool_spec::PoolSpec;
@@ -46,6 +47,9 @@ pub struct Pool {
     /// The observed state of the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<PoolStatus>,
+    /// The optional fields of a specification that was cleared.
+    #[serde(skip)]
+    cleared: PoolFields,
 }
 
 impl Pool {
@@ -64,13 +68,20 @@ impl Pool {
             metadata,
             spec: PoolSpec::empty(key.kind),
             status: None,
+            cleared: PoolFields::default(),
         }
     }
 
     /// Clears the specification, which may list thousands of addresses, before the object is
-    /// cached.
+    /// cached. Which optional fields it has remains known.
     pub fn clear_spec(&mut self) {
+        self.cleared = self.optional_fields();
         self.spec = PoolSpec::empty(self.kind);
+    }
+
+    /// The optional fields that are set.
+    pub fn optional_fields(&self) -> PoolFields {
+        self.cleared.with(self.spec.optional_fields())
     }
 }
 
@@ -208,6 +219,7 @@ impl Fields {
             metadata: self.metadata,
             spec,
             status: self.status,
+            cleared: PoolFields::default(),
         })
     }
 }

@@ -1,9 +1,9 @@
 //! The optional fields of a pool: those that a client which does not know them removes.
 
-/// The names of the fields; those of excluded addresses and prefixes differ.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "spec.network",
     "spec.excludedAddresses",
+    "spec.excludedPrefixes",
     "spec.ranges",
     "spec.draining",
     "spec.slices",
@@ -36,6 +36,12 @@ impl PoolFields {
             bits |= u16::from(is_set) << index;
         }
         Self(bits)
+    }
+
+    /// The fields of both sets.
+    #[must_use]
+    pub(super) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     /// The fields that are not in another set.

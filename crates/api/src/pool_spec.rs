@@ -70,6 +70,7 @@ impl PoolSpec {
             Self::Addresses(spec) => [
                 spec.network.is_some(),
                 !spec.excluded_addresses.is_empty(),
+                false,
                 !spec.ranges.is_empty(),
                 !spec.draining.is_empty(),
                 spec.slices.is_some(),
@@ -82,6 +83,7 @@ impl PoolSpec {
             ],
             Self::Prefixes(spec) => [
                 spec.network.is_some(),
+                false,
                 !spec.excluded_prefixes.is_empty(),
                 !spec.ranges.is_empty(),
                 !spec.draining.is_empty(),

@@ -232,6 +232,17 @@ pub enum Deleted<K> {
     Terminating(Box<K>),
 }
 
+/// The fields of the specification without which an object must not be written.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum RequiredFields {
+    #[default]
+    None,
+    /// Those of the object that was read.
+    Read,
+    /// Those with these names, such as `spec.network`.
+    Named(Vec<String>),
+}
+
 /// A client for the objects of one kind, in one namespace or in the whole cluster.
 #[derive(Clone, Debug)]
 pub struct ResourceClient<K> {
@@ -241,7 +252,7 @@ pub struct ResourceClient<K> {
     /// Selects the objects that are listed; all if it is empty.
     labels: String,
     pruned_fields: PrunedFields,
-    requires_fields: bool,
+    required_fields: RequiredFields,
 }
 
 impl<K> ResourceClient<K>
@@ -260,7 +271,7 @@ where
             kind,
             labels: String::new(),
             pruned_fields: PrunedFields::default(),
-            requires_fields: false,
+            required_fields: RequiredFields::default(),
         }
     }
 
@@ -292,13 +303,25 @@ where
     #[must_use]
     pub fn requiring_fields(self) -> Self {
         Self {
-            requires_fields: true,
+            required_fields: RequiredFields::Read,
             ..self
         }
     }
 
-    pub(crate) fn requires_fields(&self) -> bool {
-        self.requires_fields
+    /// Like [`requiring_fields`](Self::requiring_fields), for a client whose objects are read without
+    /// their specification: a write fails with a conflict if the API server does not have one of
+    /// these fields, such as `spec.network`.
+    #[must_use]
+    pub fn requiring<'a>(self, fields: impl IntoIterator<Item = &'a str>) -> Self {
+        let fields = fields.into_iter().map(str::to_owned).collect();
+        Self {
+            required_fields: RequiredFields::Named(fields),
+            ..self
+        }
+    }
+
+    pub(crate) fn required_fields(&self) -> &RequiredFields {
+        &self.required_fields
     }
 
     /// The kind of the objects.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::debug;
 
-use crate::client::{CallError, ResourceClient, error_chain};
+use crate::client::{CallError, RequiredFields, ResourceClient, error_chain};
 
 /// The field that the status subresource writes.
 const STATUS: &str = "status";
@@ -111,10 +111,10 @@ fn to_value<K: Resource + Serialize>(object: &K) -> Result<Value, CallError> {
     })
 }
 
-/// Operations that change nothing, and cannot be applied if the object lacks a field of its
-/// specification that it has here: each moves the field to where it is. (The API server copies a
-/// field that does not exist without an error.) A number or a boolean may be a default that is not
-/// stored. None if the client does not [require](ResourceClient::requiring_fields) fields.
+/// Operations that change nothing, and cannot be applied if the object lacks a field that it must
+/// have: each moves the field to where it is. (The API server copies a field that does not exist
+/// without an error.) None if the client does not [require](ResourceClient::requiring_fields)
+/// fields.
 pub(crate) fn required_fields<K>(
     calls: &ResourceClient<K>,
     object: &K,
@@ -122,11 +122,25 @@ pub(crate) fn required_fields<K>(
 where
     K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
-    let mut required = Vec::new();
-    if !calls.requires_fields() {
-        return Ok(required);
-    }
-    let object = to_value(object)?;
+    let paths = match calls.required_fields() {
+        RequiredFields::None => Vec::new(),
+        RequiredFields::Read => stored_fields(&to_value(object)?),
+        RequiredFields::Named(names) => {
+            let path = |name: &String| PointerBuf::from_tokens(name.split('.'));
+            names.iter().map(path).collect()
+        }
+    };
+    let keep = |path: PointerBuf| {
+        let from = path.clone();
+        PatchOperation::Move(MoveOperation { from, path })
+    };
+    Ok(paths.into_iter().map(keep).collect())
+}
+
+/// The fields of a specification that are stored. A number or a boolean may be a default that is
+/// not.
+fn stored_fields(object: &Value) -> Vec<PointerBuf> {
+    let mut stored = Vec::new();
     let spec = object.get("spec").and_then(Value::as_object);
     for (name, value) in spec.into_iter().flatten() {
         let is_stored = match value {
@@ -136,12 +150,10 @@ where
             Value::Null | Value::Bool(_) | Value::Number(_) => false,
         };
         if is_stored {
-            let path = PointerBuf::from_tokens(["spec", name]);
-            let from = path.clone();
-            required.push(PatchOperation::Move(MoveOperation { from, path }));
+            stored.push(PointerBuf::from_tokens(["spec", name]));
         }
     }
-    Ok(required)
+    stored
 }
 
 /// Calls `change` with a copy of `object`, and writes what it changed on every way out, also if it

@@ -94,8 +94,7 @@ impl NetworkInfo {
         if self.uid != before.uid {
             return self;
         }
-        let is_same_spec = self.generation.is_some() && self.generation == before.generation;
-        if is_same_spec && parts(&self.rules) < parts(&before.rules) {
+        if self.has_lost_fields(before) {
             return Self {
                 rules: Arc::clone(&before.rules),
                 in_force: Arc::clone(&before.in_force),
@@ -116,6 +115,14 @@ impl NetworkInfo {
             recorded_others: before.recorded_others,
             ..self
         }
+    }
+
+    /// Whether the network has fewer fields than with the same generation before.
+    fn has_lost_fields(&self, before: &Self) -> bool {
+        let is_same_spec = self.uid == before.uid
+            && self.generation.is_some()
+            && self.generation == before.generation;
+        is_same_spec && parts(&self.rules) < parts(&before.rules)
     }
 
     /// Whether both mean the same to pools: only the counts and conditions of the status differ.
@@ -232,6 +239,14 @@ pub(super) struct Networks {
 }
 
 impl Networks {
+    /// Whether a network has fewer fields than with the same generation before.
+    pub(super) fn has_lost_fields(&self, name: &str, info: &NetworkInfo) -> bool {
+        match self.known.get(name) {
+            Some((before, _)) => info.has_lost_fields(before),
+            None => false,
+        }
+    }
+
     /// Records a network, unless a later state is known. Returns which pools may be affected.
     pub(super) fn see(
         &mut self,

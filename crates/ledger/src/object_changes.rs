@@ -66,28 +66,27 @@ impl Ledger {
         self.networks.definitions_problem.is_some()
     }
 
-    /// Whether a pool has fewer fields in the version in which it is known: a definition has lost
-    /// them.
+    /// An object has fewer fields with the same generation: a definition has lost them. The check of
+    /// the definitions begins at once.
+    pub fn note_lost_fields(&mut self) {
+        self.effects.has_lost_fields = true;
+        self.set_definitions_problem(Some(FIELDS_ARE_LOST));
+    }
+
+    /// Whether a pool has fewer fields than with the same generation before. The version is no
+    /// measure: the status may have been written since.
     fn has_lost_fields(&self, key: &PoolKey, pool: &Pool) -> bool {
-        let Some(entry) = self.pools.get(key) else {
-            return false;
-        };
-        let Some(declared) = &entry.declared else {
-            return false;
-        };
-        let seen = ObjectVersion::of(&pool.metadata);
-        let is_known_version =
-            Uid::of(&declared.uid) == seen.uid && entry.stamp.version() == seen.version;
-        let lost = declared.fields.without(pool.spec.optional_fields());
-        seen.version.is_some() && is_known_version && !lost.is_empty()
+        match self.declared_pool(key) {
+            Some(declared) => declared.has_more_fields_than(pool),
+            None => false,
+        }
     }
 
     /// Returns the claims that wait for the pool.
     fn see_pool(&mut self, pool: &Pool, info: PoolInfo, origin: Origin) -> Vec<NamespacedName> {
         let key = self.shared_key(PoolKey::of(pool));
-        if origin == Origin::Watch && self.has_lost_fields(&key, pool) {
-            self.effects.has_lost_fields = true;
-            self.set_definitions_problem(Some(FIELDS_ARE_LOST));
+        if self.has_lost_fields(&key, pool) {
+            self.note_lost_fields();
         }
         let known = self.pools.get(&key).and_then(PoolEntry::known);
         let versions = self.pool_versions.entry(pool.kind).or_default();
@@ -248,6 +247,9 @@ impl Ledger {
         let name: Arc<str> = metadata.name.as_deref().unwrap_or_default().into();
         let seen = ObjectVersion::of(metadata);
         self.change(|ledger| {
+            if ledger.networks.has_lost_fields(&name, &info) {
+                ledger.note_lost_fields();
+            }
             let change = ledger.networks.see(&name, info, seen, origin);
             ledger.count_block_use(&name);
             ledger.refresh_pools(&change);

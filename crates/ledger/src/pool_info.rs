@@ -95,8 +95,7 @@ impl PoolInfo {
         let fields = pool.spec.optional_fields();
         let known = known.filter(|known| known.is_of(meta));
         if let Some(known) = known
-            && known.generation.is_some()
-            && known.generation == meta.generation
+            && known.has_generation_of(meta)
             && fields.without(known.fields).is_empty()
         {
             return known.with_metadata(meta);
@@ -114,6 +113,16 @@ impl PoolInfo {
             },
             (None, _) => declared,
         }
+    }
+
+    fn has_generation_of(&self, meta: &ObjectMeta) -> bool {
+        self.is_of(meta) && self.generation.is_some() && self.generation == meta.generation
+    }
+
+    /// Whether the pool had optional fields with the same generation that the object does not have.
+    pub(super) fn has_more_fields_than(&self, pool: &Pool) -> bool {
+        let lost = self.fields.without(pool.spec.optional_fields());
+        self.has_generation_of(&pool.metadata) && !lost.is_empty()
     }
 
     /// Reads a pool object of which no earlier state is known. Of a specification that is not valid,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names};
+use capi_ipam_api::{
+    IPRegistry, IPRegistrySpec, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names,
+};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain, own_namespace};
 use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
@@ -72,7 +74,7 @@ pub(in crate::in_cluster) fn start(
         context: Arc::clone(context),
         expectations: Expectations::default(),
         running: Mutex::default(),
-        first_seen: Mutex::default(),
+        seen: Mutex::default(),
         gates: gates.of_ledger(),
         drain: options.sweep_grace,
         changed,
@@ -101,8 +103,7 @@ struct RegistryReconciler {
     context: Arc<Context>,
     expectations: Expectations,
     running: Mutex<HashMap<String, Running>>,
-    /// When each registry was reconciled for the first time.
-    first_seen: Mutex<HashMap<String, Instant>>,
+    seen: Mutex<HashMap<String, Seen>>,
     /// The watches of what the ledger contains: before, no block counts as unused.
     gates: Vec<ReadinessGate>,
     /// How long after the mark of an empty slice it is returned.
@@ -132,7 +133,7 @@ impl Reconciler for RegistryReconciler {
         let name = registry.name_any();
         if attempt.cause == Cause::Deleted {
             self.states.remove(&name);
-            self.first_seen.lock().remove(&name);
+            self.seen.lock().remove(&name);
             if self.running.lock().remove(&name).is_some() {
                 info!(
                     registry = name,
@@ -147,6 +148,9 @@ impl Reconciler for RegistryReconciler {
             .is_stale(registry.as_ref(), Instant::now())
         {
             return Ok(Action::Requeue(EXPECTATION_TTL));
+        }
+        if self.has_lost_fields(&registry) {
+            self.context.ledger.change(Ledger::note_lost_fields);
         }
         if self.context.ledger.read(Ledger::has_definitions_problem) {
             return Ok(Action::Requeue(definitions::RETRY_DELAY));
@@ -184,7 +188,39 @@ impl Reconciler for RegistryReconciler {
     }
 }
 
+/// A registry as it was reconciled last.
+struct Seen {
+    /// When it was reconciled for the first time.
+    since: Instant,
+    uid: Option<String>,
+    generation: Option<i64>,
+    spec: IPRegistrySpec,
+}
+
 impl RegistryReconciler {
+    /// Whether the registry has another specification than with the same generation before: a
+    /// definition has lost fields.
+    fn has_lost_fields(&self, registry: &IPRegistry) -> bool {
+        let metadata = &registry.metadata;
+        let mut all = self.seen.lock();
+        let seen = all.entry(registry.name_any()).or_insert_with(|| Seen {
+            since: Instant::now(),
+            uid: None,
+            generation: None,
+            spec: IPRegistrySpec::default(),
+        });
+        let is_same_spec = metadata.generation.is_some()
+            && seen.generation == metadata.generation
+            && seen.uid == metadata.uid;
+        if is_same_spec {
+            return seen.spec != registry.spec;
+        }
+        seen.uid.clone_from(&metadata.uid);
+        seen.generation = metadata.generation;
+        seen.spec = registry.spec.clone();
+        false
+    }
+
     /// Finds out who this management cluster is. The driver of the registry tells the ledger, which
     /// then allocates addresses of its blocks. It does so here if the driver cannot: the registry
     /// cannot be opened for a while. And if the identity is another one than before, whose blocks
@@ -195,9 +231,12 @@ impl RegistryReconciler {
         let name = registry.name_any();
         let is_waiting = {
             let running = self.running.lock().contains_key(&name);
-            let mut first = self.first_seen.lock();
-            let since = first.entry(name.clone()).or_insert_with(Instant::now);
-            running || since.elapsed() < START_DELAY
+            let seen = self.seen.lock();
+            let is_new = match seen.get(&name) {
+                Some(seen) => seen.since.elapsed() < START_DELAY,
+                None => true,
+            };
+            running || is_new
         };
         self.context.ledger.change(|ledger| {
             let is_other = match ledger.management_cluster(&name) {

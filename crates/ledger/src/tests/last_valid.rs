@@ -298,14 +298,15 @@ fn definition_without_fields_opens_nothing() {
     ledger.apply_pool(&pool(
         json!({"metadata": metadata, "spec": {"network": "lab", "draining": ["10.0.0.8"]}}),
     ));
-    // The same version is listed with fewer fields.
-    ledger.apply_pool(&pool(json!({"metadata": metadata})));
+    // It is listed with fewer fields, and has had another status since.
+    let listed = json!({"generation": 1, "resourceVersion": "11"});
+    ledger.apply_pool(&pool(json!({"metadata": listed})));
     assert!(ledger.has_definitions_problem());
     let info = ledger.pool_info(&key()).unwrap();
     assert_eq!(info.scope, Scope::Network("lab".into()));
     assert!(!info.can_allocate() && info.is_draining, "{info:?}");
     // Nor does an edit while the field is missing, of a pool without addresses in use.
-    let edited = json!({"generation": 2, "resourceVersion": "11"});
+    let edited = json!({"generation": 2, "resourceVersion": "12"});
     ledger.apply_pool(&pool(json!({"metadata": edited})));
     assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
     // A pool that shows no network may have lost its name.
@@ -318,4 +319,17 @@ fn definition_without_fields_opens_nothing() {
     );
     ledger.set_definitions_problem(None);
     assert!(ledger.pool_info(&named("q")).unwrap().can_allocate());
+}
+
+#[test]
+fn network_without_its_fields_opens_nothing() {
+    let mut ledger = ledger();
+    let shown = |version: &str, spec: serde_json::Value| {
+        lab(json!({"metadata": {"generation": 1, "resourceVersion": version}, "spec": spec}))
+    };
+    ledger.apply_network(&shown("10", json!({"excluded": ["10.0.0.1"]})));
+    ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
+    ledger.apply_network(&shown("11", json!({})));
+    assert!(ledger.has_definitions_problem());
+    assert_eq!(free(&ledger, "p"), 7);
 }
