@@ -180,6 +180,18 @@ impl RecordCache {
         self.notify(changes);
     }
 
+    /// Whether a list has shown an earlier state of a record than was known, or a record is missing in it
+    /// whose deletion it does not show: the registry has lost writes, as after a restore from a backup. True
+    /// until [`Self::note_loss`] is called.
+    pub fn has_lost_writes(&self) -> bool {
+        self.state.lock().has_lost_writes()
+    }
+
+    /// The loss is known.
+    pub fn note_loss(&self) {
+        self.state.lock().note_loss();
+    }
+
     /// The watch has shown a write.
     fn watched(&self, object: &Entry) {
         self.state.lock().advance_watch(&object.version);

@@ -315,9 +315,14 @@ impl OpenRegistry {
 
     /// Compares the sign of life of this management cluster with what is known of it.
     fn notice_loss(&self, record: Option<&ClusterRecord>) {
+        self.begin_recovery(|state| state.notices_loss(record));
+    }
+
+    /// Begins a recovery if the registry has lost writes.
+    fn begin_recovery(&self, has_lost: impl FnOnce(&mut State) -> bool) {
         let signs = self.signs();
         let mut state = self.state.lock();
-        if state.notices_loss(record) {
+        if has_lost(&mut state) {
             let before = state.clusters.iter().map(String::as_str);
             let recovery = Recovery::begin(&self.cluster, &signs, before, Instant::now());
             state.recovery = Some(recovery);
@@ -336,8 +341,13 @@ impl OpenRegistry {
         }
     }
 
-    /// The records were listed.
+    /// The records were listed. If records are missing, or are older than before, the registry has lost
+    /// writes, also if the sign of life of this management cluster is none of them.
     pub(super) fn listed(&self) {
+        if self.records.has_lost_writes() {
+            self.begin_recovery(|_| true);
+            self.records.note_loss();
+        }
         self.state.lock().is_outdated = false;
     }
 
@@ -416,8 +426,10 @@ impl OpenRegistry {
 
     /// Whether no block is taken because the registry has lost writes.
     pub(super) fn is_recovering(&self) -> bool {
+        // Read first: the loss is noted when the recovery has begun.
+        let has_lost = self.records.has_lost_writes();
         let state = self.state.lock();
-        state.recovery.is_some() || state.is_outdated
+        has_lost || state.recovery.is_some() || state.is_outdated
     }
 
     /// The management clusters that have to write again; `None` if the registry has lost nothing.

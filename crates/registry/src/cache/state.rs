@@ -57,6 +57,8 @@ pub(super) struct State {
     /// Whether a list has begun that is not complete. It shows the last write of each name, so
     /// earlier ones may follow.
     is_listing: bool,
+    /// Whether a list after a restore has shown that writes are lost.
+    has_lost_writes: bool,
 }
 
 /// Counts a change under a name. Returns whether it is more than a sign of life.
@@ -169,9 +171,11 @@ impl State {
         if let Some(known) = self.known.get_mut(&name) {
             known.list = list;
             let is_current = known.epoch == epoch;
-            if is_current && entry.version.is_older_than(&known.entry.version) {
+            let is_older = entry.version.is_older_than(&known.entry.version);
+            if is_current && is_older {
                 return false;
             }
+            self.has_lost_writes |= is_older;
             known.epoch = epoch;
             if *known.entry == *entry {
                 return false;
@@ -263,13 +267,26 @@ impl State {
         let unlisted: Vec<_> = unlisted.collect();
         for (name, known) in unlisted {
             count_change(&mut self.block_changes, &name);
-            // A registry that has lost its last writes uses the versions of an earlier epoch again.
             if known.epoch == epoch {
                 self.remember_deletion(&known.entry, now);
+            } else {
+                // A registry that has lost its last writes uses the versions of an earlier epoch again. It
+                // would show a deletion.
+                self.has_lost_writes = true;
             }
         }
         self.is_complete = true;
         self.is_listing = false;
+    }
+
+    /// Whether the registry has lost writes, see [`Self::note_loss`].
+    pub(super) fn has_lost_writes(&self) -> bool {
+        self.has_lost_writes
+    }
+
+    /// What was lost until now is known.
+    pub(super) fn note_loss(&mut self) {
+        self.has_lost_writes = false;
     }
 
     /// Any state counts from now on.

@@ -209,6 +209,22 @@ fn restored_registry_shows_earlier_versions() {
     cache.apply(&entry("cluster.west", at(6), "west"));
     assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"));
     assert_eq!(cache.clusters().len(), 1);
+    assert!(cache.has_lost_writes());
+    cache.note_loss();
+    assert!(!cache.has_lost_writes());
+}
+
+#[test]
+fn list_that_shows_all_writes_is_no_loss() {
+    let cache = RecordCache::default();
+    cache.apply(&entry(BLOCK, at(11), "west"));
+    cache.apply(&entry("cluster.west", at(12), "west"));
+    cache.restored();
+    cache.init();
+    EventHandler::apply(&cache, &entry(BLOCK, at(11), "west"));
+    EventHandler::delete(&cache, &deleted("cluster.west", at(14)));
+    cache.init_done();
+    assert!(!cache.has_lost_writes());
 }
 
 #[test]
@@ -220,6 +236,7 @@ fn versions_that_a_registry_has_lost_are_accepted_again() {
     cache.init();
     cache.init_done();
     assert_eq!(holder(&cache, BLOCK), None);
+    assert!(cache.has_lost_writes());
     for revision in [10, 11] {
         cache.apply(&entry(BLOCK, at(revision), "east"));
         assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"), "{revision}");
