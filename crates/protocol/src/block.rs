@@ -34,8 +34,8 @@
 pub struct View {
     /// The record in the registry.
     pub record: Record,
-    /// Whether the network shares blocks through this registry.
-    pub sharing: Sharing,
+    /// Whether the network shares blocks. If not, it shares none any more, and what it has is returned.
+    pub is_shared: bool,
     /// The slice of this cluster; `None` if it has none.
     pub slice: Option<Slice>,
     /// Whether an address of the block is in use, reserved, being allocated or cooling down.
@@ -51,58 +51,6 @@ pub struct View {
     /// Whether another manager of this cluster can be taking the block for a claim that this one does
     /// not see.
     pub is_being_taken: bool,
-}
-
-/// Whether a network shares blocks through a registry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sharing {
-    /// It does.
-    Active,
-    /// It shares no blocks any more. This registry has or had a record of the block.
-    Ended,
-    /// It shares no blocks any more. The record of the block can be in another registry: what this
-    /// one has under its name is of no concern, and no record is created here.
-    Elsewhere,
-}
-
-/// Whether a process knows that the record of a block is, or was, in this registry: it returns the
-/// block when the network shares blocks no longer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Recorded(bool);
-
-/// What a process sees of a block, for [`Recorded`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Whether the network shares blocks through this registry, and this process can have created the
-    /// record a moment ago.
-    pub is_taking: bool,
-    /// Whether this cluster has a slice of the block.
-    pub has_slice: bool,
-    /// Whether the slice names this registry.
-    pub is_slice_of_registry: bool,
-    /// Whether the registry shows a record that names this cluster; `None` if the record is unknown.
-    pub is_named: Option<bool>,
-}
-
-impl Recorded {
-    /// Takes in what is seen now.
-    #[must_use]
-    pub fn update(self, seen: Seen) -> Self {
-        // A record that is found when the network shares none, without a slice, may belong to another
-        // management cluster with the same identity, or to objects that are not restored yet.
-        let is_known = self.0 || seen.is_taking || seen.has_slice;
-        let is_named = seen.is_named.unwrap_or(self.0);
-        Self(seen.is_slice_of_registry || is_named && is_known)
-    }
-
-    /// Whether the network shares blocks through this registry. `is_active` is what it declares.
-    pub fn sharing(self, is_active: bool) -> Sharing {
-        match (is_active, self.0) {
-            (true, _) => Sharing::Active,
-            (false, true) => Sharing::Ended,
-            (false, false) => Sharing::Elsewhere,
-        }
-    }
 }
 
 /// The record of a block, as the last read or write of it shows it.
@@ -289,24 +237,11 @@ impl Step {
 impl View {
     /// The next write for the block.
     pub fn next(self) -> Step {
-        let view = self.of_its_registry();
-        let step = view.step();
-        if view.is_being_taken && view.ends_take(step) {
+        let step = self.step();
+        if self.is_being_taken && self.ends_take(step) {
             return Step::Wait;
         }
         step
-    }
-
-    /// Leaves out what a registry shows that is not the one of the network.
-    fn of_its_registry(self) -> Self {
-        if self.sharing != Sharing::Elsewhere {
-            return self;
-        }
-        let record = match self.record {
-            Record::Unknown => Record::Unknown,
-            _ => Record::Absent,
-        };
-        Self { record, ..self }
     }
 
     /// Whether the next write waits only for the time after which the record is settled.
@@ -358,7 +293,7 @@ impl View {
         match self.record {
             Record::Unknown => Step::Wait,
             // The record keeps other clusters from the addresses in use until they are released.
-            _ if self.sharing != Sharing::Active && self.is_used => Step::Wait,
+            _ if !self.is_shared && self.is_used => Step::Wait,
             Record::Absent if self.is_wanted() => Step::CreateRecord,
             Record::Theirs {
                 holding: Holding::Free,
@@ -395,11 +330,7 @@ impl View {
     fn missing_record(self, slice: Slice) -> Step {
         let is_kept = slice.confirmation == Confirmation::Written || self.is_wanted();
         // Without an address in use, no record is needed any more.
-        let is_drained = match self.sharing {
-            Sharing::Active => false,
-            Sharing::Ended => !self.is_used,
-            Sharing::Elsewhere => true,
-        };
+        let is_drained = !self.is_shared && !self.is_used;
         if is_kept && is_drained {
             self.drain(slice)
         } else if is_kept {
@@ -422,11 +353,7 @@ impl View {
     /// block, or the registry was restored and does not show that this cluster has taken it.
     fn free_record(self, slice: Slice) -> Step {
         let is_held = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
-        let is_kept = match self.sharing {
-            Sharing::Active => is_held || self.is_wanted(),
-            Sharing::Ended | Sharing::Elsewhere => self.is_used,
-        };
-        if is_kept {
+        if self.is_used || self.is_shared && (is_held || self.is_needed) {
             Step::TakeRecord
         } else {
             self.drop_slice(slice)

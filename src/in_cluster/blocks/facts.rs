@@ -5,17 +5,13 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::{BlockRecord, MAX_CONTENDERS};
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Confirmation, Holding, Mark, Record, Recorded, Seen, Slice, View};
+use capi_ipam_protocol::block::{Confirmation, Holding, Mark, Record, Slice, View};
 use capi_ipam_registry::{Entry, Record as RegistryEntry, Version};
 
 use super::backoff::Backoff;
 
 /// How long another manager of this cluster can need to take a block for a claim, in seconds.
 const TAKE_TIMEOUT: i64 = 60;
-
-/// How long a record without a slice can be one that a process of this cluster has created a moment ago, in
-/// seconds.
-const TAKE_AGE: i64 = 60;
 
 /// How long a block at most stays usable that is neither used nor needed.
 const MAX_IDLE_DELAY: Duration = Duration::from_mins(1);
@@ -31,8 +27,8 @@ pub(super) struct Memory {
     marked: Option<(String, Instant)>,
     /// Since when the block is neither used nor needed.
     idle_since: Option<Instant>,
-    /// Whether the registry has or had a record of the block that names this cluster.
-    recorded: Recorded,
+    /// Whether this process has seen a slice of the block, or that the network shares blocks.
+    is_known: bool,
     /// The version of the slice that is deleted after the next list of the reservations, and since when the
     /// list is waited for.
     listed: Option<(String, Instant)>,
@@ -78,13 +74,11 @@ pub(super) enum Shown<'a> {
 
 /// What is known of a block.
 pub(super) struct Facts<'a> {
-    /// The registry.
-    pub(super) registry: &'a str,
     /// The identity of this management cluster.
     pub(super) cluster: &'a str,
     /// Whether other managers of this management cluster serve a part of the objects.
     pub(super) has_peers: bool,
-    /// Whether the network shares blocks through the registry. If not, it shares none any more.
+    /// Whether the network shares blocks. If not, it shares none any more.
     pub(super) is_shared: bool,
     pub(super) shown: Shown<'a>,
     pub(super) slice: Option<&'a BlockSlice>,
@@ -117,8 +111,7 @@ impl Memory {
     }
 
     /// Compares what is remembered with what is known now.
-    /// `second` is the time of the API server, in seconds since the Unix epoch.
-    pub(super) fn update(&mut self, facts: &Facts<'_>, now: Instant, second: i64) {
+    pub(super) fn update(&mut self, facts: &Facts<'_>, now: Instant) {
         self.record = match facts.shown {
             Shown::Record(record, version) if record.cluster == facts.cluster => {
                 Some(since(self.record.take(), version, now))
@@ -139,7 +132,7 @@ impl Memory {
         if !is_same || self.record.is_none() {
             self.confirmed_for = None;
         }
-        self.recorded = self.recorded.update(facts.seen(second));
+        self.is_known |= facts.is_shared || facts.slice.is_some();
         self.measure_idle_time(facts, now);
         self.backoff.forget_old(now);
     }
@@ -215,9 +208,15 @@ impl Facts<'_> {
             is_conflicting: slice.conflict.is_some(),
             mark: mark(slice, memory, delays, now, second),
         });
+        // The network and the slice may be missing only because they are not restored yet.
+        let record = if memory.is_known {
+            self.shown.record(self.cluster, delays.quarantine, second)
+        } else {
+            Record::Unknown
+        };
         let mut view = View {
-            record: self.shown.record(self.cluster, delays.quarantine, second),
-            sharing: memory.recorded.sharing(self.is_shared),
+            record,
+            is_shared: self.is_shared,
             slice,
             is_used: self.is_used,
             is_needed: self.is_needed,
@@ -246,43 +245,6 @@ impl Facts<'_> {
     fn is_marked_after(&self, second: i64) -> bool {
         let mark = self.slice.and_then(|slice| slice.empty_since);
         mark.is_some_and(|empty_since| empty_since > second)
-    }
-
-    /// Whether the record of this cluster is so young that this process can have created it before the
-    /// slice.
-    fn is_fresh(&self, second: i64) -> bool {
-        let Shown::Record(record, _) = self.shown else {
-            return false;
-        };
-        if record.cluster != self.cluster || record.returned_at.is_some() {
-            return false;
-        }
-        match &record.since {
-            Some(since) => second.saturating_sub(since.0.as_second()) < TAKE_AGE,
-            None => false,
-        }
-    }
-
-    /// What is known of the record.
-    fn seen(&self, second: i64) -> Seen {
-        let is_named = match self.shown {
-            Shown::Unknown => None,
-            Shown::Record(record, _) => {
-                Some(record.cluster == self.cluster || self.is_contender(record))
-            }
-            Shown::Absent | Shown::Unreadable => Some(false),
-        };
-        let registry = self.slice.and_then(|slice| slice.registry.as_deref());
-        Seen {
-            is_taking: self.is_shared && self.is_fresh(second),
-            has_slice: self.slice.is_some(),
-            is_slice_of_registry: registry == Some(self.registry),
-            is_named,
-        }
-    }
-
-    fn is_contender(&self, record: &BlockRecord) -> bool {
-        record.contenders.iter().any(|id| id == self.cluster)
     }
 
     /// Whether another manager of this cluster can have begun to take the block: it knows claims

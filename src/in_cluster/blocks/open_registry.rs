@@ -245,11 +245,7 @@ impl OpenRegistry {
         let mut state = self.state.lock();
         state.writes = state.writes.max(writes);
         state.unseen_heartbeat = Some((version, began));
-        if !state.has_shown_life {
-            state.has_shown_life = true;
-            // Blocks can be taken from now on.
-            self.recovered.notify_one();
-        }
+        state.has_shown_life = true;
     }
 
     /// Records that another manager of this management cluster has written a sign of life.
@@ -258,7 +254,14 @@ impl OpenRegistry {
     }
 
     /// Whether a block may be taken. Before the first sign of life, another management cluster with the
-    /// same identity may do the same.
+    /// same identity may do the same. And until the watch has shown the last one, the registry may have lost
+    /// writes during an interruption of the watch, which the next list shows.
+    pub(super) fn shows_life(&self) -> bool {
+        let state = self.state.lock();
+        state.has_shown_life && state.unseen_heartbeat.is_none()
+    }
+
+    /// Whether a sign of life was written since the registry was opened.
     pub(super) fn has_shown_life(&self) -> bool {
         self.state.lock().has_shown_life
     }
@@ -272,6 +275,8 @@ impl OpenRegistry {
         }
         let began = *began;
         state.unseen_heartbeat = None;
+        // Blocks can be taken from now on.
+        self.recovered.notify_one();
         Some(began)
     }
 

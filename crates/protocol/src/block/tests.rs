@@ -34,7 +34,7 @@ const CONFLICTING: Slice = Slice {
 /// An unused block that the cluster has.
 const HELD: View = View {
     record: OURS,
-    sharing: Sharing::Active,
+    is_shared: true,
     slice: Some(USABLE),
     is_used: false,
     is_needed: false,
@@ -76,7 +76,7 @@ fn writes(mut view: View) -> Vec<Step> {
 #[test]
 fn block_of_a_network_that_shares_none_is_returned_once() {
     let ended = View {
-        sharing: Sharing::Ended,
+        is_shared: false,
         ..HELD
     };
     let all = [Step::MarkEmpty, Step::DeleteSlice, Step::ReturnRecord];
@@ -115,42 +115,35 @@ fn empty_block_stays_usable_until_it_is_idle() {
 
 #[test]
 fn no_slice_is_created_in_a_network_that_shares_none() {
-    for sharing in [Sharing::Ended, Sharing::Elsewhere] {
-        for record in [OURS, THEIRS, Record::Absent, Record::Unreadable] {
-            let view = View {
-                record,
-                sharing,
-                slice: None,
-                is_used: true,
-                ..HELD
-            };
-            assert_eq!(view.next(), Step::Wait, "{view:?}");
-        }
+    for record in [OURS, THEIRS, Record::Absent, Record::Unreadable] {
+        let view = View {
+            record,
+            is_shared: false,
+            slice: None,
+            is_used: true,
+            ..HELD
+        };
+        assert_eq!(view.next(), Step::Wait, "{view:?}");
     }
 }
 
 #[test]
-fn lost_record_is_written_again_only_where_it_was() {
+fn lost_record_is_written_again() {
     let lost = View {
         record: Record::Absent,
         is_used: true,
         ..HELD
     };
-    for (sharing, step) in [
-        (Sharing::Active, Step::CreateRecord),
-        (Sharing::Ended, Step::CreateRecord),
-        (Sharing::Elsewhere, Step::Wait),
-    ] {
-        assert_eq!(View { sharing, ..lost }.next(), step);
+    for is_shared in [true, false] {
+        let view = View { is_shared, ..lost };
+        assert_eq!(view.next(), Step::CreateRecord);
     }
-    for sharing in [Sharing::Ended, Sharing::Elsewhere] {
-        let unused = View {
-            sharing,
-            is_used: false,
-            ..lost
-        };
-        assert_eq!(writes(unused), [Step::MarkEmpty, Step::DeleteSlice]);
-    }
+    let unused = View {
+        is_shared: false,
+        is_used: false,
+        ..lost
+    };
+    assert_eq!(writes(unused), [Step::MarkEmpty, Step::DeleteSlice]);
 }
 
 #[test]
@@ -311,7 +304,7 @@ fn slice_of_a_returned_block_is_kept_while_blocks_are_shared() {
     assert_eq!(unused.next(), Step::MarkEmpty);
     let ended = View {
         record: FREE,
-        sharing: Sharing::Ended,
+        is_shared: false,
         ..HELD
     };
     assert_eq!(ended.next(), Step::MarkEmpty);

@@ -7,7 +7,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Sharing, Step, View};
+use capi_ipam_protocol::block::{Step, View};
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
 use tracing::{debug, info, warn};
 
@@ -105,14 +105,13 @@ impl Driver {
         let is_held_up = if self.registry().is_recovering() {
             is_taken || goes_on_to_take(step, due)
         } else {
-            // Another process can have the same identity.
-            let is_first = !self.registry().has_shown_life();
-            is_taken && !due.may_take || (is_taken || step == Step::ReturnRecord) && is_first
+            let is_unseen = !self.registry().shows_life();
+            is_taken && !due.may_take || (is_taken || step == Step::ReturnRecord) && is_unseen
         };
-        let may_send = self.may_send(step, view.sharing, target);
+        let may_send = self.may_send(step, view.is_shared, target);
         if step == Step::Wait || !may_send || is_held_up {
             let settles =
-                view.is_settling() && self.may_send(Step::ConfirmRecord, view.sharing, target);
+                view.is_settling() && self.may_send(Step::ConfirmRecord, view.is_shared, target);
             return Decision::Wait(if settles { due.delays.settle } else { INTERVAL });
         }
         if let Some(wait) = memory.backoff.wait_time(step, Instant::now()) {
@@ -136,7 +135,6 @@ impl Driver {
             Shown::Unknown
         };
         let facts = Facts {
-            registry: &self.registry().name,
             cluster: &self.registry().cluster,
             has_peers: !self.writer.context.selection.is_everything(),
             is_shared: due.is_shared,
@@ -147,19 +145,19 @@ impl Driver {
         };
         let second = clock::now().0.as_second();
         let now = Instant::now();
-        memory.update(&facts, now, second);
+        memory.update(&facts, now);
         facts.view(memory, due.delays, now, second)
     }
 
     /// Whether a step can be done now. While another process has the identity of this cluster, no
     /// block is taken and none is returned.
-    fn may_send(&mut self, step: Step, sharing: Sharing, target: &Target) -> bool {
+    fn may_send(&mut self, step: Step, is_shared: bool, target: &Target) -> bool {
         if self.registry().is_suspended() {
             return step == Step::MarkConflict;
         }
         // When a network shares blocks no longer, only the slice says where the record is. It is
         // deleted when the record can be returned, too.
-        let is_last_sign = step == Step::DeleteSlice && sharing == Sharing::Ended;
+        let is_last_sign = step == Step::DeleteSlice && !is_shared;
         if !step.is_of_registry() && !is_last_sign {
             return true;
         }

@@ -1,5 +1,5 @@
 use capi_ipam_controller::clock;
-use capi_ipam_protocol::block::{Sharing, Step};
+use capi_ipam_protocol::block::Step;
 
 use super::*;
 
@@ -43,7 +43,6 @@ fn slice(assigned_at: i64) -> BlockSlice {
 /// An unused block of the cluster west.
 fn facts<'a>(shown: Shown<'a>, slice: Option<&'a BlockSlice>) -> Facts<'a> {
     Facts {
-        registry: "site",
         cluster: "west",
         has_peers: false,
         is_shared: true,
@@ -56,7 +55,7 @@ fn facts<'a>(shown: Shown<'a>, slice: Option<&'a BlockSlice>) -> Facts<'a> {
 
 fn view(facts: &Facts<'_>, memory: &mut Memory, second: i64) -> View {
     let now = Instant::now();
-    memory.update(facts, now, second);
+    memory.update(facts, now);
     facts.view(memory, DELAYS, now, second)
 }
 
@@ -93,82 +92,15 @@ fn recent_take_of_another_manager_is_kept_for_a_minute() {
     assert!(!view(&shared, &mut Memory::default(), now).is_being_taken);
 }
 
+/// The network and its slices may not be restored yet.
 #[test]
-fn slice_names_the_registry_of_a_network_that_shares_none() {
-    let (own, other) = (record("west", 0), record("east", 0));
-    let mut memory = Memory::default();
-    let unnamed = BlockSlice {
-        registry: None,
-        ..slice(0)
-    };
-    let elsewhere = BlockSlice {
-        registry: Some("other".into()),
-        ..slice(0)
-    };
-    for slice in [&unnamed, &elsewhere] {
-        let ended = Facts {
-            is_shared: false,
-            ..facts(Shown::Record(&other, &VERSION), Some(slice))
-        };
-        let seen = view(&ended, &mut memory, 0);
-        assert_eq!(seen.sharing, Sharing::Elsewhere);
-    }
-    let recorded = Facts {
-        is_shared: false,
-        ..facts(Shown::Record(&own, &VERSION), Some(&unnamed))
-    };
-    let seen = view(&recorded, &mut Memory::default(), 0);
-    assert_eq!(seen.sharing, Sharing::Ended);
-    // Whatever this registry shows: the record can be lost, and another cluster can have the block.
-    let named = slice(0);
-    for shown in [
-        Shown::Record(&own, &VERSION),
-        Shown::Absent,
-        Shown::Record(&other, &VERSION),
-    ] {
-        let ended = Facts {
-            is_shared: false,
-            ..facts(shown, Some(&named))
-        };
-        assert_eq!(view(&ended, &mut memory, 0).sharing, Sharing::Ended);
-    }
-    let returned = Facts {
-        is_shared: false,
-        ..facts(Shown::Absent, None)
-    };
-    assert_eq!(view(&returned, &mut memory, 0).sharing, Sharing::Elsewhere);
-    assert!(memory.is_empty());
-}
-
-/// It may belong to another management cluster with the same identity by mistake.
-#[test]
-fn record_whose_slice_was_never_seen_is_left() {
+fn record_without_a_network_is_left() {
     let own = record("west", 0);
-    let unknown = Facts {
-        slice: None,
+    let found = Facts {
         is_shared: false,
         ..facts(Shown::Record(&own, &VERSION), None)
     };
-    let mut memory = Memory::default();
-    let seen = view(&unknown, &mut memory, 0);
-    assert_eq!(seen.sharing, Sharing::Elsewhere);
-    assert_eq!(seen.next(), Step::Wait);
-}
-
-/// A copy of the management cluster, which was restored from a backup, has taken the block.
-#[test]
-fn found_record_without_a_slice_is_left_when_sharing_ends() {
-    let own = record("west", 0);
-    let later = clock::now().0.as_second() + TAKE_AGE;
-    let mut memory = Memory::default();
-    let found = facts(Shown::Record(&own, &VERSION), None);
-    assert_eq!(view(&found, &mut memory, later).sharing, Sharing::Active);
-    let ended = Facts {
-        is_shared: false,
-        ..found
-    };
-    let seen = view(&ended, &mut memory, later);
-    assert_eq!(seen.sharing, Sharing::Elsewhere);
+    let seen = view(&found, &mut Memory::default(), 0);
     assert_eq!(seen.next(), Step::Wait);
 }
 
@@ -177,13 +109,12 @@ fn record_of_a_take_is_returned_when_sharing_ends() {
     let own = record("west", 0);
     let taking = facts(Shown::Record(&own, &VERSION), None);
     let mut memory = Memory::default();
-    assert_eq!(view(&taking, &mut memory, 0).sharing, Sharing::Active);
+    view(&taking, &mut memory, 0);
     let ended = Facts {
         is_shared: false,
         ..taking
     };
     let seen = view(&ended, &mut memory, 0);
-    assert_eq!(seen.sharing, Sharing::Ended);
     assert_eq!(seen.next(), Step::ReturnRecord);
 }
 
@@ -265,7 +196,7 @@ fn block_is_marked_after_the_idle_delay() {
     let mut memory = Memory::default();
     let mut next = |facts: &Facts<'_>, seconds| {
         let now = start + Duration::from_secs(seconds);
-        memory.update(facts, now, 0);
+        memory.update(facts, now);
         (
             facts.view(&memory, delays, now, 0).next(),
             memory.idle_time(delays, now).as_secs(),
@@ -297,7 +228,7 @@ fn block_in_conflict_is_marked_at_once() {
     };
     let mut memory = Memory::default();
     let now = Instant::now();
-    memory.update(&facts, now, 0);
+    memory.update(&facts, now);
     assert_eq!(facts.view(&memory, delays, now, 0).next(), Step::MarkEmpty);
 }
 
@@ -333,7 +264,7 @@ fn mark_in_the_future_is_written_again() {
         };
         let mut memory = Memory::default();
         let now = Instant::now();
-        memory.update(&facts, now, 1000);
+        memory.update(&facts, now);
         let delays = Delays { keep, ..DELAYS };
         facts.view(&memory, delays, now, 1000).next()
     };

@@ -248,7 +248,6 @@ impl Blocks {
             Action::BackUp => state.back_up(),
             Action::Restore => state.restore(),
         }
-        state.remember_records(scope);
         state.notice_records(scope);
         Some(state)
     }

@@ -4,10 +4,7 @@ use stateright::{Checker, Model};
 
 use super::moves::{MOVED, MOVED_AND_CRASHED};
 use super::restore::RESTORED;
-use super::{
-    ENDING_INTERRUPTED, ENDING_LOST_RECORD, LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope,
-    TAKEN_AGAIN, TWO_MANAGERS, explore,
-};
+use super::{LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN, TWO_MANAGERS, explore};
 
 /// An injected error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,10 +28,6 @@ pub(super) enum Mutation {
     IgnoreConflicts,
     /// A claim that has found its block being returned does not go on when the block is kept.
     ForgetReservation,
-    /// A slice does not name its registry.
-    OmitRegistry,
-    /// A record that is not known counts as one that is lost.
-    TakeUnknownForLost,
     /// Addresses of a block are allocated until its slice is marked, although the record shows another
     /// cluster that uses it.
     UseUntilMarked,
@@ -56,8 +49,6 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         (Mutation::WriteUnconditionally, SMALLEST),
         (Mutation::IgnoreConflicts, LOST_WRITE_OF_TWO),
         (Mutation::ForgetReservation, TAKEN_AGAIN),
-        (Mutation::OmitRegistry, ENDING_LOST_RECORD),
-        (Mutation::TakeUnknownForLost, ENDING_INTERRUPTED),
         (Mutation::TakeInQuarantine, RESTORED),
         (Mutation::UseUntilMarked, LOST_RECORD),
         (Mutation::SweepUnseen, MOVED),

@@ -1,8 +1,6 @@
 //! What the registry, the API servers and the managers know, and what a manager decides from.
 
-use capi_ipam_protocol::block::{
-    Confirmation, Holding, Mark, Record, Recorded, Seen, Slice, Step, View,
-};
+use capi_ipam_protocol::block::{Confirmation, Holding, Mark, Record, Slice, Step, View};
 
 use super::Scope;
 use super::mutations::Mutation;
@@ -119,8 +117,6 @@ pub(super) struct Known {
     pub(super) key: Option<Key>,
     /// The version of the slice for which the record was confirmed.
     pub(super) received: Option<u32>,
-    /// Whether the record is, or was, in the registry.
-    pub(super) recorded: Recorded,
     pub(super) task: Task,
 }
 
@@ -179,7 +175,7 @@ impl State {
         });
         View {
             record: scope.record(known.key, cluster),
-            sharing: known.recorded.sharing(self.shares(cluster)),
+            is_shared: self.shares(cluster),
             slice,
             is_used: known.is_used || matches!(known.task, Task::Reserve | Task::Check),
             is_needed: self.needed_block(scope, manager) == Some(block),
@@ -193,32 +189,6 @@ impl State {
     /// Whether a cluster shares blocks.
     pub(super) fn shares(&self, cluster: usize) -> bool {
         cluster != 0 || !self.has_ended
-    }
-
-    /// Lets the managers remember in which registry the records of blocks are.
-    pub(super) fn remember_records(&mut self, scope: &Scope) {
-        let names_registry = scope.mutation != Some(Mutation::OmitRegistry);
-        let unknown = match scope.mutation {
-            Some(Mutation::TakeUnknownForLost) => Some(false),
-            _ => None,
-        };
-        for (manager, cluster) in CLUSTER.into_iter().enumerate() {
-            let is_taking = self.shares(cluster);
-            for known in &mut self.managers[manager] {
-                let is_named = match scope.record(known.key, cluster) {
-                    Record::Unknown => unknown,
-                    Record::Ours { .. } => Some(true),
-                    Record::Theirs { names_us, .. } => Some(names_us),
-                    Record::Absent | Record::Unreadable => Some(false),
-                };
-                known.recorded = known.recorded.update(Seen {
-                    is_taking,
-                    has_slice: known.slice.is_some(),
-                    is_slice_of_registry: names_registry && known.slice.is_some(),
-                    is_named,
-                });
-            }
-        }
     }
 
     /// Lets the managers notice what the records show. One whose last write has an unknown outcome goes on
