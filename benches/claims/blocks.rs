@@ -8,10 +8,8 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::{BlockRecord, ClusterRecord};
 use capi_ipam_controller::clock;
-use capi_ipam_controller::health::Health;
-use capi_ipam_controller::watch::Source;
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Backend, Created, Entry, Key, Record, RecordCache, Registry};
+use capi_ipam_registry::{Created, Entry, Key, Record, RecordCache, Registry};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -237,15 +235,15 @@ async fn write_records(registry: &Registry) {
 async fn list_records(registry: &Registry) -> f64 {
     let started = Instant::now();
     let records: Arc<RecordCache> = Arc::default();
-    let gate = Health::default().register_watch("registry");
-    let source = registry
-        .source(Arc::clone(&records) as _, gate)
-        .expect("the registry can be watched");
-    let mut changes = source.open().changes;
+    let changes = registry.watch(Arc::clone(&records) as _);
+    let mut changes = changes.expect("the registry can be watched");
     while !records.is_complete() {
         changes.next().await.expect("the watch does not end");
     }
-    assert!(records.len() >= RECORDS as usize, "all records are listed");
+    assert!(
+        records.entries().len() >= RECORDS as usize,
+        "all records are listed"
+    );
     started.elapsed().as_secs_f64()
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_provider::api::IPAddress;
-use capi_ipam_registry::{Backend, Entry, Record};
+use capi_ipam_registry::{Entry, Record};
 use capi_ipam_testing::nats;
 use futures::StreamExt;
 use kube::Api;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capi_ipam_api::IPRegistry;
 use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_registry::{Backend, Record};
+use capi_ipam_registry::Record;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;

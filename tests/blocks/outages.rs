@@ -1,6 +1,6 @@
 //! The registry is away, or a manager ends.
 
-use capi_ipam_registry::{Backend, Created, NetworkRecord, Record, RegistryError};
+use capi_ipam_registry::{Created, NetworkRecord, Record, RegistryError};
 use serde_json::json;
 use support::wait::eventually;
 

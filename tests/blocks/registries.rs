@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use capi_ipam_api::BlockRecord;
 use capi_ipam_api::names::REPLACED_REGISTRY_ANNOTATION;
-use capi_ipam_registry::{Backend, Record};
+use capi_ipam_registry::Record;
 use serde_json::json;
 use support::consumer::{create, object};
 use support::wait::eventually;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use capi_ipam_api::{BlockRecord, IPNetwork, IPRegistry, conditions};
 use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_registry::{Backend, Entry, Record};
+use capi_ipam_registry::{Entry, Record};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;

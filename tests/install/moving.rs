@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capi_ipam_api::{IPRegistry, InClusterKind};
 use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_registry::{Backend, Entry, Record};
+use capi_ipam_registry::{Entry, Record};
 use futures::future::{FutureExt as _, join_all};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};

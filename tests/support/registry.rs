@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_registry::{
-    BucketOptions, KubernetesRegistry, KubernetesSettings, NatsRegistry, NatsSettings, Registry,
-};
+use capi_ipam_registry::{BucketOptions, KubernetesRegistry, NatsRegistry, NatsSettings, Registry};
 use capi_ipam_testing::control_plane::{self as generic, Installation, embedded_kubeconfig};
 use capi_ipam_testing::nats;
 use capi_ipam_testing::wait::eventually;
@@ -159,25 +157,18 @@ impl Hub {
     async fn try_open(&self) -> Option<Registry> {
         match self {
             Self::Nats(_) | Self::NatsCluster(_) => {
-                let settings = NatsSettings {
-                    servers: self.urls().unwrap_or_default(),
-                    bucket: BUCKET.to_owned(),
-                    options: BucketOptions {
-                        single: self.is_single(),
-                        ..BucketOptions::default()
-                    },
-                    ..NatsSettings::default()
+                let settings = NatsSettings::new(self.urls().unwrap_or_default());
+                let options = BucketOptions {
+                    single: self.is_single(),
+                    ..BucketOptions::default()
                 };
-                let opened = NatsRegistry::open(&settings).await.ok()?;
-                Some(Registry::Nats(opened))
+                let opened = NatsRegistry::open(&settings, BUCKET, &options).await;
+                Some(Arc::new(opened.ok()?))
             }
             Self::Kubernetes(control_plane) => {
-                let settings = KubernetesSettings {
-                    kubeconfig: embedded_kubeconfig(control_plane.kubeconfig()),
-                    user_agent: "test/1".to_owned(),
-                };
-                let opened = KubernetesRegistry::open(&settings).await.ok()?;
-                Some(Registry::Kubernetes(opened))
+                let kubeconfig = embedded_kubeconfig(control_plane.kubeconfig());
+                let opened = KubernetesRegistry::open(&kubeconfig, "test/1").await;
+                Some(Arc::new(opened.ok()?))
             }
         }
     }

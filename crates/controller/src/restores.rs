@@ -55,7 +55,7 @@ impl RestoreDetector {
     }
 
     /// Calls `handler` at each restore, before the watches list again, until it returns false.
-    pub(crate) fn subscribe(&self, handler: impl Fn() -> bool + Send + 'static) {
+    pub fn subscribe(&self, handler: impl Fn() -> bool + Send + 'static) {
         self.0.handlers.lock().push(Box::new(handler));
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use capi_ipam_api::{IPRegistry, IPRegistrySpec, installed};
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, Registry, SecretRef, list, secret_of};
+use capi_ipam_registry::{IDENTITY_NAMESPACE, Registry, SecretRef, list, secret_of};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -132,13 +132,8 @@ async fn secret(
     if let Some(right) = found.missing().first() {
         return Ok(Err(right.clone().into()));
     }
-    let missing = || OpenError::SecretMissing {
-        field: named.field,
-        namespace: namespace.clone(),
-        name: named.name.to_owned(),
-    };
     let secret = found.into_seen().into_iter().next();
-    Ok(secret.ok_or_else(|| Unread::new(missing().to_string())))
+    Ok(secret.ok_or_else(|| Unread::new(named.missing_in(&namespace).to_string())))
 }
 
 /// The namespace of the manager: that of its lease, which was renewed last, or else that of its

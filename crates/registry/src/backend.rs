@@ -1,17 +1,16 @@
 //! What a registry does, and why it fails.
 
 use std::error::Error;
-use std::future::Future;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::watch::EventHandler;
-use tokio::time::sleep;
+use async_trait::async_trait;
+use capi_ipam_controller::watch::{Change, EventHandler};
+use futures::stream::BoxStream;
 
 use crate::entry::Entry;
 use crate::record::Record;
-use crate::source::RecordSource;
 
 /// The reason of a [`RegistryError`].
 pub type Cause = Box<dyn Error + Send + Sync>;
@@ -90,91 +89,65 @@ pub enum Created {
     Theirs(Entry),
 }
 
+/// What [`Backend::watch`] shows.
+pub type RecordChanges = BoxStream<'static, Change<Entry>>;
+
+/// A registry of either backend. Its clones share the connections.
+pub type Registry = Arc<dyn Backend>;
+
 /// A registry: records that several management clusters share.
 ///
 /// A write names the version that it replaces, so of several writers one wins. A write without an
 /// answer is read back, and never repeated blindly. Every operation ends within a deadline, that of a
 /// request and a few reads.
-pub trait Backend: Send + Sync + 'static {
-    /// All records of the registry as the source of a controller, or for
-    /// [`watch_into`](capi_ipam_controller::watch::watch_into) with a
-    /// [`RecordCache`](crate::RecordCache) as its handler.
+#[async_trait]
+pub trait Backend: Debug + Send + Sync + 'static {
+    /// Lists all records, and then follows their changes. `handler` sees each change before the stream
+    /// returns it; it is a [`RecordCache`](crate::RecordCache) or one around it.
     ///
-    /// The source never ends: after an interruption it lists again. What a list does not contain is
-    /// gone. `synced` becomes ready when the reader has read the first list; until then it shows why
-    /// there is none. The failure of a registry does not end the process, and does not make one that
-    /// is ready not ready.
+    /// The stream never ends: after a failure, which is a [`Change::Failed`], it goes on or lists again.
+    /// What a list does not contain is gone. Nothing is requested before the first poll.
     ///
     /// # Errors
     /// [`RegistryError::Invalid`] when the settings do not allow a watch.
-    fn source(
-        &self,
-        handler: Arc<dyn EventHandler<Entry>>,
-        synced: ReadinessGate,
-    ) -> Result<RecordSource, RegistryError>;
+    fn watch(&self, handler: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError>;
 
     /// The last state of a record, not from a cache; `None` if nothing exists under the name.
     ///
     /// In NATS a leader that was deposed may answer with an older state for some seconds. So a
     /// decision to free something rests on a write, never on this.
-    fn read(&self, key: &str) -> impl Future<Output = Result<Option<Entry>, RegistryError>> + Send;
+    async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError>;
 
     /// Creates a record that does not exist.
     ///
     /// # Errors
     /// [`RegistryError::Unknown`] when the record may be created yet. All others: nothing was
     /// written.
-    fn create(
-        &self,
-        key: &str,
-        record: &Record,
-    ) -> impl Future<Output = Result<Created, RegistryError>> + Send;
+    async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError>;
 
     /// Replaces a record if it has the version of `held`.
     ///
     /// # Errors
     /// [`RegistryError::Conflict`] when it has another version or does not exist.
     /// [`RegistryError::Unknown`] as for [`Self::create`].
-    fn update(
-        &self,
-        held: &Entry,
-        record: &Record,
-    ) -> impl Future<Output = Result<Entry, RegistryError>> + Send;
+    async fn update(&self, held: &Entry, record: &Record) -> Result<Entry, RegistryError>;
 
     /// Deletes a record if it has the version of `held`. Succeeds if nothing exists under the name.
     ///
     /// # Errors
     /// As [`Self::update`].
-    fn delete(&self, held: &Entry) -> impl Future<Output = Result<(), RegistryError>> + Send;
+    async fn delete(&self, held: &Entry) -> Result<(), RegistryError>;
 
     /// Checks that the registry still has the settings that it needs, as when it was opened.
     ///
     /// # Errors
     /// [`RegistryError::Invalid`] with what is wrong.
-    fn check(&self) -> impl Future<Output = Result<(), RegistryError>> + Send {
-        std::future::ready(Ok(()))
+    async fn check(&self) -> Result<(), RegistryError> {
+        Ok(())
     }
 
-    /// How long to wait between a write and the second one that [confirms](confirm) it; zero if an
-    /// acknowledged write needs no confirmation, as in etcd.
+    /// How long to wait between a write and the second one that confirms it: the same record once more,
+    /// by compare-and-swap. Nothing may rest on a record before. Zero if an acknowledged write needs no
+    /// confirmation, as in etcd.
     fn settle_time(&self) -> Duration;
-}
-
-/// Confirms a record that was written: writes it once more, by compare-and-swap, after the
-/// [settle time](Backend::settle_time) of the registry. Nothing may rest on a record before. Returns
-/// the record with its new version; at once for a registry whose settle time is zero.
-///
-/// Takes the settle time and one write.
-///
-/// # Errors
-/// [`RegistryError::Conflict`] when the registry has lost the first write, or somebody has replaced
-/// it. All others: the record is not confirmed.
-pub async fn confirm<B: Backend>(registry: &B, held: &Entry) -> Result<Entry, RegistryError> {
-    let settle_time = registry.settle_time();
-    let record = match held.record() {
-        Some(record) if !settle_time.is_zero() => record,
-        _ => return Ok(held.clone()),
-    };
-    sleep(settle_time).await;
-    registry.update(held, record).await
 }

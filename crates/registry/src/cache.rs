@@ -31,7 +31,7 @@ pub struct RecordCache {
 impl RecordCache {
     /// Whether a first list was complete. Before, a record that is missing here may exist.
     pub fn is_complete(&self) -> bool {
-        self.state.lock().is_complete()
+        self.state.lock().is_complete
     }
 
     /// Whether the watch has shown this version of a record, or a later write. Then it has shown all
@@ -62,29 +62,52 @@ impl RecordCache {
 
     /// All blocks of a network, by address.
     pub fn blocks(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
-        self.state.lock().blocks(network)
+        let mut found = Vec::new();
+        for (key, entry) in self.state.lock().from(Key::first_block(network)) {
+            match key {
+                Key::Block { network: of, block } if **of == *network => {
+                    found.push((*block, Arc::clone(entry)));
+                }
+                _ => break,
+            }
+        }
+        found
     }
 
     /// The number of changes of the blocks of a network: as long as it is the same, [`Self::blocks`] is.
     pub fn block_changes(&self, network: &str) -> u64 {
-        self.state.lock().block_changes(network)
+        let state = self.state.lock();
+        state
+            .block_changes
+            .get(network)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The number of changes of the blocks of all networks.
     pub fn all_block_changes(&self) -> u64 {
-        self.state.lock().all_block_changes()
+        self.state.lock().block_changes.values().sum()
     }
 
     /// The networks with a block whose record names a cluster, as its holder or as one that uses
     /// addresses of the block. Takes linear time.
     pub fn networks_naming(&self, cluster: &str) -> BTreeSet<Box<str>> {
-        self.state.lock().networks_naming(cluster)
+        let mut networks = BTreeSet::new();
+        for (key, entry) in self.state.lock().from(Key::first_block("")) {
+            if let Key::Block { network, .. } = key
+                && let Some(Record::Block(record)) = entry.record()
+                && (record.cluster == cluster || record.contenders.iter().any(|id| id == cluster))
+                && !networks.contains(network)
+            {
+                networks.insert(network.clone());
+            }
+        }
+        networks
     }
 
     /// The record of a network; `None` if there is none or it cannot be read.
     pub fn network(&self, name: &str) -> Option<NetworkRecord> {
-        let entry = self.get(&Key::Network { name: name.into() })?;
-        match entry.record() {
+        match self.get(&Key::Network { name: name.into() })?.record() {
             Some(Record::Network(record)) => Some(record.clone()),
             _ => None,
         }
@@ -106,14 +129,14 @@ impl RecordCache {
         }
     }
 
-    /// What exists for networks, by name.
-    pub fn networks(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
-        self.state.lock().networks()
-    }
-
     /// What exists for clusters, by id.
     pub fn clusters(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
-        self.state.lock().clusters()
+        let mut found = BTreeMap::new();
+        for (key, entry) in self.state.lock().from(Key::Cluster { id: "".into() }) {
+            let Key::Cluster { id } = key else { break };
+            found.insert(id.clone(), Arc::clone(entry));
+        }
+        found
     }
 
     /// The clusters that exclude other addresses from a network than `cluster`, by network: the last signs of life of
@@ -130,10 +153,8 @@ impl RecordCache {
             for (network, hash) in &own.exclusions {
                 let other = record.exclusions.get(network);
                 if other.is_some_and(|other| other != hash) {
-                    differing
-                        .entry(network.clone())
-                        .or_default()
-                        .push(id.clone());
+                    let ids = differing.entry(network.clone()).or_default();
+                    ids.push(id.clone());
                 }
             }
         }
@@ -142,22 +163,14 @@ impl RecordCache {
 
     /// Everything that is not a record, by name, also under names that are not those of records.
     pub fn problems(&self) -> Vec<Arc<Entry>> {
-        self.state.lock().problems()
+        let mut entries = self.entries();
+        entries.retain(|entry| entry.value.is_err());
+        entries
     }
 
     /// Everything that exists, by name: a record or not.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
-        self.state.lock().entries()
-    }
-
-    /// The number of names under which something exists.
-    pub fn len(&self) -> usize {
-        self.state.lock().len()
-    }
-
-    /// Whether nothing exists.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.state.lock().entries().cloned().collect()
     }
 
     /// Records the result of an own write or read, unless a later state is known.
@@ -184,12 +197,12 @@ impl RecordCache {
     /// whose deletion it does not show: the registry has lost writes, as after a restore from a backup. True
     /// until [`Self::note_loss`] is called.
     pub fn has_lost_writes(&self) -> bool {
-        self.state.lock().has_lost_writes()
+        self.state.lock().has_lost_writes
     }
 
     /// The loss is known.
     pub fn note_loss(&self) {
-        self.state.lock().note_loss();
+        self.state.lock().has_lost_writes = false;
     }
 
     /// The watch has shown a write.

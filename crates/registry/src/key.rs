@@ -1,6 +1,7 @@
 //! The names of records.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 
 use capi_ipam_api::{address_in_name, is_dns_subdomain, split_block_name};
 use capi_ipam_ip::Block;
@@ -42,6 +43,14 @@ pub enum Key {
 }
 
 impl Key {
+    /// The key that is before those of all blocks of a network.
+    pub(crate) fn first_block(network: &str) -> Self {
+        Self::Block {
+            network: network.into(),
+            block: Block::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        }
+    }
+
     /// Parses the name of a record, the inverse of [`ToString`]. `None` for any other text.
     pub fn parse(name: &str) -> Option<Self> {
         if name == REGISTRY {

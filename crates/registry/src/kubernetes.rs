@@ -1,14 +1,12 @@
 //! A registry at another API server: objects of the kind `IPBlock`.
 
-mod outcome;
-
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use capi_ipam_api::IPBlock;
-use capi_ipam_controller::client::{CallError, ResourceClient, connect_to};
-use capi_ipam_controller::health::{Health, ReadinessGate};
+use capi_ipam_controller::client::{CallError, ResourceClient, connect_to, error_chain};
+use capi_ipam_controller::health::Health;
 use capi_ipam_controller::resource_version::ResourceVersion;
 use capi_ipam_controller::watch::{Change, EventHandler, Invalid, Source, WatchApi, WatchSpec};
 use futures::{Stream, StreamExt};
@@ -16,11 +14,10 @@ use kube::Api;
 use kube::core::ObjectMeta;
 use tokio::time::sleep;
 
-use self::outcome::{Outcome, Seen, Write, outcome};
-use crate::backend::{Backend, Created, RegistryError};
+use crate::backend::{Backend, Created, RecordChanges, RegistryError};
 use crate::entry::{Entry, Version};
-use crate::record::{Problem, Record, matches_name, validate};
-use crate::source::{RecordSource, entries};
+use crate::record::{Problem, Record, encode_for, matches_name};
+use crate::source::entries;
 
 /// The annotation with the random id of a write, by which its author recognizes it.
 const WRITE_ID: &str = "ipam.cluster.x-k8s.io/write-id";
@@ -38,50 +35,32 @@ const REOPEN_DELAY: Duration = Duration::from_secs(5);
 /// A part of the message of an API server whose etcd has no space left.
 const NO_SPACE: &str = "database space exceeded";
 
-/// What [`KubernetesRegistry::open`] needs. The text form of this type contains no secrets.
-#[derive(Clone, Default)]
-pub struct KubernetesSettings {
-    /// The content of a kubeconfig. It contains certificates and token, and names no files and no
-    /// programs.
-    pub kubeconfig: String,
-    /// The user agent, in the form `name/version`.
-    pub user_agent: String,
-}
-
-impl fmt::Debug for KubernetesSettings {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("KubernetesSettings")
-            .field("user_agent", &self.user_agent)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A registry at another API server. Its clones share the connections.
-#[derive(Clone, Debug)]
+/// A registry at another API server.
+#[derive(Debug)]
 pub struct KubernetesRegistry {
     /// How messages name the registry.
-    name: Arc<str>,
-    objects: Arc<ResourceClient<IPBlock>>,
-    watched: Arc<WatchApi<IPBlock>>,
+    name: String,
+    objects: ResourceClient<IPBlock>,
+    watched: WatchApi<IPBlock>,
 }
 
 impl KubernetesRegistry {
     /// Creates the client, and checks with one request that the API server serves the kind and
-    /// accepts the user.
+    /// accepts the user. The kubeconfig contains certificates and token, and names no files and no
+    /// programs; `user_agent` has the form `name/version`.
     ///
     /// # Errors
     /// When the kubeconfig or the API server cannot be used, or does not answer within 10 s.
-    pub async fn open(settings: &KubernetesSettings) -> Result<Self, RegistryError> {
-        let connected = connect_to(&settings.kubeconfig, &settings.user_agent).await;
+    pub async fn open(kubeconfig: &str, user_agent: &str) -> Result<Self, RegistryError> {
+        let connected = connect_to(kubeconfig, user_agent).await;
         let (client, server) = connected.map_err(|error| RegistryError::Invalid {
             registry: "the API server of the registry".to_owned(),
             source: error.into(),
         })?;
         let opened = Self {
-            name: format!("registry at API server {server}").into(),
-            objects: Arc::new(ResourceClient::new(Api::all(client.clone()), &())),
-            watched: Arc::new(Api::all(client)),
+            name: format!("registry at API server {server}"),
+            objects: ResourceClient::new(Api::all(client.clone()), &()),
+            watched: Api::all(client),
         };
         opened.read("cluster.any").await?;
         Ok(opened)
@@ -102,70 +81,52 @@ impl KubernetesRegistry {
         }))
     }
 
-    /// Finds out what a write has done that was not answered.
-    async fn read_back(
-        &self,
-        key: &str,
-        write: &Write<'_>,
-        error: CallError,
-    ) -> Result<Done, RegistryError> {
+    /// Finds out what a write has done that has failed, and may have been applied all the same.
+    async fn settle(&self, write: &Write<'_>, error: CallError) -> Result<Settled, RegistryError> {
+        if !error.outcome_is_unknown() || error.was_not_sent() {
+            return Err(self.failed(error));
+        }
         for attempt in 0..MAX_READS {
             if attempt > 0 {
                 sleep(READ_INTERVAL).await;
             }
-            let Ok(found) = self.find(key).await else {
+            let Ok(found) = self.find(write.key).await else {
                 break;
             };
-            let seen = match &found {
-                None => Seen::Nothing,
-                Some(found) => Seen::Object {
-                    version: &found.entry.version,
-                    write_id: found.write_id.as_deref(),
-                },
-            };
-            match (outcome(write, seen), found) {
-                (Outcome::Applied, found) => {
-                    return Ok(Done::Applied(found.map(|found| found.entry)));
-                }
-                (Outcome::NotApplied, found) => {
-                    return Ok(Done::NotApplied(found.map(|found| found.entry)));
-                }
-                (Outcome::Unknown, _) => {}
+            let outcome = write.outcome(found.as_ref());
+            let found = found.map(|found| found.entry);
+            match outcome {
+                Outcome::Applied => return Ok(Settled::Applied(found)),
+                Outcome::NotApplied => return Ok(Settled::NotApplied(found)),
+                Outcome::Unknown => {}
             }
         }
         // etcd does not apply later what it has no space for.
-        if capi_ipam_controller::client::error_chain(&error).contains(NO_SPACE) {
+        if error_chain(&error).contains(NO_SPACE) {
             return Err(RegistryError::Full {
-                registry: self.name(),
+                registry: self.name.clone(),
                 source: error.into(),
             });
         }
         Err(RegistryError::Unknown {
-            registry: self.name(),
-            key: key.to_owned(),
+            registry: self.name.clone(),
+            key: write.key.to_owned(),
             source: error.into(),
         })
     }
 
-    /// The name of the registry in messages.
-    fn name(&self) -> String {
-        self.name.as_ref().to_owned()
-    }
-
     fn conflict(&self, key: &str) -> RegistryError {
         RegistryError::Conflict {
-            registry: self.name(),
+            registry: self.name.clone(),
             key: key.to_owned(),
         }
     }
 
     /// What a failed request means that has not changed anything.
     fn failed(&self, error: CallError) -> RegistryError {
-        let (is_denied, is_unusable) = (
-            error.is_forbidden() || error.is_unauthorized(),
-            error.is_unserved() || error.is_invalid() || error.is_unserializable(),
-        );
-        let (registry, source) = (self.name(), error.into());
+        let is_denied = error.is_forbidden() || error.is_unauthorized();
+        let is_unusable = error.is_unserved() || error.is_invalid() || error.is_unserializable();
+        let (registry, source) = (self.name.clone(), error.into());
         if is_denied {
             return RegistryError::Forbidden { registry, source };
         }
@@ -182,22 +143,6 @@ impl KubernetesRegistry {
             Version::Bucket { .. } => Err(self.conflict(&held.key)),
         }
     }
-
-    /// Checks a record that is about to be written.
-    fn check(&self, key: &str, record: &Record) -> Result<(), RegistryError> {
-        validate(key, record).map_err(|problem| RegistryError::Invalid {
-            registry: self.name(),
-            source: format!("record {key} cannot be written: {problem}").into(),
-        })
-    }
-}
-
-/// What a write without an answer has done.
-enum Done {
-    /// It was applied. With what exists now.
-    Applied(Option<Entry>),
-    /// It was not applied, and will not be. With what exists now.
-    NotApplied(Option<Entry>),
 }
 
 /// What exists under a name.
@@ -206,17 +151,61 @@ struct Found {
     write_id: Option<String>,
 }
 
+/// A write without an answer.
+struct Write<'a> {
+    key: &'a str,
+    /// The version that it replaces or deletes; `None` for a creation.
+    held: Option<&'a Version>,
+    /// Its random id; `None` for a deletion.
+    id: Option<&'a str>,
+}
+
+/// What a write has done, as a read shows it.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It was applied.
+    Applied,
+    /// It was not applied, or was overwritten, and will not be applied.
+    NotApplied,
+    /// It may still be applied.
+    Unknown,
+}
+
+/// What a write has done, with what exists now.
+enum Settled {
+    Applied(Option<Entry>),
+    NotApplied(Option<Entry>),
+}
+
+impl Write<'_> {
+    /// Decides what the write has done from what exists afterwards.
+    fn outcome(&self, found: Option<&Found>) -> Outcome {
+        let Some(found) = found else {
+            return match (self.held, self.id) {
+                // The name is still free.
+                (None, _) => Outcome::Unknown,
+                (Some(_), Some(_)) => Outcome::NotApplied,
+                (Some(_), None) => Outcome::Applied,
+            };
+        };
+        if self.id.is_some() && found.write_id.as_deref() == self.id {
+            return Outcome::Applied;
+        }
+        if self.held == Some(&found.entry.version) {
+            return Outcome::Unknown;
+        }
+        // A name that is in use, or a version that is gone: the write will be refused.
+        Outcome::NotApplied
+    }
+}
+
+#[async_trait]
 impl Backend for KubernetesRegistry {
-    fn source(
-        &self,
-        handler: Arc<dyn EventHandler<Entry>>,
-        synced: ReadinessGate,
-    ) -> Result<RecordSource, RegistryError> {
-        let (api, outer) = (Arc::clone(&self.watched), Arc::clone(&handler));
-        let open = move || watch(&api, Arc::clone(&outer));
-        let opened = reopened(open, Arc::clone(&handler), REOPEN_DELAY);
-        let changes = entries(opened, entry, invalid_entry);
-        Ok(RecordSource::new(changes, handler, synced))
+    fn watch(&self, handler: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
+        let (api, of_restores) = (self.watched.clone(), Arc::clone(&handler));
+        let open = move || watch(api.clone(), Arc::clone(&of_restores));
+        let changes = reopened(open, Arc::clone(&handler), REOPEN_DELAY);
+        Ok(entries(changes, entry, invalid_entry, handler))
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
@@ -225,10 +214,10 @@ impl Backend for KubernetesRegistry {
     }
 
     async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError> {
-        self.check(key, record)?;
-        let write_id = new_write_id();
-        let object = object(key, record, &write_id);
-        let mut last = None;
+        encode_for(&self.name, key, record)?;
+        let id = new_write_id();
+        let object = object(key, record, &id);
+        let mut last = self.conflict(key);
         for _ in 0..MAX_ATTEMPTS {
             let error = match self.objects.create(&object).await {
                 Ok(created) => return Ok(Created::Ours(entry(created))),
@@ -239,29 +228,28 @@ impl Backend for KubernetesRegistry {
                     return Ok(Created::Theirs(theirs));
                 }
                 // It was deleted since.
-                last = Some(error);
+                last = self.failed(error);
                 continue;
             }
-            if !is_unknown(&error) {
-                return Err(self.failed(error));
-            }
-            let write = Write::Create {
-                write_id: &write_id,
+            let write = Write {
+                key,
+                held: None,
+                id: Some(&id),
             };
-            return match self.read_back(key, &write, error).await? {
-                Done::Applied(Some(ours)) => Ok(Created::Ours(ours)),
-                Done::NotApplied(Some(theirs)) => Ok(Created::Theirs(theirs)),
-                Done::Applied(None) | Done::NotApplied(None) => Err(self.conflict(key)),
+            return match self.settle(&write, error).await? {
+                Settled::Applied(Some(ours)) => Ok(Created::Ours(ours)),
+                Settled::NotApplied(Some(theirs)) => Ok(Created::Theirs(theirs)),
+                _ => Err(self.conflict(key)),
             };
         }
-        Err(last.map_or_else(|| self.conflict(key), |error| self.failed(error)))
+        Err(last)
     }
 
     async fn update(&self, held: &Entry, record: &Record) -> Result<Entry, RegistryError> {
         let key = &held.key;
-        self.check(key, record)?;
-        let write_id = new_write_id();
-        let mut object = object(key, record, &write_id);
+        encode_for(&self.name, key, record)?;
+        let id = new_write_id();
+        let mut object = object(key, record, &id);
         let (uid, version) = self.preconditions(held)?;
         object.metadata.uid = Some(uid.to_owned());
         object.metadata.resource_version = Some(version);
@@ -272,16 +260,14 @@ impl Backend for KubernetesRegistry {
         if error.is_not_found() || error.is_conflict() {
             return Err(self.conflict(key));
         }
-        if !is_unknown(&error) {
-            return Err(self.failed(error));
-        }
-        let write = Write::Update {
-            held: &held.version,
-            write_id: &write_id,
+        let write = Write {
+            key,
+            held: Some(&held.version),
+            id: Some(&id),
         };
-        match self.read_back(key, &write, error).await? {
-            Done::Applied(Some(ours)) => Ok(ours),
-            Done::Applied(None) | Done::NotApplied(_) => Err(self.conflict(key)),
+        match self.settle(&write, error).await? {
+            Settled::Applied(Some(ours)) => Ok(ours),
+            _ => Err(self.conflict(key)),
         }
     }
 
@@ -294,15 +280,14 @@ impl Backend for KubernetesRegistry {
         if error.is_conflict() {
             return Err(self.conflict(key));
         }
-        if !is_unknown(&error) {
-            return Err(self.failed(error));
-        }
-        let write = Write::Delete {
-            held: &held.version,
+        let write = Write {
+            key,
+            held: Some(&held.version),
+            id: None,
         };
-        match self.read_back(key, &write, error).await? {
-            Done::Applied(_) => Ok(()),
-            Done::NotApplied(_) => Err(self.conflict(key)),
+        match self.settle(&write, error).await? {
+            Settled::Applied(_) => Ok(()),
+            Settled::NotApplied(_) => Err(self.conflict(key)),
         }
     }
 
@@ -312,32 +297,19 @@ impl Backend for KubernetesRegistry {
     }
 }
 
-/// Passes on that etcd was restored. Everything else the source reports.
-struct Restores(Arc<dyn EventHandler<Entry>>);
-
-impl EventHandler<IPBlock> for Restores {
-    fn apply(&self, _: &IPBlock) {}
-
-    fn delete(&self, _: &IPBlock) {}
-
-    fn restored(&self) {
-        self.0.restored();
-    }
-
-    fn apply_invalid(&self, _: &Invalid) {}
-
-    fn delete_invalid(&self, _: &Invalid) {}
-}
-
 /// Watches all objects. Failures are those of the registry, and not of this process. The stream ends
 /// when the API server has not served the kind for a minute.
 fn watch(
-    api: &WatchApi<IPBlock>,
+    api: WatchApi<IPBlock>,
     handler: Arc<dyn EventHandler<Entry>>,
-) -> impl Stream<Item = Change<IPBlock>> + Send + use<> {
-    let own = Health::default().register_watch("IPBlock");
-    let spec = WatchSpec::new(api.clone(), (), Arc::new(Restores(handler)), own);
-    spec.open().changes
+) -> impl Stream<Item = Change<IPBlock>> + Send {
+    let health = Health::default();
+    health.restores().subscribe(move || {
+        handler.restored();
+        true
+    });
+    let own = health.register_watch("IPBlock");
+    WatchSpec::new(api, (), Arc::new(()), own).open().changes
 }
 
 /// Opens a watch again that has ended, after a delay.
@@ -357,11 +329,6 @@ fn reopened<K: Send + 'static, S: Stream<Item = Change<K>> + Send + 'static>(
         open().chain(futures::stream::once(ended))
     });
     opened.flatten()
-}
-
-/// Whether a failed write may have been applied.
-fn is_unknown(error: &CallError) -> bool {
-    error.outcome_is_unknown() && !error.was_not_sent()
 }
 
 fn new_write_id() -> String {
@@ -453,12 +420,51 @@ mod tests {
         assert_eq!(handler.0.load(Ordering::Relaxed), 2);
     }
 
+    /// What the name shows in a version that another write or this one has written.
+    fn found(number: u64, write_id: &str) -> Found {
+        Found {
+            entry: Entry {
+                key: "cluster.west".to_owned(),
+                version: version(number),
+                value: Err(Problem::Name),
+            },
+            write_id: Some(write_id.to_owned()),
+        }
+    }
+
+    fn version(number: u64) -> Version {
+        Version::Object {
+            uid: "a".into(),
+            number,
+        }
+    }
+
     #[test]
-    fn settings_show_no_secret() {
-        let settings = KubernetesSettings {
-            kubeconfig: "hidden".to_owned(),
-            user_agent: "test/1".to_owned(),
+    fn outcome_is_decided_from_what_exists() {
+        use Outcome::{Applied, NotApplied, Unknown};
+
+        let held = version(7);
+        let write = |held, id| Write {
+            key: "cluster.west",
+            held,
+            id,
         };
-        assert!(!format!("{settings:?}").contains("hidden"));
+        let create = write(None, Some("ours"));
+        let update = write(Some(&held), Some("ours"));
+        let delete = write(Some(&held), None);
+        let writes = [create, update, delete];
+        let cases = [
+            (None, [Unknown, NotApplied, Applied]),
+            (Some(found(7, "before")), [NotApplied, Unknown, Unknown]),
+            (Some(found(8, "ours")), [Applied, Applied, NotApplied]),
+            (
+                Some(found(8, "other")),
+                [NotApplied, NotApplied, NotApplied],
+            ),
+        ];
+        for (found, expected) in cases {
+            let decided = writes.each_ref().map(|it| it.outcome(found.as_ref()));
+            assert_eq!(decided, expected);
+        }
     }
 }

@@ -7,8 +7,7 @@
 //! - [`Key`]: the names; [`Record`]: the records; [`Entry`]: what a registry shows under a name, also
 //!   if that is not a record;
 //! - [`Backend`]: the operations, which both backends have: [`NatsRegistry`] (cargo feature `nats`,
-//!   on by default) and [`KubernetesRegistry`]; [`Registry`] is one of the two; [`confirm`]: the
-//!   second write after which a record counts; [`open()`]: connects to the one that an `IPRegistry`
+//!   on by default) and [`KubernetesRegistry`]; [`Registry`] is one of the two; [`open()`]: connects to the one that an `IPRegistry`
 //!   specifies, with the credentials in its Secret;
 //! - [`RecordCache`]: all records in memory, from the watch and from the answers to own writes;
 //!   [`list()`]: reads them once.
@@ -50,21 +49,18 @@ mod list;
 mod nats;
 mod open;
 mod record;
-mod registry;
 mod source;
 
-pub use self::backend::{Backend, Cause, Created, RegistryError, confirm};
+pub use self::backend::{Backend, Cause, Created, RecordChanges, Registry, RegistryError};
 pub use self::cache::RecordCache;
 pub use self::entry::{Entry, Version};
 pub use self::key::Key;
-pub use self::kubernetes::{KubernetesRegistry, KubernetesSettings};
+pub use self::kubernetes::KubernetesRegistry;
 pub use self::list::{ListError, list};
 #[cfg(feature = "nats")]
-pub use self::nats::{NatsRegistry, NatsSettings};
+pub use self::nats::NatsRegistry;
 pub use self::open::{IDENTITY_NAMESPACE, OpenError, SecretRef, open, secret_of};
-pub use self::record::{Problem, Record, cidr, decode, encode, hand_over, validate};
-pub use self::registry::Registry;
-pub use self::source::RecordSource;
+pub use self::record::{Problem, Record, cidr, decode, hand_over};
 pub use capi_ipam_api::{BlockRecord, ClusterRecord, NetworkRecord, RegistryRecord};
 #[cfg(feature = "nats")]
-pub use capi_ipam_nats::{BucketOptions, Credentials, Deadlines, Tls};
+pub use capi_ipam_nats::{BucketOptions, Credentials, Deadlines, Settings as NatsSettings, Tls};

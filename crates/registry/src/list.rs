@@ -3,53 +3,41 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_controller::health::Health;
-use capi_ipam_controller::watch::{Change, EventHandler, Source};
+use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::watch::{Change, EventHandler};
 use futures::{Stream, StreamExt};
 use tokio::time::timeout;
 
-use crate::backend::{Backend, RegistryError};
+use crate::backend::Registry;
 use crate::cache::RecordCache;
 use crate::entry::Entry;
 
-/// Why the records of a registry cannot be listed. With its sources, the text is one line.
+/// Why the records of a registry cannot be listed. The text is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// The settings do not allow a list.
-    #[error("cannot list the records")]
-    Settings(#[from] RegistryError),
     /// The registry refuses the list, or does not answer.
-    #[error("cannot list the records: {reason}")]
-    Failed {
-        /// The answer of the registry.
-        reason: String,
-    },
+    #[error("cannot list the records: {0}")]
+    Failed(String),
     /// The list takes too long.
-    #[error("cannot list the records within {limit:?}")]
-    TimedOut {
-        /// How long it may take.
-        limit: Duration,
-    },
+    #[error("cannot list the records within {0:?}")]
+    TimedOut(Duration),
 }
 
 /// Lists all records of a registry. Returns a complete cache, which nothing changes afterwards.
 ///
-/// Takes at most `limit`. Unlike [`Backend::source`], it does not wait for a registry that fails.
+/// Takes at most `limit`. Unlike [`Backend::watch`](crate::Backend::watch), it does not wait for a registry
+/// that fails.
 ///
 /// # Errors
 /// When the registry does not answer with a complete list.
-pub async fn list<B: Backend>(
-    registry: &B,
-    limit: Duration,
-) -> Result<Arc<RecordCache>, ListError> {
+pub async fn list(registry: &Registry, limit: Duration) -> Result<Arc<RecordCache>, ListError> {
     let records = Arc::new(RecordCache::default());
     let handler = Arc::clone(&records) as Arc<dyn EventHandler<Entry>>;
-    // The readiness of this process does not depend on it.
-    let synced = Health::default().register_watch("registry");
-    let changes = registry.source(handler, synced)?.open().changes;
+    let changes = registry.watch(handler);
+    let changes = changes.map_err(|error| ListError::Failed(error_chain(&error)))?;
     match timeout(limit, until_listed(changes)).await {
         Ok(listed) => listed?,
-        Err(_) => return Err(ListError::TimedOut { limit }),
+        Err(_) => return Err(ListError::TimedOut(limit)),
     }
     Ok(records)
 }
@@ -61,12 +49,12 @@ async fn until_listed(
     while let Some(change) = changes.next().await {
         match change {
             Change::InitDone => return Ok(()),
-            Change::Failed(reason) => return Err(ListError::Failed { reason }),
+            Change::Failed(reason) => return Err(ListError::Failed(reason)),
             _ => {}
         }
     }
     let reason = "the connection has ended".to_owned();
-    Err(ListError::Failed { reason })
+    Err(ListError::Failed(reason))
 }
 
 #[cfg(test)]

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_controller::health::{Health, ReadinessGate};
+use async_trait::async_trait;
+use capi_ipam_controller::health::Health;
 use capi_ipam_controller::watch::{Change, EventHandler, Invalid, Source};
 use capi_ipam_nats::{
-    Bucket, BucketOptions, Connection, ConnectionError, Created as KvCreated, Credentials,
-    Deadlines, Failure, KvError, KvObject, Settings, Tls,
+    Bucket, BucketOptions, Connection, ConnectionError, Created as KvCreated, Failure, KvError,
+    KvObject, Operation, Settings,
 };
 use futures::StreamExt;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::backend::{Backend, Created, RegistryError};
+use crate::backend::{Backend, Created, RecordChanges, RegistryError};
 use crate::entry::{Entry, Version};
-use crate::record::{Problem, Record, decode, encode, validate};
-use crate::source::{RecordSource, entries};
+use crate::record::{Problem, Record, decode, encode_for};
+use crate::source::entries;
+
+/// An object of the bucket.
+type Object = KvObject<Box<RawValue>>;
 
 /// How long after a write its confirmation is sent.
 ///
@@ -32,59 +35,31 @@ use crate::source::{RecordSource, entries};
 /// batch, and a fault of a moment would hit both.
 const SETTLE_TIME: Duration = Duration::from_millis(20);
 
-/// What [`NatsRegistry::open`] needs. The text form of this type contains no secrets.
-#[derive(Clone, Debug, Default)]
-pub struct NatsSettings {
-    /// The URLs of the servers, such as `nats://nats-0.nats:4222`.
-    pub servers: Vec<String>,
-    /// The name of the bucket.
-    pub bucket: String,
-    /// The name of the client, which the servers show.
-    pub client_name: String,
-    /// How the client proves who it is.
-    pub credentials: Credentials,
-    /// The certificates. With these the connection is encrypted in any case.
-    pub tls: Option<Tls>,
-    /// How long operations may take.
-    pub deadlines: Deadlines,
-    /// What the bucket has to be like. By default it is not created: an empty bucket in the place of
-    /// one that was lost would hide the loss.
-    pub options: BucketOptions,
-}
-
-/// A registry in a bucket of NATS JetStream. Its clones share the connection, which is opened again
-/// when it is lost.
-#[derive(Clone, Debug)]
+/// A registry in a bucket of NATS JetStream. The connection is opened again when it is lost.
+#[derive(Debug)]
 pub struct NatsRegistry {
     name: String,
-    bucket: Arc<Bucket<Json>>,
+    /// The key decides on the type of a value.
+    bucket: Bucket<Box<RawValue>>,
 }
 
-/// A value whose type its key decides.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(transparent)]
-struct Json(Box<RawValue>);
-
 impl NatsRegistry {
-    /// Connects to the first server that answers, and opens the bucket.
+    /// Connects to the first server that answers, and opens the bucket. By default it is not created: an
+    /// empty bucket in the place of one that was lost would hide the loss.
     ///
     /// # Errors
     /// When no server accepts the connection within the deadline of each, or the bucket cannot be
     /// used.
-    pub async fn open(settings: &NatsSettings) -> Result<Self, RegistryError> {
-        let name = format!("NATS bucket {}", settings.bucket);
-        let to_servers = Settings {
-            servers: settings.servers.clone(),
-            name: settings.client_name.clone(),
-            credentials: settings.credentials.clone(),
-            tls: settings.tls.clone(),
-            deadlines: settings.deadlines,
-        };
-        let connection = Connection::open(&to_servers).await;
+    pub async fn open(
+        settings: &Settings,
+        bucket: &str,
+        options: &BucketOptions,
+    ) -> Result<Self, RegistryError> {
+        let name = format!("NATS bucket {bucket}");
+        let connection = Connection::open(settings).await;
         let connection = connection.map_err(|error| connection_failed(name.clone(), error))?;
-        let bucket = Bucket::open(&connection, &settings.bucket, &settings.options).await;
+        let bucket = Bucket::open(&connection, bucket, options).await;
         let bucket = bucket.map_err(|error| failed(name.clone(), error))?;
-        let bucket = Arc::new(bucket);
         Ok(Self { name, bucket })
     }
 
@@ -93,19 +68,16 @@ impl NatsRegistry {
     }
 
     /// The record as the bucket stores it, and as others read it.
-    fn encode(&self, key: &str, record: &Record) -> Result<Json, RegistryError> {
-        let invalid = |source| RegistryError::Invalid {
+    fn encode(&self, key: &str, record: &Record) -> Result<Box<RawValue>, RegistryError> {
+        let json = encode_for(&self.name, key, record)?;
+        RawValue::from_string(json).map_err(|error| RegistryError::Invalid {
             registry: self.name.clone(),
-            source,
-        };
-        validate(key, record).map_err(|problem| invalid(describe(key, &problem)))?;
-        let json = encode(record).map_err(|error| invalid(error.into()))?;
-        let json = RawValue::from_string(json).map_err(|error| invalid(error.into()))?;
-        Ok(Json(json))
+            source: error.into(),
+        })
     }
 
     /// What a write names as the version that it replaces.
-    fn held(&self, held: &Entry) -> Result<KvObject<Json>, RegistryError> {
+    fn held(&self, held: &Entry) -> Result<Object, RegistryError> {
         let Version::Bucket {
             incarnation,
             revision,
@@ -119,7 +91,7 @@ impl NatsRegistry {
         Ok(KvObject {
             key: held.key.clone(),
             revision: *revision,
-            operation: capi_ipam_nats::Operation::Put,
+            operation: Operation::Put,
             value: None,
             problem: None,
             incarnation: incarnation.as_deref().map(str::to_owned),
@@ -127,26 +99,22 @@ impl NatsRegistry {
     }
 }
 
+#[async_trait]
 impl Backend for NatsRegistry {
-    fn source(
-        &self,
-        handler: Arc<dyn EventHandler<Entry>>,
-        synced: ReadinessGate,
-    ) -> Result<RecordSource, RegistryError> {
+    fn watch(&self, handler: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
         // Its failures are those of the registry, and not of this process.
         let own = Health::default().register_watch("registry");
         let source = self.bucket.source("", Arc::new(()), own);
         let source = source.map_err(|error| self.failed(error))?;
-        let changes = entries(source.open().changes, entry, invalid_entry);
         // A bucket that was restored has other records with the same revisions. A list shows what
         // the leader has, so what was known before it has no authority.
         let forgetting = Arc::clone(&handler);
-        let changes = changes.inspect(move |change| {
+        let changes = source.open().changes.inspect(move |change| {
             if matches!(change, Change::Init) {
                 forgetting.restored();
             }
         });
-        Ok(RecordSource::new(changes, handler, synced))
+        Ok(entries(changes, entry, invalid_entry, handler))
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
@@ -194,13 +162,8 @@ impl Backend for NatsRegistry {
     }
 }
 
-/// What is wrong with a record that this program was about to write.
-fn describe(key: &str, problem: &Problem) -> Box<dyn std::error::Error + Send + Sync> {
-    format!("record {key} cannot be written: {problem}").into()
-}
-
 /// The entry of an object.
-fn entry(object: KvObject<Json>) -> Entry {
+fn entry(object: Object) -> Entry {
     let KvObject {
         key,
         revision,
@@ -210,7 +173,7 @@ fn entry(object: KvObject<Json>) -> Entry {
         ..
     } = object;
     let value = match (value, problem) {
-        (Some(json), _) => decode(&key, json.0.get()),
+        (Some(json), _) => decode(&key, json.get()),
         (None, Some(problem)) => Err(Problem::Undecodable(problem)),
         (None, None) => Err(Problem::Deleted),
     };
@@ -251,17 +214,14 @@ fn failed(registry: String, error: KvError) -> RegistryError {
             key,
             source: source.into(),
         },
-        KvError::Unavailable {
-            source: source @ Failure::Forbidden(_),
-            ..
-        } => RegistryError::Forbidden {
-            registry,
-            source: source.into(),
-        },
-        KvError::Unavailable { source, .. } => RegistryError::Unreachable {
-            registry,
-            source: source.into(),
-        },
+        KvError::Unavailable { source, .. } => {
+            let is_denied = matches!(source, Failure::Forbidden(_));
+            let source = source.into();
+            if is_denied {
+                return RegistryError::Forbidden { registry, source };
+            }
+            RegistryError::Unreachable { registry, source }
+        }
         KvError::Full { source, .. } => RegistryError::Full {
             registry,
             source: source.into(),
@@ -275,20 +235,16 @@ fn failed(registry: String, error: KvError) -> RegistryError {
 
 /// What a failed connection means.
 fn connection_failed(registry: String, error: ConnectionError) -> RegistryError {
-    match &error {
-        ConnectionError::Credentials { .. } => RegistryError::Forbidden {
-            registry,
-            source: error.into(),
-        },
-        ConnectionError::Unreachable { .. } | ConnectionError::Timeout { .. } => {
-            RegistryError::Unreachable {
-                registry,
-                source: error.into(),
-            }
-        }
-        _ => RegistryError::Invalid {
-            registry,
-            source: error.into(),
-        },
+    use ConnectionError::{Credentials, Timeout, Unreachable};
+
+    let is_denied = matches!(error, Credentials { .. });
+    let is_away = matches!(error, Unreachable { .. } | Timeout { .. });
+    let source = error.into();
+    if is_denied {
+        return RegistryError::Forbidden { registry, source };
     }
+    if is_away {
+        return RegistryError::Unreachable { registry, source };
+    }
+    RegistryError::Invalid { registry, source }
 }

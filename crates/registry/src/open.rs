@@ -7,12 +7,17 @@
 #[cfg(feature = "nats")]
 mod nats;
 
+use std::sync::Arc;
+
 use capi_ipam_api::{IPRegistrySpec, KubernetesRegistry as KubernetesSpec};
+#[cfg(feature = "nats")]
+use capi_ipam_nats::BucketOptions;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::backend::RegistryError;
-use crate::kubernetes::{KubernetesRegistry, KubernetesSettings};
-use crate::registry::Registry;
+use crate::backend::{Registry, RegistryError};
+use crate::kubernetes::KubernetesRegistry;
+#[cfg(feature = "nats")]
+use crate::nats::NatsRegistry;
 
 /// The namespace whose UID is the identity of a management cluster that has no `spec.clusterID`.
 pub const IDENTITY_NAMESPACE: &str = "kube-system";
@@ -23,19 +28,7 @@ const KUBECONFIG: &str = "kubeconfig";
 /// Why a registry cannot be opened. With its sources, the text is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The Secret does not exist.
-    #[error(
-        "{field}: Secret {namespace}/{name} does not exist; create it in the namespace of the manager"
-    )]
-    SecretMissing {
-        /// The path of the field that names it.
-        field: &'static str,
-        /// The namespace of the manager.
-        namespace: String,
-        /// The name of the Secret.
-        name: String,
-    },
-    /// The Secret cannot be used.
+    /// The Secret cannot be used, or does not exist.
     #[error("{field}: Secret {name} {problem}")]
     Secret {
         /// The path of the field that names it.
@@ -78,6 +71,17 @@ pub struct SecretRef<'a> {
     pub field: &'static str,
     /// The name of the Secret.
     pub name: &'a str,
+}
+
+impl SecretRef<'_> {
+    /// The error of a Secret that does not exist in the namespace of the manager.
+    pub fn missing_in(&self, namespace: &str) -> OpenError {
+        OpenError::Secret {
+            field: self.field,
+            name: format!("{namespace}/{}", self.name),
+            problem: "does not exist; create it in the namespace of the manager",
+        }
+    }
 }
 
 /// The Secret that a registry needs; `None` if it needs none.
@@ -135,12 +139,8 @@ async fn open_kubernetes(
         name: spec.secret_name.clone(),
         problem: "has no text under the key kubeconfig; write the kubeconfig of the API server with the IPBlocks",
     })?;
-    let settings = KubernetesSettings {
-        kubeconfig,
-        user_agent: user_agent.to_owned(),
-    };
-    let registry = KubernetesRegistry::open(&settings).await?;
-    Ok(Registry::Kubernetes(registry))
+    let registry = KubernetesRegistry::open(&kubeconfig, user_agent).await?;
+    Ok(Arc::new(registry))
 }
 
 #[cfg(not(feature = "nats"))]
@@ -159,8 +159,12 @@ async fn open_nats(
     user_agent: &str,
 ) -> Result<Registry, OpenError> {
     let settings = nats::settings(spec, secret, user_agent)?;
-    let registry = crate::nats::NatsRegistry::open(&settings).await?;
-    Ok(Registry::Nats(registry))
+    let options = BucketOptions {
+        single: spec.single,
+        ..BucketOptions::default()
+    };
+    let registry = NatsRegistry::open(&settings, &spec.bucket, &options).await?;
+    Ok(Arc::new(registry))
 }
 
 /// The text under a key of a Secret.

@@ -5,6 +5,7 @@ use capi_ipam_ip::Block;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 
+use crate::backend::RegistryError;
 use crate::key::Key;
 
 pub use capi_ipam_api::IPBlockSpec as Record;
@@ -68,11 +69,7 @@ pub fn decode(name: &str, json: &str) -> Result<Record, Problem> {
     Ok(record)
 }
 
-/// Encodes a record as [`decode`] reads it.
-///
-/// # Errors
-/// When the record cannot be written as JSON.
-pub fn encode(record: &Record) -> Result<String, serde_json::Error> {
+fn encode(record: &Record) -> Result<String, serde_json::Error> {
     match record {
         Record::Block(inner) => serde_json::to_string(inner),
         Record::Cluster(inner) => serde_json::to_string(inner),
@@ -87,15 +84,24 @@ pub(crate) fn matches_name(name: &str, record: &Record) -> Result<(), Problem> {
     check(&key, record)
 }
 
-/// Checks that a record may be written under a name.
-///
-/// # Errors
-/// When the name is not that of a record, the record is about something else, or is too large.
-pub fn validate(name: &str, record: &Record) -> Result<(), Problem> {
-    let key = Key::parse(name).ok_or(Problem::Name)?;
-    check(&key, record)?;
+/// Encodes a record as [`decode`] reads it, if it may be written under a name.
+fn validate(name: &str, record: &Record) -> Result<String, Problem> {
+    matches_name(name, record)?;
     let json = encode(record).map_err(|error| Problem::Undecodable(error.to_string()))?;
-    check_size(&json)
+    check_size(&json)?;
+    Ok(json)
+}
+
+/// Encodes a record that is about to be written to a registry.
+pub(crate) fn encode_for(
+    registry: &str,
+    name: &str,
+    record: &Record,
+) -> Result<String, RegistryError> {
+    validate(name, record).map_err(|problem| RegistryError::Invalid {
+        registry: registry.to_owned(),
+        source: format!("record {name} cannot be written: {problem}").into(),
+    })
 }
 
 fn check_size(json: &str) -> Result<(), Problem> {
@@ -231,12 +237,8 @@ mod tests {
             ),
         ];
         for (name, record) in records {
-            assert_eq!(validate(name, &record), Ok(()), "{name}");
-            assert_eq!(
-                decode(name, &encode(&record).unwrap()),
-                Ok(record),
-                "{name}"
-            );
+            let json = validate(name, &record).unwrap();
+            assert_eq!(decode(name, &json), Ok(record), "{name}");
         }
     }
 
@@ -281,7 +283,7 @@ mod tests {
         let text = network.to_string();
         assert!(text.len() > MAX_SIZE);
         let decoded = decode("network.lab", &text).unwrap();
-        assert_eq!(validate("network.lab", &decoded), Ok(()));
+        assert!(validate("network.lab", &decoded).is_ok());
     }
 
     #[test]
@@ -296,7 +298,7 @@ mod tests {
             ..ClusterRecord::default()
         };
         let key = format!("cluster.{id}");
-        assert_eq!(validate(&key, &Record::Cluster(record)), Ok(()));
+        assert!(validate(&key, &Record::Cluster(record)).is_ok());
     }
 
     #[test]
@@ -350,7 +352,7 @@ mod tests {
             text in "[\\[\\]{}\":,a-z0-9]{0,40}",
         ) {
             if let Ok(record) = decode(&name, &text) {
-                prop_assert_eq!(validate(&name, &record), Ok(()));
+                prop_assert!(validate(&name, &record).is_ok());
             }
         }
     }

@@ -1,67 +1,45 @@
-//! The records of a registry as the source of a controller.
+//! The changes of the objects of a backend as those of records.
 
 use std::sync::Arc;
 
-use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::watch::{Change, EventHandler, Invalid, Opened, Source};
+use capi_ipam_controller::watch::{Change, EventHandler, Invalid};
 use futures::{Stream, StreamExt};
 
+use crate::backend::RecordChanges;
 use crate::entry::Entry;
 
-/// All records of a registry: a list, and then their changes. Created by
-/// [`Backend::source`](crate::Backend::source).
-pub struct RecordSource(Opened<Entry>);
-
-impl RecordSource {
-    /// A source with these changes. A failure is shown by the probes as long as there was no list.
-    pub(crate) fn new(
-        changes: impl Stream<Item = Change<Entry>> + Send + 'static,
-        handler: Arc<dyn EventHandler<Entry>>,
-        synced: ReadinessGate,
-    ) -> Self {
-        let gate = synced.clone();
-        let changes = changes.inspect(move |change| {
-            if let Change::Failed(reason) = change {
-                gate.failing(reason);
-            }
-        });
-        Self(Opened::new(changes, handler, synced))
-    }
-}
-
-impl Source for RecordSource {
-    type Object = Entry;
-
-    fn open(self) -> Opened<Entry> {
-        self.0
-    }
-}
-
-/// Turns the changes of objects into those of entries. What cannot be decoded is an entry with a
-/// problem, so that it counts as existing.
+/// Turns the changes of objects into those of entries, which the handler sees first. What cannot be
+/// decoded is an entry with a problem, so that it counts as existing.
 pub(crate) fn entries<K: 'static>(
     changes: impl Stream<Item = Change<K>> + Send + 'static,
     entry: impl Fn(K) -> Entry + Send + 'static,
     invalid_entry: impl Fn(Invalid) -> Entry + Send + 'static,
-) -> impl Stream<Item = Change<Entry>> + Send + 'static {
+    handler: Arc<dyn EventHandler<Entry>>,
+) -> RecordChanges {
     let mut is_listing = false;
-    changes.map(move |change| match change {
-        Change::Init => {
-            is_listing = true;
-            Change::Init
+    let changes = changes.map(move |change| {
+        let change = match change {
+            Change::Init => Change::Init,
+            Change::InitDone => Change::InitDone,
+            Change::InitApply(object) => Change::InitApply(entry(object)),
+            Change::Apply(object) => Change::Apply(entry(object)),
+            Change::Delete(object) => Change::Delete(entry(object)),
+            Change::ApplyInvalid(invalid) if is_listing => {
+                Change::InitApply(invalid_entry(invalid))
+            }
+            Change::ApplyInvalid(invalid) => Change::Apply(invalid_entry(invalid)),
+            Change::DeleteInvalid(invalid) => Change::Delete(invalid_entry(invalid)),
+            Change::Failed(reason) => Change::Failed(reason),
+        };
+        match change {
+            Change::Init => is_listing = true,
+            Change::InitDone => is_listing = false,
+            _ => {}
         }
-        Change::InitDone => {
-            is_listing = false;
-            Change::InitDone
-        }
-        Change::InitApply(object) => Change::InitApply(entry(object)),
-        Change::Apply(object) => Change::Apply(entry(object)),
-        Change::Delete(object) => Change::Delete(entry(object)),
-        Change::ApplyInvalid(invalid) if is_listing => Change::InitApply(invalid_entry(invalid)),
-        Change::ApplyInvalid(invalid) => Change::Apply(invalid_entry(invalid)),
-        Change::DeleteInvalid(invalid) => Change::Delete(invalid_entry(invalid)),
-        Change::Failed(reason) => Change::Failed(reason),
-    })
+        change.pass_to(handler.as_ref());
+        change
+    });
+    changes.boxed()
 }
 
 #[cfg(test)]
@@ -100,7 +78,12 @@ mod tests {
             Change::InitDone,
             invalid(),
         ];
-        let mapped = entries(futures::stream::iter(changes), entry, |_| entry("bad"));
+        let mapped = entries(
+            futures::stream::iter(changes),
+            entry,
+            |_| entry("bad"),
+            Arc::new(()),
+        );
         let mapped: Vec<_> = block_on(mapped.collect());
         assert!(matches!(&mapped[1], Change::InitApply(entry) if entry.key == "bad"));
         assert!(matches!(&mapped[4], Change::Apply(entry) if entry.key == "bad"));

@@ -1,13 +1,13 @@
 //! A registry whose requests are measured.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::health::ReadinessGate;
+use async_trait::async_trait;
 use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_registry::{Backend, Created, Entry, Record, RecordSource, Registry, RegistryError};
-use prometheus_client::encoding::EncodeLabelSet;
+use capi_ipam_registry::{Backend, Created, Entry, Record, RecordChanges, Registry, RegistryError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -44,30 +44,20 @@ const RESULTS: [&str; 8] = [
 const SUCCESS: &str = "success";
 const EXISTS: &str = "exists";
 const CREATE: &str = "create";
-const OTHER_REQUESTS: [&str; 3] = ["read", "update", "delete"];
+const REQUEST_LABELS: [&str; 4] = ["read", CREATE, "update", "delete"];
 
 /// Upper bounds of the durations of requests, in seconds. A write takes a few milliseconds, and
 /// ends within the deadlines of a request and a few reads.
 const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0, 30.0];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResultLabels {
-    registry: String,
-    request: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    registry: String,
-    request: &'static str,
-}
+/// The labels of a metric, with their values.
+type Labels = Vec<(&'static str, String)>;
 
 /// The metrics of the requests to all registries. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct RequestMetrics {
-    requests: Family<ResultLabels, Counter>,
-    durations: Family<RequestLabels, Histogram>,
+    requests: Family<Labels, Counter>,
+    durations: Family<Labels, Histogram>,
 }
 
 impl RequestMetrics {
@@ -82,133 +72,119 @@ impl RequestMetrics {
         metrics.add(&REQUEST_SECONDS, registered.durations.clone());
         registered
     }
-
-    /// Creates the counters of a registry: a rate does not see an increase from nothing to one.
-    fn create(&self, registry: &str) {
-        let counter = |request, result| {
-            drop(self.requests.get_or_create(&ResultLabels {
-                registry: registry.to_owned(),
-                request,
-                result,
-            }));
-        };
-        for result in RESULTS {
-            counter(CREATE, result);
-            // Only a creation finds that the record exists.
-            for request in OTHER_REQUESTS {
-                if result != EXISTS {
-                    counter(request, result);
-                }
-            }
-        }
-    }
-
-    fn record(&self, registry: &str, request: &'static str, result: &'static str, took: Duration) {
-        let labels = ResultLabels {
-            registry: registry.to_owned(),
-            request,
-            result,
-        };
-        self.requests.get_or_create(&labels).inc();
-        let labels = RequestLabels {
-            registry: registry.to_owned(),
-            request,
-        };
-        let durations = self.durations.get_or_create(&labels);
-        durations.observe(took.as_secs_f64());
-    }
 }
 
-/// The result of a request that failed, as a label.
-fn label_of(error: &RegistryError) -> &'static str {
-    match error {
-        RegistryError::Conflict { .. } => "conflict",
-        RegistryError::Unreachable { .. } => "unreachable",
-        RegistryError::Unknown { .. } => "unknown",
-        RegistryError::Full { .. } => "full",
-        RegistryError::Invalid { .. } => "invalid",
-        RegistryError::Forbidden { .. } => "forbidden",
+/// The result of a request, as a label.
+fn label_of<T>(result: &Result<T, RegistryError>) -> &'static str {
+    match result {
+        Ok(_) => SUCCESS,
+        Err(RegistryError::Conflict { .. }) => "conflict",
+        Err(RegistryError::Unreachable { .. }) => "unreachable",
+        Err(RegistryError::Unknown { .. }) => "unknown",
+        Err(RegistryError::Full { .. }) => "full",
+        Err(RegistryError::Invalid { .. }) => "invalid",
+        Err(RegistryError::Forbidden { .. }) => "forbidden",
     }
 }
 
 /// A registry whose requests are measured. The watch of its records is not: it never ends.
 #[derive(Debug)]
-pub(super) struct MeasuredRegistry<B = Registry> {
-    backend: B,
+pub(super) struct MeasuredRegistry {
+    backend: Registry,
     /// The name of the IPRegistry.
     name: String,
     metrics: RequestMetrics,
 }
 
-impl<B: Backend> MeasuredRegistry<B> {
-    pub(super) fn new(backend: B, name: &str, metrics: RequestMetrics) -> Self {
-        metrics.create(name);
-        Self {
+impl MeasuredRegistry {
+    pub(super) fn new(backend: Registry, name: &str, metrics: RequestMetrics) -> Self {
+        let measured = Self {
             backend,
             name: name.to_owned(),
             metrics,
+        };
+        measured.create_counters();
+        measured
+    }
+
+    /// Creates all counters: a rate does not see an increase from nothing to one.
+    fn create_counters(&self) {
+        for request in REQUEST_LABELS {
+            for result in RESULTS {
+                // Only a creation finds that the record exists.
+                if request == CREATE || result != EXISTS {
+                    drop(self.counter(request, result));
+                }
+            }
         }
     }
 
-    /// Records a request that was sent at `start`, and returns its result.
-    fn answered<T>(
+    fn labels(&self, request: &str) -> Labels {
+        vec![
+            ("registry", self.name.clone()),
+            ("request", request.to_owned()),
+        ]
+    }
+
+    fn counter(&self, request: &str, result: &str) -> Counter {
+        let mut labels = self.labels(request);
+        labels.push(("result", result.to_owned()));
+        self.metrics.requests.get_or_create_owned(&labels)
+    }
+
+    /// Records a request that was sent at `start`.
+    fn record(&self, request: &str, result: &str, start: Instant) {
+        self.counter(request, result).inc();
+        let labels = self.labels(request);
+        let durations = self.metrics.durations.get_or_create(&labels);
+        durations.observe(start.elapsed().as_secs_f64());
+    }
+
+    /// Waits for the answer to a request, and records it.
+    async fn measure<T>(
         &self,
-        request: &'static str,
-        start: Instant,
-        result: Result<T, RegistryError>,
+        request: &str,
+        answer: impl Future<Output = Result<T, RegistryError>>,
     ) -> Result<T, RegistryError> {
-        let label = match &result {
-            Ok(_) => SUCCESS,
-            Err(error) => label_of(error),
-        };
-        self.metrics
-            .record(&self.name, request, label, start.elapsed());
+        let start = Instant::now();
+        let result = answer.await;
+        self.record(request, label_of(&result), start);
         result
     }
 }
 
-impl<B: Backend> Backend for MeasuredRegistry<B> {
-    fn source(
-        &self,
-        handler: Arc<dyn EventHandler<Entry>>,
-        synced: ReadinessGate,
-    ) -> Result<RecordSource, RegistryError> {
-        self.backend.source(handler, synced)
+#[async_trait]
+impl Backend for MeasuredRegistry {
+    fn watch(&self, handler: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
+        self.backend.watch(handler)
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
-        let start = Instant::now();
-        let result = self.backend.read(key).await;
-        self.answered("read", start, result)
+        self.measure("read", self.backend.read(key)).await
     }
 
     async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError> {
         let start = Instant::now();
         let result = self.backend.create(key, record).await;
-        if let Ok(Created::Theirs(_)) = &result {
-            self.metrics
-                .record(&self.name, CREATE, EXISTS, start.elapsed());
-            return result;
-        }
-        self.answered(CREATE, start, result)
+        let label = match &result {
+            Ok(Created::Theirs(_)) => EXISTS,
+            _ => label_of(&result),
+        };
+        self.record(CREATE, label, start);
+        result
     }
 
     async fn update(&self, held: &Entry, record: &Record) -> Result<Entry, RegistryError> {
-        let start = Instant::now();
-        let result = self.backend.update(held, record).await;
-        self.answered("update", start, result)
+        self.measure("update", self.backend.update(held, record))
+            .await
     }
 
     async fn delete(&self, held: &Entry) -> Result<(), RegistryError> {
-        let start = Instant::now();
-        let result = self.backend.delete(held).await;
-        self.answered("delete", start, result)
+        self.measure("delete", self.backend.delete(held)).await
     }
 
     async fn check(&self) -> Result<(), RegistryError> {
-        let start = Instant::now();
-        let result = self.backend.check().await;
-        self.answered("read", start, result)
+        self.measure("read", self.backend.check()).await
     }
 
     fn settle_time(&self) -> Duration {
@@ -223,6 +199,7 @@ mod tests {
     use super::*;
 
     /// A registry in which nothing can be written, and every name exists.
+    #[derive(Debug)]
     struct ReadOnly;
 
     fn entry() -> Entry {
@@ -236,12 +213,9 @@ mod tests {
         }
     }
 
+    #[async_trait]
     impl Backend for ReadOnly {
-        fn source(
-            &self,
-            _: Arc<dyn EventHandler<Entry>>,
-            _: ReadinessGate,
-        ) -> Result<RecordSource, RegistryError> {
+        fn watch(&self, _: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
             Err(RegistryError::Conflict {
                 registry: String::new(),
                 key: String::new(),
@@ -279,7 +253,7 @@ mod tests {
     async fn requests_are_counted_by_their_result() {
         let metrics = Metrics::default();
         let requests = RequestMetrics::register(&metrics);
-        let registry = MeasuredRegistry::new(ReadOnly, "site", requests);
+        let registry = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
         let record = Record::Cluster(ClusterRecord::default());
         drop(registry.read("cluster.west").await);
         drop(registry.create("cluster.west", &record).await);

@@ -19,8 +19,8 @@ use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::{BlockObstacle, Ledger};
 use capi_ipam_provider::advanced::{changed_conditions, log_transitions, publish_warnings};
 use capi_ipam_registry::{
-    Backend, Created, IDENTITY_NAMESPACE, Key, OpenError, Record, RegistryError, RegistryRecord,
-    open, secret_of,
+    Backend, Created, IDENTITY_NAMESPACE, Key, Record, RegistryError, RegistryRecord, open,
+    secret_of,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -314,12 +314,7 @@ impl RegistryReconciler {
         if found.is_some() {
             return Ok(found);
         }
-        let missing = OpenError::SecretMissing {
-            field: secret.field,
-            namespace: self.namespace.clone(),
-            name: secret.name.to_owned(),
-        };
-        Err(missing.into())
+        Err(secret.missing_in(&self.namespace).into())
     }
 
     /// The identity of this management cluster.

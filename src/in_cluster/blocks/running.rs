@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::{ClusterRecord, IPRegistrySpec, MAX_EXCLUSIONS};
 use capi_ipam_controller::clock;
-use capi_ipam_controller::health::{Health, ReadinessGate};
-use capi_ipam_controller::watch::{Change, EventHandler, Source};
-use capi_ipam_registry::{Backend, Created, Entry, Key, Record, RegistryError};
-use futures::{Stream, StreamExt};
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::watch::{Change, EventHandler};
+use capi_ipam_registry::{Backend, Created, Entry, Key, Record, RecordChanges, RegistryError};
+use futures::StreamExt;
 use k8s_openapi::ByteString;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -89,25 +89,21 @@ impl Tasks {
     /// Fills the cache of records.
     fn watch(self) -> Task {
         Box::pin(async move {
-            // The failure of a registry has no effect on the readiness of the process.
-            let synced = Health::default().register_watch("registry");
             let handler: Arc<dyn EventHandler<Entry>> = Arc::new(RecordWatch {
                 context: Arc::clone(&self.context),
                 registry: Arc::clone(&self.registry),
             });
             loop {
-                let reader = Arc::clone(&handler);
-                let source = match self.registry.backend.source(reader, synced.clone()) {
-                    Ok(source) => source,
+                let changes = match self.registry.backend.watch(Arc::clone(&handler)) {
+                    Ok(changes) => changes,
                     Err(error) => {
                         self.registry.failed(Requester::Watch, &error);
                         return;
                     }
                 };
-                let changes = source.open().changes;
                 tokio::select! {
                     () = self.follow(changes) => return,
-                    // A new source begins with a list. It counts whatever was known before.
+                    // A new watch begins with a list. It counts whatever was known before.
                     () = self.registry.list_requested() => handler.restored(),
                 }
             }
@@ -115,7 +111,7 @@ impl Tasks {
     }
 
     /// Reports whether the watch works, until it ends.
-    async fn follow(&self, mut changes: impl Stream<Item = Change<Entry>> + Unpin) {
+    async fn follow(&self, mut changes: RecordChanges) {
         while let Some(change) = changes.next().await {
             match change {
                 Change::Failed(problem) => {

@@ -3,7 +3,7 @@
 use capi_ipam_api::{IPSlice, Scope, SliceOwnerKind, reservation_name};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Backend, Entry};
+use capi_ipam_registry::Entry;
 
 use crate::cli::RegistryAccess;
 use crate::cluster::{Kind, ListError};

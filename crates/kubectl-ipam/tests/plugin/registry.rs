@@ -2,12 +2,13 @@
 //! real hub and a real nats-server. The other management clusters are records only.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use capi_ipam_api::installed;
 use capi_ipam_controller::clock;
 use capi_ipam_registry::{
-    Backend, BlockRecord, BucketOptions, ClusterRecord, Created, Entry, KubernetesRegistry,
-    KubernetesSettings, NatsRegistry, NatsSettings, NetworkRecord, Record, Registry,
+    BlockRecord, BucketOptions, ClusterRecord, Created, Entry, KubernetesRegistry, NatsRegistry,
+    NatsSettings, NetworkRecord, Record, Registry,
 };
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options, embedded_kubeconfig};
@@ -32,27 +33,20 @@ pub(super) fn hub() -> ControlPlane {
 
 /// The registry at a hub, as an administrator of the hub reads and writes it.
 pub(super) async fn registry_of(hub: &ControlPlane) -> Registry {
-    let settings = KubernetesSettings {
-        kubeconfig: embedded_kubeconfig(hub.kubeconfig()),
-        user_agent: "test/1".to_owned(),
-    };
-    let opened = KubernetesRegistry::open(&settings).await;
-    Registry::Kubernetes(opened.expect("the hub answers"))
+    let kubeconfig = embedded_kubeconfig(hub.kubeconfig());
+    let opened = KubernetesRegistry::open(&kubeconfig, "test/1").await;
+    Arc::new(opened.expect("the hub answers"))
 }
 
 /// The registry in a bucket, which is created.
 async fn registry_in(node: &nats::Node) -> Registry {
-    let settings = NatsSettings {
-        servers: vec![node.url()],
-        bucket: BUCKET.to_owned(),
-        options: BucketOptions {
-            single: true,
-            ..BucketOptions::creating()
-        },
-        ..NatsSettings::default()
+    let settings = NatsSettings::new(vec![node.url()]);
+    let options = BucketOptions {
+        single: true,
+        ..BucketOptions::creating()
     };
-    let opened = NatsRegistry::open(&settings).await;
-    Registry::Nats(opened.expect("the bucket can be created"))
+    let opened = NatsRegistry::open(&settings, BUCKET, &options).await;
+    Arc::new(opened.expect("the bucket can be created"))
 }
 
 /// Creates an object from JSON.

@@ -119,6 +119,8 @@ async fn separated_leader_accepts_no_write() {
         println!("{} after {:?}", chain(&error), started.elapsed());
         assert!(!matches!(error, KvError::Full { .. } | KvError::Invalid(_)));
     }
+    let created = behind.create("b", &item(100)).await;
+    assert!(created.is_err(), "{created:?}");
     let current = update_until_done(&others, "a", 2).await;
     // Whatever the separated server answers, it stores nothing.
     for number in 101..103 {

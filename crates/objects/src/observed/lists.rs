@@ -49,7 +49,7 @@ impl Lists {
     }
 
     /// What is seen from now on has a higher number. A list in progress is not affected.
-    pub(super) fn advance(&mut self) {
+    pub fn advance(&mut self) {
         self.current = ListNumber(self.current.0.saturating_add(1));
     }
 }

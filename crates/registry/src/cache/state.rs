@@ -1,42 +1,35 @@
 //! Which of two states of a record counts, and what a list removes.
+//!
+//! The records of a NATS bucket have no uid, and a deleted name can be used again: deletions are remembered
+//! by name and version.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::expiring_map::ExpiringMap;
-use capi_ipam_ip::Block;
+use capi_ipam_controller::observed::{ListNumber, Lists};
 
 use crate::entry::{Entry, Version};
 use crate::key::Key;
-use crate::record::Record;
 
 /// How long a deletion is remembered: longer than the answer to a write can be late.
 const DELETION_TTL: Duration = Duration::from_mins(2);
 
-/// A name of a registry. Those of a kind and a network stand beside each other.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Name {
-    Key(Key),
-    /// A name that is not that of a record.
-    Other(Box<str>),
-}
+/// A name of a registry: a key, or a name that is not that of a record. Those of a kind and a network stand
+/// beside each other.
+type Name = Result<Key, Box<str>>;
 
-impl Name {
-    fn of(text: &str) -> Self {
-        Key::parse(text).map_or_else(|| Self::Other(text.into()), Self::Key)
-    }
+fn name_of(entry: &Entry) -> Name {
+    Key::parse(&entry.key).ok_or_else(|| entry.key.as_str().into())
 }
 
 /// What exists under a name.
 #[derive(Debug)]
 struct Known {
     entry: Arc<Entry>,
-    /// The number of the list during or after which it was seen last.
-    list: u64,
-    /// The number of restores before which it was seen last.
-    epoch: u64,
+    /// The newest list or restore when it was last seen.
+    seen: ListNumber,
 }
 
 /// The records, and what decides which state of them counts.
@@ -45,117 +38,32 @@ pub(super) struct State {
     known: BTreeMap<Name, Known>,
     /// The versions in which records were deleted.
     deleted: ExpiringMap<String, Version>,
-    /// The number of lists that have begun.
-    list: u64,
-    is_complete: bool,
-    /// The number of restores.
-    epoch: u64,
+    lists: Lists,
+    /// What was seen before has no authority: the registry was restored since.
+    authority: ListNumber,
+    pub(super) is_complete: bool,
     /// The latest write that the watch has shown.
     watched: Option<Version>,
     /// The number of changes of blocks, by network.
-    block_changes: BTreeMap<Box<str>, u64>,
-    /// Whether a list has begun that is not complete. It shows the last write of each name, so
-    /// earlier ones may follow.
-    is_listing: bool,
+    pub(super) block_changes: BTreeMap<Box<str>, u64>,
     /// Whether a list after a restore has shown that writes are lost.
-    has_lost_writes: bool,
-}
-
-/// Counts a change under a name. Returns whether it is more than a sign of life.
-fn count_change(changes: &mut BTreeMap<Box<str>, u64>, name: &Name) -> bool {
-    if let Name::Key(Key::Block { network, .. }) = name {
-        let count = changes.entry(network.clone()).or_default();
-        *count = count.wrapping_add(1);
-    }
-    !matches!(name, Name::Key(Key::Cluster { .. }))
+    pub(super) has_lost_writes: bool,
 }
 
 impl State {
-    pub(super) fn is_complete(&self) -> bool {
-        self.is_complete
-    }
-
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
-        let known = self.known.get(&Name::Key(key.clone()))?;
+        let known = self.known.get(&Ok(key.clone()))?;
         Some(Arc::clone(&known.entry))
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.known.len()
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.known.values().map(|known| &known.entry)
     }
 
-    pub(super) fn blocks(&self, network: &str) -> Vec<(Block, Arc<Entry>)> {
-        let first = Key::Block {
-            network: network.into(),
-            block: first_block(),
-        };
-        self.from(first)
-            .map_while(|(key, entry)| match key {
-                Key::Block { network: of, block } if **of == *network => Some((*block, entry)),
-                _ => None,
-            })
-            .collect()
-    }
-
-    pub(super) fn block_changes(&self, network: &str) -> u64 {
-        self.block_changes.get(network).copied().unwrap_or_default()
-    }
-
-    pub(super) fn all_block_changes(&self) -> u64 {
-        let counts = self.block_changes.values();
-        counts.fold(0, |sum, count| sum.wrapping_add(*count))
-    }
-
-    pub(super) fn networks_naming(&self, cluster: &str) -> BTreeSet<Box<str>> {
-        let mut networks = BTreeSet::new();
-        for (name, known) in &self.known {
-            if let Name::Key(Key::Block { network, .. }) = name
-                && let Some(Record::Block(record)) = known.entry.record()
-                && (record.cluster == cluster || record.contenders.iter().any(|id| id == cluster))
-                && !networks.contains(network)
-            {
-                networks.insert(network.clone());
-            }
-        }
-        networks
-    }
-
-    pub(super) fn networks(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
-        self.from(Key::Network { name: "".into() })
-            .map_while(|(key, entry)| match key {
-                Key::Network { name } => Some((name.clone(), entry)),
-                _ => None,
-            })
-            .collect()
-    }
-
-    pub(super) fn clusters(&self) -> BTreeMap<Box<str>, Arc<Entry>> {
-        self.from(Key::Cluster { id: "".into() })
-            .map_while(|(key, entry)| match key {
-                Key::Cluster { id } => Some((id.clone(), entry)),
-                _ => None,
-            })
-            .collect()
-    }
-
-    pub(super) fn entries(&self) -> Vec<Arc<Entry>> {
-        let all = self.known.values();
-        all.map(|known| Arc::clone(&known.entry)).collect()
-    }
-
-    pub(super) fn problems(&self) -> Vec<Arc<Entry>> {
-        let all = self.known.values().map(|known| &known.entry);
-        all.filter(|entry| entry.value.is_err()).cloned().collect()
-    }
-
-    /// All records whose keys are not before this one, in order.
-    fn from(&self, first: Key) -> impl Iterator<Item = (&Key, Arc<Entry>)> {
-        self.known
-            .range(Name::Key(first)..)
-            .map_while(|(name, known)| match name {
-                Name::Key(key) => Some((key, Arc::clone(&known.entry))),
-                Name::Other(_) => None,
-            })
+    /// What exists under keys that are not before this one, in order.
+    pub(super) fn from(&self, first: Key) -> impl Iterator<Item = (&Key, &Arc<Entry>)> {
+        let names = self.known.range(Ok(first)..);
+        names.filter_map(|(name, known)| Some((name.as_ref().ok()?, &known.entry)))
     }
 
     /// Records a state. Returns whether anything has changed but a sign of life.
@@ -166,27 +74,23 @@ impl State {
         if self.was_deleted(entry, now) {
             return false;
         }
-        let (list, epoch) = (self.list, self.epoch);
-        let name = Name::of(&entry.key);
+        let name = name_of(entry);
+        let seen = self.lists.current();
         if let Some(known) = self.known.get_mut(&name) {
-            known.list = list;
-            let is_current = known.epoch == epoch;
+            let is_current = known.seen >= self.authority;
             let is_older = entry.version.is_older_than(&known.entry.version);
+            known.seen = seen;
             if is_current && is_older {
                 return false;
             }
             self.has_lost_writes |= is_older;
-            known.epoch = epoch;
             if *known.entry == *entry {
                 return false;
             }
-            known.entry = Arc::new(entry.clone());
-            return count_change(&mut self.block_changes, &name);
         }
+        let is_change = self.count_change(&name);
         let entry = Arc::new(entry.clone());
-        let is_change = count_change(&mut self.block_changes, &name);
-        let known = Known { entry, list, epoch };
-        self.known.insert(name, known);
+        self.known.insert(name, Known { entry, seen });
         is_change
     }
 
@@ -200,28 +104,28 @@ impl State {
 
     /// Records a deletion. Returns whether anything has changed but a sign of life.
     pub(super) fn remove(&mut self, deleted: &Entry, now: Instant) -> bool {
-        let name = Name::of(&deleted.key);
-        let is_later = |known: &Known| {
-            known.epoch == self.epoch && deleted.version.is_older_than(&known.entry.version)
-        };
-        if self.known.get(&name).is_some_and(is_later) {
+        let name = name_of(deleted);
+        if let Some(known) = self.known.get(&name)
+            && known.seen >= self.authority
+            && deleted.version.is_older_than(&known.entry.version)
+        {
             return false;
         }
         self.remember_deletion(deleted, now);
-        self.known.remove(&name).is_some() && count_change(&mut self.block_changes, &name)
+        self.known.remove(&name).is_some() && self.count_change(&name)
     }
 
     /// Forgets a record that a read has not found. The read can be that of a server that is behind, so the same
     /// version counts again when it is shown. Returns whether anything has changed but a sign of life.
     pub(super) fn forget(&mut self, held: &Entry) -> bool {
-        let name = Name::of(&held.key);
-        let is_known = match self.known.get(&name) {
-            Some(known) => known.entry.version == held.version,
-            None => false,
-        };
-        is_known
-            && self.known.remove(&name).is_some()
-            && count_change(&mut self.block_changes, &name)
+        let name = name_of(held);
+        match self.known.get(&name) {
+            Some(known) if known.entry.version == held.version => {
+                self.known.remove(&name);
+                self.count_change(&name)
+            }
+            _ => false,
+        }
     }
 
     /// Remembers that a record was deleted in this version, unless a later deletion is known.
@@ -235,9 +139,17 @@ impl State {
             .insert(key.clone(), version.clone(), DELETION_TTL, now);
     }
 
+    /// Counts a change under a name. Returns whether it is more than a sign of life.
+    fn count_change(&mut self, name: &Name) -> bool {
+        if let Ok(Key::Block { network, .. }) = name {
+            let count = self.block_changes.entry(network.clone()).or_default();
+            *count = count.wrapping_add(1);
+        }
+        !matches!(name, Ok(Key::Cluster { .. }))
+    }
+
     pub(super) fn begin_list(&mut self) {
-        self.list = self.list.wrapping_add(1);
-        self.is_listing = true;
+        self.lists.begin();
         self.watched = None;
     }
 
@@ -252,51 +164,39 @@ impl State {
         }
     }
 
-    /// Whether the watch has shown this version or a later write, and all writes before.
+    /// Whether the watch has shown this version or a later write, and all writes before. A list shows the last
+    /// write of each name, so until it is complete earlier ones may follow.
     pub(super) fn has_watched(&self, version: &Version) -> bool {
         match &self.watched {
-            Some(watched) => !self.is_listing && !watched.is_older_than(version),
+            Some(watched) => !self.lists.is_listing() && !watched.is_older_than(version),
             None => false,
         }
     }
 
     /// Removes what the list did not contain, and what was not seen otherwise since it began.
     pub(super) fn end_list(&mut self, now: Instant) {
-        let (list, epoch) = (self.list, self.epoch);
-        let unlisted = self.known.extract_if(.., |_, known| known.list != list);
+        let list = self.lists.end();
+        let unlisted = self
+            .known
+            .extract_if(.., |_, known| list.contains(known.seen));
         let unlisted: Vec<_> = unlisted.collect();
         for (name, known) in unlisted {
-            count_change(&mut self.block_changes, &name);
-            if known.epoch == epoch {
+            self.count_change(&name);
+            if known.seen >= self.authority {
                 self.remember_deletion(&known.entry, now);
             } else {
-                // A registry that has lost its last writes uses the versions of an earlier epoch again. It
+                // A registry that has lost its last writes uses the versions from before the restore again. It
                 // would show a deletion.
                 self.has_lost_writes = true;
             }
         }
         self.is_complete = true;
-        self.is_listing = false;
-    }
-
-    /// Whether the registry has lost writes, see [`Self::note_loss`].
-    pub(super) fn has_lost_writes(&self) -> bool {
-        self.has_lost_writes
-    }
-
-    /// What was lost until now is known.
-    pub(super) fn note_loss(&mut self) {
-        self.has_lost_writes = false;
     }
 
     /// Any state counts from now on.
     pub(super) fn restored(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
+        self.lists.advance();
+        self.authority = self.lists.current();
         self.deleted = ExpiringMap::default();
     }
-}
-
-/// The block that is before all others.
-fn first_block() -> Block {
-    Block::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
 }

@@ -36,12 +36,18 @@ fn deleted(key: &str, version: Version) -> Entry {
     }
 }
 
-fn holder(cache: &RecordCache, key: &str) -> Option<String> {
-    let entry = cache.get(&Key::parse(key).unwrap())?;
-    match entry.record()? {
-        Record::Block(record) => Some(record.cluster.clone()),
-        _ => None,
-    }
+/// The cache sees the record of the block `BLOCK` in a version.
+fn see(cache: &RecordCache, revision: u64, cluster: &str) {
+    cache.apply(&entry(BLOCK, at(revision), cluster));
+}
+
+fn assert_holder(cache: &RecordCache, expected: Option<&str>) {
+    let known = cache.get(&Key::parse(BLOCK).unwrap());
+    let holder = known.as_deref().map(|entry| match entry.record() {
+        Some(Record::Block(record)) => record.cluster.as_str(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(holder, expected);
 }
 
 const BLOCK: &str = "block.lab.10.0.0.0-26";
@@ -49,29 +55,29 @@ const BLOCK: &str = "block.lab.10.0.0.0-26";
 #[test]
 fn later_version_counts_in_any_order() {
     let cache = RecordCache::default();
-    cache.apply(&entry(BLOCK, at(7), "west"));
-    cache.apply(&entry(BLOCK, at(6), "east"));
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("west"));
+    see(&cache, 7, "west");
+    see(&cache, 6, "east");
+    assert_holder(&cache, Some("west"));
     // The answer to an own write does not say in which bucket it was.
     let own = Version::Bucket {
         incarnation: None,
         revision: 8,
     };
     cache.apply(&entry(BLOCK, own, "north"));
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("north"));
-    cache.apply(&entry(BLOCK, at(7), "west"));
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("north"));
+    assert_holder(&cache, Some("north"));
+    see(&cache, 7, "west");
+    assert_holder(&cache, Some("north"));
 }
 
 #[test]
 fn late_answer_does_not_bring_a_deleted_record_back() {
     let cache = RecordCache::default();
     cache.remove(&deleted(BLOCK, at(8)));
-    cache.apply(&entry(BLOCK, at(7), "west"));
-    assert_eq!(holder(&cache, BLOCK), None);
-    cache.apply(&entry(BLOCK, at(9), "east"));
+    see(&cache, 7, "west");
+    assert_holder(&cache, None);
+    see(&cache, 9, "east");
     cache.remove(&deleted(BLOCK, at(8)));
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"));
+    assert_holder(&cache, Some("east"));
 }
 
 #[test]
@@ -80,11 +86,11 @@ fn record_that_a_read_has_not_found_counts_again() {
     let held = entry(BLOCK, at(7), "west");
     cache.apply(&held);
     cache.forget(&entry(BLOCK, at(6), "west"));
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("west"));
+    assert_holder(&cache, Some("west"));
     cache.forget(&held);
-    assert_eq!(holder(&cache, BLOCK), None);
+    assert_holder(&cache, None);
     cache.apply(&held);
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("west"));
+    assert_holder(&cache, Some("west"));
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn list_removes_what_it_does_not_contain() {
     let cache = RecordCache::default();
     assert!(!cache.is_complete());
     let other = "block.lab.10.0.0.64-26";
-    cache.apply(&entry(BLOCK, at(1), "west"));
+    see(&cache, 1, "west");
     cache.init();
     cache.apply(&entry(other, at(2), "west"));
     cache.init_done();
@@ -100,7 +106,7 @@ fn list_removes_what_it_does_not_contain() {
     assert_eq!(cache.blocks("lab").len(), 1);
     // A record that is written during a list stays.
     cache.init();
-    cache.apply(&entry(BLOCK, at(3), "west"));
+    see(&cache, 3, "west");
     cache.apply(&entry(other, at(2), "west"));
     cache.init_done();
     assert_eq!(cache.blocks("lab").len(), 2);
@@ -132,17 +138,6 @@ fn watch_has_shown_what_precedes_its_last_event() {
     // After an interruption the next list has to be complete.
     handler.init();
     assert!(!cache.has_watched(&own));
-}
-
-/// There can be many clusters, and nobody waits for their signs of life.
-#[test]
-fn sign_of_life_wakes_nobody() {
-    let cache = RecordCache::default();
-    cache.apply(&entry("cluster.west", at(5), "west"));
-    cache.apply(&entry("cluster.west", at(6), "west"));
-    assert!(cache.changed().now_or_never().is_none());
-    cache.apply(&entry(BLOCK, at(7), "west"));
-    assert!(cache.changed().now_or_never().is_some());
 }
 
 #[test]
@@ -202,12 +197,12 @@ fn clusters_that_exclude_other_addresses_are_found() {
 #[test]
 fn restored_registry_shows_earlier_versions() {
     let cache = RecordCache::default();
-    cache.apply(&entry(BLOCK, at(100), "west"));
+    see(&cache, 100, "west");
     cache.remove(&deleted("cluster.west", at(99)));
     cache.restored();
-    cache.apply(&entry(BLOCK, at(7), "east"));
+    see(&cache, 7, "east");
     cache.apply(&entry("cluster.west", at(6), "west"));
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"));
+    assert_holder(&cache, Some("east"));
     assert_eq!(cache.clusters().len(), 1);
     assert!(cache.has_lost_writes());
     cache.note_loss();
@@ -217,7 +212,7 @@ fn restored_registry_shows_earlier_versions() {
 #[test]
 fn list_that_shows_all_writes_is_no_loss() {
     let cache = RecordCache::default();
-    cache.apply(&entry(BLOCK, at(11), "west"));
+    see(&cache, 11, "west");
     cache.apply(&entry("cluster.west", at(12), "west"));
     cache.restored();
     cache.init();
@@ -230,29 +225,29 @@ fn list_that_shows_all_writes_is_no_loss() {
 #[test]
 fn versions_that_a_registry_has_lost_are_accepted_again() {
     let cache = RecordCache::default();
-    cache.apply(&entry(BLOCK, at(11), "west"));
+    see(&cache, 11, "west");
     // The servers have lost the last writes, and so the list does not contain the record.
     cache.restored();
     cache.init();
     cache.init_done();
-    assert_eq!(holder(&cache, BLOCK), None);
+    assert_holder(&cache, None);
     assert!(cache.has_lost_writes());
     for revision in [10, 11] {
-        cache.apply(&entry(BLOCK, at(revision), "east"));
-        assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"), "{revision}");
+        see(&cache, revision, "east");
+        assert_holder(&cache, Some("east"));
     }
 }
 
 #[test]
 fn list_without_a_restore_remembers_what_was_deleted() {
     let cache = RecordCache::default();
-    cache.apply(&entry(BLOCK, at(11), "west"));
+    see(&cache, 11, "west");
     cache.init();
     cache.init_done();
-    cache.apply(&entry(BLOCK, at(11), "west"));
-    assert_eq!(holder(&cache, BLOCK), None);
-    cache.apply(&entry(BLOCK, at(12), "east"));
-    assert_eq!(holder(&cache, BLOCK).as_deref(), Some("east"));
+    see(&cache, 11, "west");
+    assert_holder(&cache, None);
+    see(&cache, 12, "east");
+    assert_holder(&cache, Some("east"));
 }
 
 #[test]
@@ -276,36 +271,32 @@ fn entries_are_found_by_kind_and_network() {
         .map(|(block, _)| crate::cidr(*block))
         .collect();
     assert_eq!(names, ["10.0.0.0/26", "10.0.0.64/26", "fd00::/64"]);
-    assert_eq!(
-        cache
-            .clusters()
-            .keys()
-            .map(AsRef::as_ref)
-            .collect::<Vec<_>>(),
-        ["west"]
-    );
-    assert_eq!(cache.networks().len(), 1);
+    let clusters: Vec<_> = cache.clusters().into_keys().collect();
+    assert_eq!(clusters, ["west".into()]);
     assert_eq!(cache.network("lab"), None, "it cannot be decoded");
     // The network is no record here.
     assert_eq!(cache.problems().len(), 2);
-    assert!(
-        cache
-            .block("lab", Block::new("10.0.0.0".parse().unwrap(), 26))
-            .is_some()
-    );
-    assert_eq!(cache.len(), 8);
+    let block = Block::new("10.0.0.0".parse().unwrap(), 26);
+    assert!(cache.block("lab", block).is_some());
+    assert_eq!(cache.entries().len(), 8);
 }
 
 #[test]
-fn each_change_wakes_the_listener() {
+fn each_change_but_a_sign_of_life_wakes_the_listener() {
     let cache = RecordCache::default();
-    assert!(cache.changed().now_or_never().is_none());
-    cache.apply(&entry(BLOCK, at(1), "west"));
-    assert!(cache.changed().now_or_never().is_some());
-    cache.apply(&entry(BLOCK, at(1), "west"));
-    assert!(cache.changed().now_or_never().is_none());
-    cache.remove(&deleted(BLOCK, at(2)));
-    assert!(cache.changed().now_or_never().is_some());
+    let is_woken = || cache.changed().now_or_never().is_some();
+    assert!(!is_woken());
+    see(&cache, 1, "west");
+    assert!(is_woken());
+    see(&cache, 1, "west");
+    assert!(!is_woken());
+    // There can be many clusters, and nobody waits for their signs of life.
+    for revision in [5, 6] {
+        cache.apply(&entry("cluster.west", at(revision), "west"));
+        assert!(!is_woken());
+    }
+    cache.remove(&deleted(BLOCK, at(7)));
+    assert!(is_woken());
 }
 
 proptest! {

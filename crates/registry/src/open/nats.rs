@@ -1,33 +1,27 @@
 //! What a specification and its Secret say about a connection to NATS.
 
-use capi_ipam_nats::{BucketOptions, Credentials, Tls};
+use capi_ipam_nats::{Credentials, Settings, Tls};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::{OpenError, text_of};
-use crate::nats::NatsSettings;
 
-/// The settings of a registry in NATS.
+/// The settings of the connection to a registry in NATS.
 pub(super) fn settings(
     spec: &capi_ipam_api::NatsRegistry,
     secret: Option<&Secret>,
     user_agent: &str,
-) -> Result<NatsSettings, OpenError> {
+) -> Result<Settings, OpenError> {
     let invalid = |problem| OpenError::Secret {
         field: "spec.nats.secretName",
         name: spec.secret_name.clone().unwrap_or_default(),
         problem,
     };
-    Ok(NatsSettings {
+    Ok(Settings {
         servers: spec.servers.clone(),
-        bucket: spec.bucket.clone(),
-        client_name: user_agent.to_owned(),
+        name: user_agent.to_owned(),
         credentials: credentials(secret).map_err(invalid)?,
         tls: tls(secret).map_err(invalid)?,
-        options: BucketOptions {
-            single: spec.single,
-            ..BucketOptions::default()
-        },
-        ..NatsSettings::default()
+        ..Settings::default()
     })
 }
 

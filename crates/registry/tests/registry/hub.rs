@@ -1,10 +1,11 @@
 //! The registry at another API server.
 
+use std::fs;
 use std::future::Future;
 use std::path::Path;
-use std::{fs, sync::LazyLock};
+use std::sync::{Arc, LazyLock};
 
-use capi_ipam_registry::{KubernetesRegistry, KubernetesSettings, Registry, RegistryError};
+use capi_ipam_registry::{KubernetesRegistry, Registry, RegistryError};
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options, embedded_kubeconfig};
 use capi_ipam_testing::proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb};
 use hyper::Request;
@@ -25,18 +26,11 @@ pub(crate) struct World {
     pub(crate) plane: ControlPlane,
 }
 
-/// The settings for a file with a kubeconfig, whose certificate is embedded.
-pub(crate) fn settings(path: &Path) -> KubernetesSettings {
-    KubernetesSettings {
-        kubeconfig: embedded_kubeconfig(path),
-        user_agent: "test/1".to_owned(),
-    }
-}
-
 /// Opens the registry with the kubeconfig in a file.
 pub(crate) async fn open_with(path: &Path) -> Result<Registry, RegistryError> {
-    let opened = KubernetesRegistry::open(&settings(path)).await;
-    opened.map(Registry::Kubernetes)
+    let kubeconfig = embedded_kubeconfig(path);
+    let opened = KubernetesRegistry::open(&kubeconfig, "test/1").await?;
+    Ok(Arc::new(opened))
 }
 
 impl support::World for World {
@@ -52,11 +46,10 @@ impl support::World for World {
 
     async fn open_denied() -> RegistryError {
         let world = Self::start().await;
-        let mut settings = settings(world.plane.kubeconfig());
-        let mut content: Value = serde_json::from_str(&settings.kubeconfig).expect("it is JSON");
+        let kubeconfig = embedded_kubeconfig(world.plane.kubeconfig());
+        let mut content: Value = serde_json::from_str(&kubeconfig).expect("it is JSON");
         content["users"][0]["user"]["token"] = json!("another");
-        settings.kubeconfig = content.to_string();
-        let opened = KubernetesRegistry::open(&settings).await;
+        let opened = KubernetesRegistry::open(&content.to_string(), "test/1").await;
         opened.expect_err("the token is another one")
     }
 

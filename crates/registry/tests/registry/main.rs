@@ -10,7 +10,6 @@
 )]
 
 mod availability;
-mod cluster;
 mod hub;
 mod nats;
 mod policy;

@@ -1,16 +1,16 @@
 //! The registry in a bucket of one nats-server.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_registry::{
-    Backend, BucketOptions, Created, Credentials, Deadlines, NatsRegistry, NatsSettings, Registry,
-    RegistryError,
+    BucketOptions, Credentials, Deadlines, NatsRegistry, NatsSettings, Registry, RegistryError,
 };
 use capi_ipam_testing::nats::{Node, Options};
 use tokio::time::sleep;
 
-use crate::support::{self, assert_one_line, block_key, block_record, create};
+use crate::support::{self, assert_one_line, block_key};
 use capi_ipam_controller::client::error_chain;
 
 /// The name of the bucket.
@@ -19,15 +19,12 @@ pub(crate) const BUCKET: &str = "ipam";
 /// Settings with deadlines that are long enough for a busy machine.
 pub(crate) fn settings(servers: Vec<String>) -> NatsSettings {
     NatsSettings {
-        servers,
-        bucket: BUCKET.to_owned(),
-        client_name: "test".to_owned(),
+        name: "test".to_owned(),
         deadlines: Deadlines {
             connect: Duration::from_secs(10),
             request: Duration::from_secs(10),
         },
-        options: options(),
-        ..NatsSettings::default()
+        ..NatsSettings::new(servers)
     }
 }
 
@@ -40,6 +37,12 @@ pub(crate) fn options() -> BucketOptions {
         check_interval: Duration::from_millis(500),
         ..BucketOptions::default()
     }
+}
+
+/// Opens the bucket, which is created.
+async fn open(settings: &NatsSettings) -> Result<Registry, RegistryError> {
+    let opened = NatsRegistry::open(settings, BUCKET, &options()).await?;
+    Ok(Arc::new(opened))
 }
 
 /// One server.
@@ -55,8 +58,7 @@ impl support::World for World {
     }
 
     async fn open(&self) -> Result<Registry, RegistryError> {
-        let settings = settings(vec![self.node.url()]);
-        NatsRegistry::open(&settings).await.map(Registry::Nats)
+        open(&settings(vec![self.node.url()])).await
     }
 
     async fn open_denied() -> RegistryError {
@@ -68,8 +70,7 @@ impl support::World for World {
             credentials: Credentials::Token("another".to_owned()),
             ..settings(vec![node.url()])
         };
-        let opened = NatsRegistry::open(&settings).await;
-        opened.expect_err("the token is another one")
+        open(&settings).await.expect_err("the token is another one")
     }
 
     fn kill(&mut self) {
@@ -111,9 +112,9 @@ impl support::World for World {
         let deadline = Duration::from_secs(3);
         let mut settings = settings(vec![self.node.url()]);
         settings.deadlines.request = deadline;
-        let registry = NatsRegistry::open(&settings).await.expect("it runs");
+        let registry = open(&settings).await.expect("it runs");
         self.node.pause();
-        let running = tokio::spawn(operation(Registry::Nats(registry)));
+        let running = tokio::spawn(operation(registry));
         // After the deadline of the write, and before that of the read that follows it.
         sleep(deadline.mul_f64(1.3)).await;
         self.node.resume();
@@ -121,69 +122,34 @@ impl support::World for World {
     }
 }
 
-/// The permissions that the crate for NATS documents, without that to create the bucket.
+/// A user that may do nothing with the bucket.
 #[tokio::test]
-async fn user_of_the_bucket_needs_no_other_permissions() {
-    let publish = [
-        "$KV.ipam.>",
-        "$JS.API.STREAM.INFO.KV_ipam",
-        "$JS.API.STREAM.MSG.GET.KV_ipam",
-        "$JS.API.CONSUMER.CREATE.KV_ipam.>",
-        "$JS.API.CONSUMER.DELETE.KV_ipam.*",
-        "$JS.FC.KV_ipam.>",
-    ];
-    let authorization = format!(
-        "users: [{{ user: admin, password: secret }}, {{ user: ipam, password: secret, \
-         permissions: {{ publish: {publish:?}, subscribe: [\"_INBOX.>\"] }} }}]"
-    );
+async fn user_without_permissions_is_denied() {
+    let user = "users: [{ user: ipam, password: secret, permissions: { publish: \"other\", subscribe: \"_INBOX.>\" } }]";
     let node = Node::start(Options {
-        authorization: Some(authorization),
+        authorization: Some(user.to_owned()),
         ..Options::default()
     });
-    let as_user = |user: &str| NatsSettings {
+    let settings = NatsSettings {
         credentials: Credentials::Password {
-            user: user.to_owned(),
+            user: "ipam".to_owned(),
             password: "secret".to_owned(),
         },
         ..settings(vec![node.url()])
     };
-    NatsRegistry::open(&as_user("admin"))
-        .await
-        .expect("it is created");
-    let mut limited = as_user("ipam");
-    limited.options.create = false;
-    let opened = NatsRegistry::open(&limited).await;
-    let registry = Registry::Nats(opened.expect("it may"));
-    let watched = support::Watched::complete(&registry).await;
-    let key = block_key(1);
-    let held = create(&registry, &key, "west").await;
-    let held = registry.update(&held, &block_record(&key, "west")).await;
-    watched.until_holders(&["west"]).await;
-    registry
-        .delete(&held.expect("it may"))
-        .await
-        .expect("it may");
-    watched.until_holders(&[]).await;
-    let taken = registry.create(&key, &block_record(&key, "east")).await;
-    assert!(matches!(taken, Ok(Created::Ours(_))), "{taken:?}");
-    limited.bucket = "other".to_owned();
-    let denied = NatsRegistry::open(&limited).await.expect_err("it may not");
-    assert!(
-        matches!(denied, RegistryError::Forbidden { .. }),
-        "{denied:?}"
-    );
-    assert_one_line(&error_chain(&denied));
+    let denied = open(&settings).await.expect_err("it may not");
+    let text = error_chain(&denied);
+    assert!(matches!(denied, RegistryError::Forbidden { .. }), "{text}");
+    assert_one_line(&text);
 }
 
 /// An empty bucket in the place of one that was lost would hide the loss.
 #[tokio::test]
 async fn missing_bucket_is_not_created() {
     let node = Node::start(Options::default());
-    let mut settings = settings(vec![node.url()]);
-    settings.options = BucketOptions::default();
-    let error = NatsRegistry::open(&settings)
-        .await
-        .expect_err("it is missing");
+    let settings = settings(vec![node.url()]);
+    let error = NatsRegistry::open(&settings, BUCKET, &BucketOptions::default()).await;
+    let error = error.expect_err("it is missing");
     let text = error_chain(&error);
     assert!(matches!(error, RegistryError::Invalid { .. }), "{text}");
     assert!(text.contains("does not exist"), "{text}");

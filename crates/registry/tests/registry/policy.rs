@@ -2,13 +2,13 @@
 
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_registry::{
-    Backend, BlockRecord, ClusterRecord, Created, Entry, NetworkRecord, Record, Registry,
-    RegistryError, RegistryRecord,
+    BlockRecord, ClusterRecord, Created, Entry, NetworkRecord, Record, Registry, RegistryError,
+    RegistryRecord,
 };
 use capi_ipam_testing::wait::eventually;
 
 use crate::hub::{self, World};
-use crate::support::{World as _, assert_one_line, block_key, block_record, create};
+use crate::support::{World as _, assert_one_line, block_key, block_record, create, read};
 
 /// The registry as the administrator and as two management clusters use it.
 struct Hub {
@@ -73,11 +73,6 @@ fn changed(entry: &Entry, change: impl FnOnce(&mut BlockRecord)) -> Record {
     let mut record = record.clone();
     change(&mut record);
     Record::Block(record)
-}
-
-async fn current(registry: &Registry, key: &str) -> Entry {
-    let read = registry.read(key).await.expect("it answers");
-    read.expect("it exists")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,7 +167,7 @@ async fn rules_of_a_network_are_only_extended() {
     );
     let created = west.create(key, &network(64, "west")).await;
     assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
-    let held = current(east, key).await;
+    let held = read(east, key).await;
     for cluster in [west, east] {
         for record in [network(32, "west"), network(64, "east")] {
             assert_denied(cluster.update(&held, &record).await, "another size");
@@ -204,7 +199,7 @@ async fn cluster_writes_only_its_own_records_of_other_kinds() {
     );
     let created = west.create("cluster.west", &cluster("west")).await;
     assert!(matches!(created, Ok(Created::Ours(_))), "{created:?}");
-    let held = current(west, "cluster.west").await;
+    let held = read(west, "cluster.west").await;
     assert_denied(east.update(&held, &cluster("west")).await, "another one");
     assert_denied(east.delete(&held).await, "another one");
 }

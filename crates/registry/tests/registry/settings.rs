@@ -1,7 +1,7 @@
 //! Settings that cannot be used.
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_registry::{KubernetesRegistry, KubernetesSettings, RegistryError};
+use capi_ipam_registry::{KubernetesRegistry, RegistryError};
 
 use crate::support::assert_one_line;
 
@@ -20,12 +20,7 @@ current-context: hub
         ("a: [", "kubeconfig"),
         (with_program, "exec"),
     ] {
-        let settings = KubernetesSettings {
-            kubeconfig: kubeconfig.to_owned(),
-            user_agent: "test/1".to_owned(),
-        };
-        assert!(!format!("{settings:?}").contains("command"));
-        let error = KubernetesRegistry::open(&settings).await;
+        let error = KubernetesRegistry::open(kubeconfig, "test/1").await;
         let error = error.expect_err("it cannot be used");
         let text = error_chain(&error);
         assert!(matches!(error, RegistryError::Invalid { .. }), "{text}");

@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use capi_ipam_registry::Backend;
 use capi_ipam_testing::process::Memory;
 use futures::{StreamExt, TryStreamExt};
 

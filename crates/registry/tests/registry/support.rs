@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::health::Health;
-use capi_ipam_controller::watch::watch_into;
+use capi_ipam_controller::watch::Change;
 use capi_ipam_registry::{
-    Backend, BlockRecord, Created, Entry, Key, Record, RecordCache, Registry, RegistryError,
+    BlockRecord, Created, Entry, Key, Record, RecordCache, Registry, RegistryError,
 };
 use capi_ipam_testing::wait::eventually;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 /// Runs each of these tests, functions that are generic over the [`World`], for both backends.
@@ -109,6 +109,19 @@ pub(crate) async fn create(registry: &Registry, key: &str, cluster: &str) -> Ent
     }
 }
 
+/// The record of a block that exists.
+pub(crate) async fn read(registry: &Registry, key: &str) -> Entry {
+    let read = registry.read(key).await.expect("it answers");
+    read.expect("it exists")
+}
+
+/// Replaces the record of a block, whose version is the current one.
+pub(crate) async fn update(registry: &Registry, held: &Entry, cluster: &str) -> Entry {
+    let record = block_record(&held.key, cluster);
+    let updated = registry.update(held, &record).await;
+    updated.unwrap_or_else(|error| panic!("{}", error_chain(&error)))
+}
+
 /// The id of the cluster that holds a block.
 pub(crate) fn holder(entry: &Entry) -> &str {
     match entry.record() {
@@ -126,21 +139,28 @@ pub(crate) fn assert_one_line(text: &str) {
 /// A cache that a watch fills, until it is dropped.
 pub(crate) struct Watched {
     pub(crate) cache: Arc<RecordCache>,
-    pub(crate) health: Health,
+    /// The reason of the last failure.
+    pub(crate) failure: Arc<Mutex<Option<String>>>,
     task: JoinHandle<()>,
 }
 
 impl Watched {
     pub(crate) fn start(registry: &Registry) -> Self {
-        let (cache, health) = (Arc::new(RecordCache::default()), Health::default());
-        let handler = Arc::clone(&cache);
-        let source = registry.source(handler, health.register_watch("registry"));
-        let source = source.unwrap_or_else(|error| panic!("{}", error_chain(&error)));
-        let reading = watch_into(source).collect::<()>();
-        let task = tokio::spawn(reading);
+        let cache = Arc::new(RecordCache::default());
+        let failure = Arc::new(Mutex::new(None));
+        let changes = registry.watch(Arc::clone(&cache) as _);
+        let mut changes = changes.unwrap_or_else(|error| panic!("{}", error_chain(&error)));
+        let failed = Arc::clone(&failure);
+        let task = tokio::spawn(async move {
+            while let Some(change) = changes.next().await {
+                if let Change::Failed(reason) = change {
+                    *failed.lock() = Some(reason);
+                }
+            }
+        });
         Self {
             cache,
-            health,
+            failure,
             task,
         }
     }

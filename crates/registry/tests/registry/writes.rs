@@ -1,13 +1,12 @@
 //! Writes: several writers, old versions, deletions, and answers that do not come.
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_registry::{
-    Backend, BlockRecord, Created, Entry, Record, Registry, RegistryError, confirm,
-};
+use capi_ipam_registry::{Created, Entry, Record, Registry, RegistryError};
 use futures::future::join_all;
 
 use crate::support::{
-    World, assert_one_line, block_key, block_record, both, create, holder, start,
+    Watched, World, assert_one_line, block_key, block_record, both, create, holder, read, start,
+    update,
 };
 
 both!(
@@ -15,9 +14,6 @@ both!(
     one_of_sixteen_writers_creates_a_record,
     one_of_sixteen_writers_replaces_a_version,
     write_of_an_old_version_is_a_conflict,
-    recreated_record_is_another_one,
-    record_that_is_gone_is_deleted,
-    confirmed_record_has_survived_a_second_write,
     lost_answer_is_read_back,
     record_under_another_name_is_not_written,
 );
@@ -27,23 +23,14 @@ async fn record_is_created_read_updated_and_deleted<W: World>() {
     let key = block_key(1);
     assert_eq!(registry.read(&key).await.expect("it answers"), None);
     let created = create(&registry, &key, "west").await;
-    let read = registry.read(&key).await.expect("it answers");
-    let read = read.expect("it exists");
-    assert_eq!((&read.key, &read.value), (&created.key, &created.value));
-    assert_eq!(read.value, Ok(block_record(&key, "west")));
-    let mut record = BlockRecord {
-        used: Some(7),
-        contenders: vec!["east".to_owned()],
-        ..BlockRecord::default()
-    };
-    if let Record::Block(before) = block_record(&key, "west") {
-        record = BlockRecord {
-            used: record.used,
-            contenders: record.contenders,
-            ..before
-        };
+    let found = read(&registry, &key).await;
+    assert_eq!((&found.key, &found.value), (&created.key, &created.value));
+    assert_eq!(found.value, Ok(block_record(&key, "west")));
+    let mut record = block_record(&key, "west");
+    if let Record::Block(block) = &mut record {
+        block.used = Some(7);
+        block.contenders = vec!["east".to_owned()];
     }
-    let record = Record::Block(record);
     let updated = registry.update(&created, &record).await;
     let updated = updated.expect("it is ours");
     assert_eq!(updated.value, Ok(record));
@@ -71,8 +58,7 @@ async fn one_of_sixteen_writers_creates_a_record<W: World>() {
             .collect();
         let is_ours = |created: &&Created| matches!(created, Created::Ours(_));
         assert_eq!(results.iter().filter(is_ours).count(), 1, "{results:?}");
-        let stored = registry.read(&key).await.expect("it answers");
-        let stored = stored.expect("it exists");
+        let stored = read(&registry, &key).await;
         for Created::Ours(seen) | Created::Theirs(seen) in &results {
             assert_eq!(holder(seen), holder(&stored));
         }
@@ -104,87 +90,41 @@ async fn one_of_sixteen_writers_replaces_a_version<W: World>() {
     let [winner] = &winners[..] else {
         panic!("{winners:?}")
     };
-    let stored = registry.read(&key).await.expect("it answers");
-    assert_eq!(holder(&stored.expect("it exists")), holder(winner));
+    assert_eq!(holder(&read(&registry, &key).await), holder(winner));
+}
+
+/// Asserts that nothing is written or deleted in the version of an entry.
+async fn assert_old(registry: &Registry, old: &Entry) {
+    let updated = registry.update(old, &block_record(&old.key, "east")).await;
+    for result in [updated.map(drop), registry.delete(old).await] {
+        let error = result.expect_err("it is old");
+        assert!(matches!(error, RegistryError::Conflict { .. }), "{error:?}");
+        let text = error_chain(&error);
+        assert!(text.contains(&old.key), "{text}");
+        assert_one_line(&text);
+    }
 }
 
 async fn write_of_an_old_version_is_a_conflict<W: World>() {
     let (_world, registry) = start::<W>().await;
-    let key = block_key(1);
-    let old = create(&registry, &key, "west").await;
-    let current = registry.update(&old, &block_record(&key, "west")).await;
-    let current = current.expect("it is ours");
-    let refused = [
-        registry
-            .update(&old, &block_record(&key, "east"))
-            .await
-            .map(drop),
-        registry.delete(&old).await,
-    ];
-    for result in refused {
-        let error = result.expect_err("it is old");
-        assert!(matches!(error, RegistryError::Conflict { .. }), "{error:?}");
-        let text = error_chain(&error);
-        assert!(text.contains(&key), "{text}");
-        assert_one_line(&text);
-    }
-    let read = registry.read(&key).await.expect("it answers");
-    assert_eq!(read.expect("it exists").value, current.value);
-}
-
-async fn recreated_record_is_another_one<W: World>() {
-    let (_world, registry) = start::<W>().await;
-    let key = block_key(1);
-    let first = create(&registry, &key, "west").await;
-    registry.delete(&first).await.expect("it is ours");
-    let second = create(&registry, &key, "west").await;
-    assert_eq!(first.value, second.value);
-    assert!(first.version.is_older_than(&second.version));
-    let refused = [
-        registry
-            .update(&first, &block_record(&key, "west"))
-            .await
-            .map(drop),
-        registry.delete(&first).await,
-    ];
-    for result in refused {
-        let is_conflict = matches!(result, Err(RegistryError::Conflict { .. }));
-        assert!(is_conflict, "{result:?}");
-    }
-    let read = registry.read(&key).await.expect("it answers");
-    assert!(read.is_some(), "the second one exists");
-}
-
-async fn record_that_is_gone_is_deleted<W: World>() {
-    let (_world, registry) = start::<W>().await;
-    let key = block_key(1);
-    let held = create(&registry, &key, "west").await;
+    let old = create(&registry, &block_key(1), "west").await;
+    let current = update(&registry, &old, "west").await;
+    assert_old(&registry, &old).await;
+    assert_eq!(read(&registry, &old.key).await.value, current.value);
+    // A record that was deleted and created again is another one.
+    registry.delete(&current).await.expect("it is ours");
+    let recreated = create(&registry, &old.key, "west").await;
+    assert!(current.version.is_older_than(&recreated.version));
+    assert_old(&registry, &current).await;
+    assert_eq!(read(&registry, &old.key).await.value, current.value);
+    // One that is gone is deleted in any version.
     for _ in 0..2 {
-        registry.delete(&held).await.expect("nothing exists");
+        registry.delete(&recreated).await.expect("nothing exists");
     }
-    let error = registry.update(&held, &block_record(&key, "west")).await;
-    assert!(
-        matches!(error, Err(RegistryError::Conflict { .. })),
-        "{error:?}"
-    );
-}
-
-async fn confirmed_record_has_survived_a_second_write<W: World>() {
-    let (_world, registry) = start::<W>().await;
-    let key = block_key(1);
-    let held = create(&registry, &key, "west").await;
-    let confirmed = confirm(&registry, &held).await.expect("it is ours");
-    assert_eq!(confirmed.value, held.value);
-    let is_written = held.version.is_older_than(&confirmed.version);
-    assert_eq!(is_written, !registry.settle_time().is_zero());
-    if is_written {
-        // Another writer has replaced it.
-        let lost = confirm(&registry, &held).await;
-        assert!(
-            matches!(lost, Err(RegistryError::Conflict { .. })),
-            "{lost:?}"
-        );
-    }
+    let record = block_record(&old.key, "west");
+    let updated = registry.update(&recreated, &record).await;
+    let is_conflict = matches!(updated, Err(RegistryError::Conflict { .. }));
+    assert!(is_conflict, "{updated:?}");
 }
 
 async fn lost_answer_is_read_back<W: World>() {
@@ -214,10 +154,9 @@ async fn lost_answer_is_read_back<W: World>() {
         })
         .await;
     let updated = updated.expect("it is applied");
-    let read = registry.read(&key).await.expect("it answers");
-    let read = read.expect("it exists");
-    assert_eq!((holder(&read), holder(&updated)), ("east", "east"));
-    assert!(!updated.version.is_older_than(&read.version));
+    let found = read(&registry, &key).await;
+    assert_eq!((holder(&found), holder(&updated)), ("east", "east"));
+    assert!(!updated.version.is_older_than(&found.version));
     let deleted = world
         .without_answers(move |registry| async move { registry.delete(&updated).await })
         .await;
@@ -241,10 +180,6 @@ async fn record_under_another_name_is_not_written<W: World>() {
         assert!(matches!(error, RegistryError::Invalid { .. }), "{error:?}");
         assert_one_line(&error_chain(&error));
     }
-    assert_empty(&registry).await;
-}
-
-async fn assert_empty(registry: &Registry) {
-    let watched = crate::support::Watched::complete(registry).await;
-    assert!(watched.cache.is_empty());
+    let watched = Watched::complete(&registry).await;
+    assert!(watched.cache.entries().is_empty());
 }

@@ -73,7 +73,7 @@ pub(super) async fn run(
         changed.changes = plan.lines();
     } else {
         confirm(&operation.question(&plan, &own), flags.yes)?;
-        result = apply(&opened, &plan, &mut changed.changes).await;
+        result = apply(opened.as_ref(), &plan, &mut changed.changes).await;
     }
     let report = Report::RegistryRelease(changed);
     let code = output::finish(&loader, &report, global.output, output::style(global))?;
@@ -93,8 +93,8 @@ pub(super) async fn run(
 ///
 /// Each write names the version that the plan rests on. The first one replaces the record of the
 /// cluster by the same one: it fails if the cluster has given a sign of life since.
-pub(super) async fn apply<B: Backend>(
-    registry: &B,
+pub(super) async fn apply(
+    registry: &dyn Backend,
     plan: &Plan,
     made: &mut Vec<RecordChange>,
 ) -> Result<(), RegistryError> {
@@ -114,14 +114,14 @@ pub(super) async fn apply<B: Backend>(
 }
 
 /// Writes a record again, in the version that was read.
-async fn written_again<B: Backend>(registry: &B, entry: &Entry) -> Result<Entry, RegistryError> {
+async fn written_again(registry: &dyn Backend, entry: &Entry) -> Result<Entry, RegistryError> {
     match entry.record() {
         Some(record) => registry.update(entry, record).await,
         None => Ok(entry.clone()),
     }
 }
 
-async fn write<B: Backend>(registry: &B, change: &Change) -> Result<(), RegistryError> {
+async fn write(registry: &dyn Backend, change: &Change) -> Result<(), RegistryError> {
     match &change.wanted {
         Some(record) => registry.update(&change.entry, record).await.map(drop),
         None => registry.delete(&change.entry).await,

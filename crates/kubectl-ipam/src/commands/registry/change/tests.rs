@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use capi_ipam_controller::health::ReadinessGate;
+use async_trait::async_trait;
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_registry::{Created, Record, RecordCache, RecordSource, Version, decode};
+use capi_ipam_registry::{Created, Record, RecordCache, RecordChanges, Version, decode};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::*;
 use crate::model::plan;
 
 /// Records in memory.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Memory {
     records: Mutex<BTreeMap<String, Entry>>,
     /// The name of a record that another writer changes after the first write.
@@ -93,13 +93,10 @@ impl Memory {
     }
 }
 
+#[async_trait]
 impl Backend for Memory {
-    fn source(
-        &self,
-        _: Arc<dyn EventHandler<Entry>>,
-        _: ReadinessGate,
-    ) -> Result<RecordSource, RegistryError> {
-        Err(conflict("source"))
+    fn watch(&self, _: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
+        Err(conflict("watch"))
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
