@@ -154,7 +154,8 @@ impl View for LedgerView {
     }
 
     fn shared_block_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.read(|ledger| ledger.shared_block_length(network, family))
+        let blocks = self.read(|ledger| ledger.network_blocks(network))?;
+        blocks.lengths.of(family)
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {

@@ -25,7 +25,7 @@ use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span};
 use capi_ipam_ip::Family;
-use capi_ipam_ledger::{BlockObstacle, Ledger};
+use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkBlocks};
 use capi_ipam_provider::advanced::{
     changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
 };
@@ -218,14 +218,13 @@ impl NetworkReconciler {
             return Ok(Action::AwaitChange);
         }
         let lengths = block_lengths(network, &view);
-        let supply = self
-            .context
-            .ledger
-            .read(|ledger| ledger.block_supply(&name));
+        let blocks = ledger.read(|ledger| ledger.network_blocks(&name));
         let missing_registry = self.missing_registry(network);
-        let obstacle = supply.obstacle.as_ref();
+        let obstacle = blocks
+            .as_ref()
+            .and_then(|blocks| blocks.supply.obstacle.as_ref());
         let ready = ready(network, &view, lengths, obstacle, missing_registry);
-        let status = self.status(network, &view, ready, lengths);
+        let status = status(network, &view, blocks.as_ref(), ready, lengths);
         self.write_status(network, status).await?;
         Ok(if is_deleting {
             Action::Requeue(DELETION_RETRY_DELAY)
@@ -279,10 +278,9 @@ impl NetworkReconciler {
         attempt: &Attempt<Conflicts>,
     ) -> Result<Action, CallError> {
         if !error.is_not_found() && attempt.is_rejected_lastingly() {
-            let view = self
-                .context
-                .ledger
-                .read(|ledger| ledger.network(&network.name_any()));
+            let (name, ledger) = (network.name_any(), &self.context.ledger);
+            let view = ledger.read(|ledger| ledger.network(&name));
+            let blocks = ledger.read(|ledger| ledger.network_blocks(&name));
             let message = format!(
                 "cannot add the finalizer {}, will retry: {}",
                 names::PROTECT_NETWORK,
@@ -290,26 +288,11 @@ impl NetworkReconciler {
             );
             let reason = conditions::INITIALIZATION_FAILED;
             let ready = Condition::new(conditions::READY, false, reason, message);
-            let status = self.status(network, &view, ready, known_lengths(network));
+            let lengths = known_lengths(network);
+            let status = status(network, &view, blocks.as_ref(), ready, lengths);
             self.write_status(network, status).await?;
         }
         Err(error)
-    }
-
-    /// The status of a network with the condition `ready`, and these block lengths.
-    fn status(
-        &self,
-        network: &IPNetwork,
-        view: &NetworkView,
-        ready: Condition,
-        lengths: BlockLengths,
-    ) -> IPNetworkStatus {
-        let mut status = status(network, view, ready, lengths);
-        let (name, ledger) = (network.name_any(), &self.context.ledger);
-        let found = ledger.read(|ledger| ledger.network_blocks(&name));
-        let supply = ledger.read(|ledger| ledger.block_supply(&name));
-        blocks::set_conditions(&mut status, found.as_ref(), &supply);
-        status
     }
 
     /// The time until the status can be written; `None` if it can be written now.
@@ -362,10 +345,11 @@ fn is_warning(condition: &Condition) -> bool {
     is_problem(condition) && !is_requested
 }
 
-/// The status of a network without the conditions of its blocks.
+/// The status of a network with the condition `ready`, and these block lengths.
 fn status(
     network: &IPNetwork,
     view: &NetworkView,
+    blocks: Option<&NetworkBlocks>,
     ready: Condition,
     block_lengths: BlockLengths,
 ) -> IPNetworkStatus {
@@ -393,17 +377,19 @@ fn status(
     conditions::set_ready(&mut list, ready, clock::now());
     let overlapping = overlapping(view).with_observed_generation(network.metadata.generation);
     conditions::set(&mut list, overlapping, clock::now());
-    IPNetworkStatus {
+    let mut status = IPNetworkStatus {
         observed_generation: network.metadata.generation,
         pools: count(joined),
         total: capped(view.total),
         used: capped(view.used),
         free: capped(view.free),
         block_lengths: (block_lengths != BlockLengths::default()).then_some(block_lengths),
-        blocks: view.blocks.clone(),
+        blocks: blocks.map(|blocks| blocks::counts(blocks, before.blocks.as_ref())),
         members: members.take(MAX_MEMBERS).map(member).collect(),
         conditions: list,
-    }
+    };
+    blocks::set_conditions(&mut status, blocks);
+    status
 }
 
 /// The block lengths in the status of a network.

@@ -365,7 +365,11 @@ impl PoolReconciler {
         // The counts of the status stay until it is known which blocks are those of this cluster.
         let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
         let ledger = &self.context.ledger;
-        if is_starting && ledger.read(|ledger| ledger.pool_awaits_identity(&key)) {
+        let awaits_identity = match info.scope.network() {
+            Some(network) if is_starting => ledger.read(|ledger| ledger.awaits_identity(network)),
+            _ => false,
+        };
+        if awaits_identity {
             ledger.note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }

@@ -148,7 +148,7 @@ impl SliceReturn {
         let Some(found) = self.context.slices.get(&name).await? else {
             self.context
                 .ledger
-                .change(|ledger| ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid));
+                .change(|ledger| ledger.remove_slice_of(&slice.scope(), slice.block, &slice.uid));
             return Ok(());
         };
         // The cached state may be older than the last change of another manager.
@@ -184,7 +184,9 @@ impl SliceReturn {
             return Ok(());
         }
         let ledger = &self.context.ledger;
-        if !ledger.change(|ledger| ledger.begin_slice_return(slice)) {
+        if !ledger
+            .change(|ledger| ledger.begin_slice_return(&slice.scope(), slice.block, &slice.uid))
+        {
             return Ok(());
         }
         let name = slice.name();
@@ -200,8 +202,9 @@ impl SliceReturn {
                 Ok(())
             }
             Ok(Deleted::Gone) => {
-                ledger
-                    .change(|ledger| ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid));
+                ledger.change(|ledger| {
+                    ledger.remove_slice_of(&slice.scope(), slice.block, &slice.uid)
+                });
                 info!(slice = name, owner = %slice.owner, "returned a slice");
                 let pool = pool_object(
                     &slice.pool,
@@ -224,12 +227,14 @@ impl SliceReturn {
                 Ok(())
             }
             Err(error) => {
-                ledger.change(|ledger| ledger.cancel_slice_return(slice));
+                ledger.change(|ledger| {
+                    ledger.cancel_slice_return(&slice.scope(), slice.block, &slice.uid)
+                });
                 if error.is_conflict() {
                     match self.context.slices.get(&name).await? {
                         Some(found) => ledger.change(|ledger| ledger.insert_slice(&found)),
                         None => ledger.change(|ledger| {
-                            ledger.remove_slice_of(&slice.pool, slice.block, &slice.uid);
+                            ledger.remove_slice_of(&slice.scope(), slice.block, &slice.uid);
                         }),
                     }
                     return Ok(());

@@ -135,7 +135,7 @@ impl InClusterHandler {
                     }
                 }
                 self.ledger()
-                    .change(|ledger| ledger.insert_found_slice(pool, block, &found));
+                    .change(|ledger| ledger.insert_found_slice(&scope, block, &found));
                 Ok(())
             }
             Ok(None) => {
@@ -165,7 +165,7 @@ impl InClusterHandler {
             .map_err(|error| request_error("read the IPSlice", error))?;
         let Some(slice) = read else {
             self.ledger()
-                .change(|ledger| ledger.forget_slice(pool, block));
+                .change(|ledger| ledger.forget_slice(&Scope::Pool(pool.clone()), block));
             return Ok(());
         };
         if slice.spec.empty_since.is_none() {

@@ -2,7 +2,6 @@
 
 use super::network::{BlockLengths, MemberPhase};
 use super::pool_key::PoolKey;
-use super::shared_blocks::BlockStatus;
 
 /// The state of a network.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,9 +29,6 @@ pub struct NetworkView {
     pub reserved_lengths: BlockLengths,
     /// The block lengths of its oldest pools.
     pub oldest_lengths: BlockLengths,
-    /// The counts of the blocks that it shares with other management clusters; `others` is 0, since
-    /// only the registry shows those. `None` if it shares none, and none has a slice.
-    pub blocks: Option<BlockStatus>,
 }
 
 impl NetworkView {

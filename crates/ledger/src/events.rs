@@ -231,7 +231,7 @@ impl Observe<IPNetwork> for Ledger {
 
 impl Observe<IPRegistry> for Ledger {
     fn init(&mut self) {
-        self.networks.registries.begin_list();
+        self.networks.registries.known.begin_list();
     }
 
     fn init_done(&mut self) {

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use capi_ipam_api::{NetworkRules, exclusions_hash};
+use capi_ipam_api::{BlockLengths, NetworkRules, exclusions_hash};
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
-use super::blocks::{Affected, BlockUse, Blocks};
+use super::blocks::{Affected, Blocks, ManagementClusters};
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by
 /// all pools.
@@ -84,8 +84,20 @@ impl AppliedExclusions {
 }
 
 impl Exclusions {
-    /// Replaces the specification of the network; `None` if it does not exist or is not valid.
-    pub(super) fn set_rules(&mut self, rules: Option<Arc<NetworkRules>>) {
+    /// Replaces the specification of the network, and the lengths of what its pools allocate; `None` if
+    /// it does not exist or is not valid.
+    pub(super) fn set_rules(
+        &mut self,
+        rules: Option<Arc<NetworkRules>>,
+        lengths: BlockLengths,
+        network: &Arc<str>,
+        clusters: &ManagementClusters,
+    ) {
+        let shared = match &rules {
+            Some(rules) => rules.blocks.clone(),
+            None => None,
+        };
+        self.change_blocks(|blocks| blocks.set_rules(shared, lengths, network, clusters));
         if excluded_by(self.rules.as_deref()) != excluded_by(rules.as_deref()) {
             self.excluded = ByFamily::default();
         }
@@ -112,15 +124,6 @@ impl Exclusions {
             self.unusable = ByFamily::default();
         }
         affected
-    }
-
-    /// The use of the shared blocks; `None` if the network shares none.
-    pub(super) fn block_use(&mut self) -> Option<&mut BlockUse> {
-        if self.blocks.is_empty() {
-            None
-        } else {
-            Some(&mut self.blocks.usage)
-        }
     }
 
     /// Counts the gateways of a pool that has left, or that has joined. Returns those that are new,

@@ -64,8 +64,9 @@ mod views;
 mod wait_queue;
 
 pub use self::access::LimitCheck;
-pub use self::block_queries::{BlockMember, BlockSlice, BlockView, NetworkBlocks};
+pub use self::block_queries::{BlockMember, BlockView, NetworkBlocks};
 pub use self::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
+pub use self::blocks::BlockSlice;
 pub use self::draining_use::DrainingUse;
 pub use self::effects::Effects;
 pub use self::events::{Observe, allocated_block};

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use capi_ipam_ip::{Family, Span, SpanSet};
 
-use super::blocks::Blocks;
 use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
 use super::usage::{Availability, ScopeEntry};
@@ -148,7 +147,6 @@ impl Ledger {
         let entry = self.scopes.get(&scope).unwrap_or(&empty);
         let mut view = NetworkView {
             members: self.members_of(&scope, entry),
-            blocks: self.networks.blocks(name).map(Blocks::counts),
             ..NetworkView::default()
         };
         let reserved = count_reservations(&mut view, entry);

@@ -18,7 +18,7 @@ use capi_ipam_objects::observed::{
 };
 use kube::core::SelectorExt;
 
-use super::blocks::{Affected, ManagementClusters};
+use super::blocks::ManagementClusters;
 use super::exclusions::{AppliedExclusions, Exclusions};
 use super::registry_names::RegistryNames;
 use super::scope_rule::{
@@ -45,8 +45,6 @@ pub(super) struct NetworkInfo {
     in_force: Arc<NetworkRules>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
-    /// The number of blocks of other management clusters, according to the status.
-    recorded_others: i64,
 }
 
 impl NetworkInfo {
@@ -69,7 +67,6 @@ impl NetworkInfo {
             rules,
             block_lengths,
             counts: Box::new(NetworkCounts::of(network)),
-            recorded_others: recorded_others(network),
         }
     }
 
@@ -112,7 +109,6 @@ impl NetworkInfo {
         Self {
             in_force,
             block_lengths: before.block_lengths,
-            recorded_others: before.recorded_others,
             ..self
         }
     }
@@ -185,15 +181,6 @@ fn parts(rules: &NetworkRules) -> usize {
     is_set.into_iter().filter(|is_set| *is_set).count()
 }
 
-/// The number of blocks of other management clusters, according to the status.
-fn recorded_others(network: &IPNetwork) -> i64 {
-    let status = network.status.as_ref();
-    match status.and_then(|status| status.blocks.as_ref()) {
-        Some(blocks) => blocks.others,
-        None => 0,
-    }
-}
-
 /// What is known of a pool besides its object.
 #[derive(Clone, Default)]
 pub(super) struct PoolPast<'a> {
@@ -228,7 +215,7 @@ pub(super) struct Networks {
     /// The registries that exist.
     pub(super) registries: RegistryNames,
     /// The identities of this management cluster in the registries of blocks.
-    clusters: ManagementClusters,
+    pub(super) clusters: ManagementClusters,
     /// Why the objects may lack fields: the API server serves a definition without them.
     pub(super) definitions_problem: Option<Arc<str>>,
     /// The pools that join a network once it is initialized.
@@ -284,19 +271,11 @@ impl Networks {
             info = info.after(before);
         }
         let selects = info.selector().is_some();
-        let rules = Arc::clone(&info.in_force);
+        let rules = Some(Arc::clone(&info.in_force));
         let block_lengths = info.block_lengths;
-        let others = info.recorded_others;
         self.known.insert(name.clone(), (info, stamp));
         let exclusions = self.exclusions.entry(name.clone()).or_default();
-        let shared = rules.blocks.clone();
-        let ours = self.clusters.of(name, shared.as_ref());
-        exclusions.change_blocks(|blocks| blocks.set_rules(shared, block_lengths, ours));
-        exclusions.set_rules(Some(rules));
-        exclusions.change_blocks(|blocks| {
-            blocks.set_recorded_others(others);
-            Affected::Nothing
-        });
+        exclusions.set_rules(rules, block_lengths, name, &self.clusters);
         if is_same {
             Change::None
         } else if selects || selected {
@@ -330,10 +309,7 @@ impl Networks {
             return Change::None;
         }
         if let Some(exclusions) = self.exclusions.get_mut(name) {
-            exclusions.set_rules(None);
-            let ours = self.clusters.of(name, None);
-            exclusions
-                .change_blocks(|blocks| blocks.set_rules(None, BlockLengths::default(), ours));
+            exclusions.set_rules(None, BlockLengths::default(), &name.into(), &self.clusters);
             if exclusions.is_empty() {
                 self.exclusions.remove(name);
             }

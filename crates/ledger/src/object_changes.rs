@@ -251,7 +251,6 @@ impl Ledger {
                 ledger.note_lost_fields();
             }
             let change = ledger.networks.see(&name, info, seen, origin);
-            ledger.count_block_use(&name);
             ledger.refresh_pools(&change);
         });
     }

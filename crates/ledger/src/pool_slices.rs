@@ -9,7 +9,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 use super::outcome::Outcome;
 use super::pool::PoolEntry;
 use super::slices::{Contents, SliceAccess, SliceInfo, Slices};
-use super::usage::{UsageMap, overlaps};
+use super::usage::UsageMap;
 use super::wait_queue::ClaimAttributes;
 
 impl PoolEntry {
@@ -105,41 +105,19 @@ impl PoolEntry {
     /// Whether an address of a block of the pool is in use, or not free for another reason. Linear
     /// in the free spans of the block; the others of its addresses are looked up in `usage`.
     pub(super) fn has_address_in(&self, block: Block, usage: Option<&UsageMap>) -> bool {
-        let in_use = |usage: &UsageMap| usage.blocks().any(|other| overlaps(*other, block));
-        let Some(usable) = self.usable() else {
-            return usage.is_some_and(in_use);
-        };
-        let numbers = usable.numbers_overlapping(block);
-        let is_contained = match numbers {
-            Some(numbers) => {
+        let mut has_others = true;
+        if let Some(usable) = self.usable() {
+            if let Some(numbers) = usable.numbers_overlapping(block) {
                 let contained = usable.allocatable().intersect(&SpanSet::from(numbers));
                 if self.has_taken(&contained) {
                     return true;
                 }
-                contained.len() == numbers.len()
             }
-            None => false,
-        };
-        // The gateway and reserved addresses of the subnet are not in the pool, and not in use
-        // either.
-        let has_others = self.out_of_range > 0 || !usable.draining.is_empty();
-        if is_contained || !has_others {
-            return false;
+            // The gateway and reserved addresses of the subnet are not in the pool, and not in use
+            // either.
+            has_others = self.out_of_range > 0 || !usable.draining.is_empty();
         }
-        let Some(usage) = usage else {
-            return false;
-        };
-        match numbers {
-            // Addresses have one length: those of a small slice are looked up one by one.
-            Some(numbers)
-                if usable.length == usable.family.bits()
-                    && numbers.len() <= usage.len() as u128 =>
-            {
-                let mut numbers = numbers.first()..=numbers.last();
-                numbers.any(|number| usage.get(&usable.block(number)).is_some())
-            }
-            _ => in_use(usage),
-        }
+        has_others && usage.is_some_and(|usage| usage.has_address_in(block))
     }
 
     /// Whether one of these numbers, which the pool can allocate, is not free.

@@ -10,7 +10,7 @@ use capi_ipam_ip::{Block, Family, SpanSet, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::pool::PoolEntry;
-use super::usage::{AddressUsage, overlaps};
+use super::usage::AddressUsage;
 use super::{KnownReservation, Ledger, PoolInfo, PoolKey};
 
 /// An address that is reserved for a claim.
@@ -337,7 +337,7 @@ impl Ledger {
     /// Whether a block that overlaps with the slot is used by anything other than this claim.
     pub fn overlaps_other_claim(&self, slot: &Slot, claim: &NamespacedName) -> bool {
         self.usage_in(&slot.scope)
-            .any(|(block, usage)| overlaps(block, slot.block) && usage.is_of_another(claim))
+            .any(|(block, usage)| block.overlaps(slot.block) && usage.is_of_another(claim))
     }
 
     /// The number of addresses of a scope that are not free.

@@ -1,49 +1,39 @@
 //! The names of the registries of blocks, for admission.
 
-use std::collections::BTreeMap;
+use std::time::Instant;
 
-use capi_ipam_objects::observed::{ListNumber, Lists};
+use capi_ipam_objects::observed::{Observed, Origin};
 use kube::core::ObjectMeta;
 
 /// The names of the IPRegistries that the watch has shown.
 #[derive(Default)]
 pub(super) struct RegistryNames {
-    known: BTreeMap<String, ListNumber>,
-    lists: Lists,
+    pub(super) known: Observed<()>,
     /// Whether a first list was complete.
     is_listed: bool,
 }
 
 impl RegistryNames {
-    /// A list begins.
-    pub(super) fn begin_list(&mut self) {
-        self.lists.begin();
-    }
-
     /// Whether there is no registry of this name. False before all are listed.
     pub(super) fn lacks(&self, name: &str) -> bool {
-        self.is_listed && !self.known.contains_key(name)
+        self.is_listed && self.known.get("", name).is_none()
     }
 
     /// Records a registry that exists.
     pub(super) fn insert(&mut self, metadata: &ObjectMeta) {
-        if let Some(name) = &metadata.name {
-            let list = self.lists.current();
-            self.known.insert(name.clone(), list);
-        }
+        self.known.see(Origin::Watch, metadata, (), Instant::now());
     }
 
     /// Removes a registry that was deleted.
     pub(super) fn remove(&mut self, metadata: &ObjectMeta) {
-        if let Some(name) = &metadata.name {
-            self.known.remove(name);
-        }
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.known
+            .delete("", name, metadata.uid.as_deref(), Instant::now());
     }
 
     /// The list is complete: what it has not shown does not exist.
     pub(super) fn end_list(&mut self) {
-        let unlisted = self.lists.end();
-        self.known.retain(|_, list| !unlisted.contains(*list));
+        self.known.end_list(Instant::now());
         self.is_listed = true;
     }
 }
@@ -62,13 +52,13 @@ mod tests {
     #[test]
     fn only_a_complete_list_shows_that_a_registry_is_missing() {
         let mut names = RegistryNames::default();
-        names.begin_list();
+        names.known.begin_list();
         names.insert(&named("site"));
         assert!(!names.lacks("other"));
         names.end_list();
         assert!(names.lacks("other") && !names.lacks("site"));
         // It was deleted while the watch was interrupted.
-        names.begin_list();
+        names.known.begin_list();
         names.insert(&named("other"));
         assert!(!names.lacks("site"));
         names.end_list();

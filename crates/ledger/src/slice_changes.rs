@@ -11,7 +11,7 @@ use capi_ipam_ip::Block;
 use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
 use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::{ObjectVersion, Origin, Stamp};
+use capi_ipam_objects::observed::{Known, ObjectVersion, Origin, Stamp};
 use jiff::Timestamp;
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -89,6 +89,11 @@ pub enum SliceStep {
 }
 
 impl SliceView {
+    /// The pool as a scope.
+    pub fn scope(&self) -> Scope {
+        Scope::Pool(self.pool.clone())
+    }
+
     /// The name of the IPSlice.
     pub fn name(&self) -> String {
         slice_name(&self.pool, self.block)
@@ -149,17 +154,14 @@ impl Ledger {
     /// also if the object is not a valid slice or cannot be decoded.
     pub fn insert_found_slice(
         &mut self,
-        pool: &PoolKey,
+        scope: &Scope,
         block: Block,
         found: &MaybeInvalid<IPSlice>,
     ) {
-        self.change(|ledger| match &found.0 {
-            Ok(slice) if slice.place().is_ok() => ledger.apply_slice(slice, Origin::Response),
-            _ => {
-                let info = SliceInfo::invalid(found.meta());
-                let seen = ObjectVersion::of(found.meta());
-                ledger.insert_slice_at(pool.clone(), block, info, seen, Origin::Response);
-            }
+        let valid = found.0.as_ref().ok();
+        let valid = valid.filter(|slice| slice.place().is_ok());
+        self.change(|ledger| {
+            ledger.insert_slice_at(scope.clone(), block, found.meta(), valid, Origin::Response);
         });
     }
 
@@ -178,21 +180,20 @@ impl Ledger {
                 None => ledger.slice_of_name(name),
             };
             if let Some((scope, block)) = place {
-                ledger.remove_slice_in(&scope, block, uid);
+                ledger.remove_slice_at(&scope, block, uid);
             }
         });
     }
 
     /// Removes the IPSlice of a block if it has that uid.
-    pub fn remove_slice_of(&mut self, pool: &PoolKey, block: Block, uid: &str) {
-        self.change(|ledger| ledger.remove_slice_at(pool, block, Uid::of(uid)));
+    pub fn remove_slice_of(&mut self, scope: &Scope, block: Block, uid: &str) {
+        self.change(|ledger| ledger.remove_slice_at(scope, block, Uid::of(uid)));
     }
 
     /// Removes the IPSlice of a block, which a live read has not found.
-    pub fn forget_slice(&mut self, pool: &PoolKey, block: Block) {
-        if let Some(known) = self.known_slice(pool, block) {
-            let uid = known.known().uid;
-            self.change(|ledger| ledger.remove_slice_at(pool, block, uid));
+    pub fn forget_slice(&mut self, scope: &Scope, block: Block) {
+        if let Some((known, _)) = self.known_slice(scope, block) {
+            self.change(|ledger| ledger.remove_slice_at(scope, block, known.uid));
         }
     }
 
@@ -207,18 +208,20 @@ impl Ledger {
         });
     }
 
-    /// Stops allocating addresses of a slice, which is about to be returned. Returns false if one
-    /// is in use.
-    pub fn begin_slice_return(&mut self, slice: &SliceView) -> bool {
+    /// Stops allocating addresses of a block whose slice with this uid is about to be deleted.
+    /// Returns false if an address of it is not free, or if there is no such slice. Otherwise none
+    /// is allocated until [`Ledger::cancel_slice_return`] is called, or another slice of the block
+    /// exists.
+    pub fn begin_slice_return(&mut self, scope: &Scope, block: Block, uid: &str) -> bool {
         self.change(|ledger| {
-            let is_in_use = ledger.has_address_in(&slice.pool, slice.block);
-            !is_in_use && ledger.set_returning(slice, true)
+            let is_used = ledger.has_address_in(scope, block);
+            !is_used && ledger.set_returning(scope, block, uid, true)
         })
     }
 
-    /// Allocates addresses of a slice again that was not returned.
-    pub fn cancel_slice_return(&mut self, slice: &SliceView) {
-        self.change(|ledger| ledger.set_returning(slice, false));
+    /// Allocates addresses of a block again whose slice was not deleted.
+    pub fn cancel_slice_return(&mut self, scope: &Scope, block: Block, uid: &str) {
+        self.change(|ledger| ledger.set_returning(scope, block, uid, false));
     }
 
     /// All slices.
@@ -226,6 +229,7 @@ impl Ledger {
         let mut views = Vec::new();
         for (pool, entry) in &self.pools {
             let retention = SliceRetention::of(entry.info.as_deref());
+            let scope = Scope::Pool(pool.clone());
             for (block, slice) in &entry.slice_objects {
                 // An object that is not valid has no owner, and is never returned.
                 let Some(owner) = &slice.owner else { continue };
@@ -238,7 +242,7 @@ impl Ledger {
                     is_pinned: slice.is_pinned,
                     empty_since: slice.empty_since,
                     absence: slice.absence,
-                    is_in_use: self.has_address_in(pool, *block),
+                    is_in_use: self.has_address_in(&scope, *block),
                     pool_exists: entry.info.is_some(),
                     retention,
                 });
@@ -276,17 +280,10 @@ impl Observe<IPSlice> for Ledger {
     fn init_done(&mut self) {
         self.change(|ledger| {
             let unlisted = ledger.slice_versions.end_list();
-            let mut missing = ledger.unlisted_blocks(unlisted);
-            for (pool, entry) in &ledger.pools {
-                for (block, slice) in &entry.slice_objects {
-                    if slice.stamp.is_unlisted(unlisted) {
-                        let scope = Scope::Pool(pool.clone());
-                        missing.push((scope, *block, slice.known().uid));
-                    }
+            for (scope, block, known) in ledger.known_slices() {
+                if known.stamp.is_unlisted(unlisted) {
+                    ledger.remove_slice_at(&scope, block, known.uid);
                 }
-            }
-            for (scope, block, uid) in missing {
-                ledger.remove_slice_in(&scope, block, uid);
             }
         });
         self.complete_list(PoolInput::Slices);
@@ -316,15 +313,12 @@ impl Observe<IPSlice> for Ledger {
 impl Ledger {
     /// Records an IPSlice. The name of one that is not valid takes its block.
     fn apply_slice(&mut self, slice: &IPSlice, origin: Origin) {
-        let seen = ObjectVersion::of(&slice.metadata);
+        let metadata = &slice.metadata;
         match slice.place() {
-            Ok((Scope::Network(network), block)) => {
-                self.insert_block_at(&network, block, BlockInfo::of(slice), seen, origin);
+            Ok((scope, block)) => {
+                self.insert_slice_at(scope, block, metadata, Some(slice), origin);
             }
-            Ok((Scope::Pool(pool), block)) => {
-                self.insert_slice_at(pool, block, SliceInfo::of(slice), seen, origin);
-            }
-            Err(_) => self.insert_invalid_slice(&slice.metadata, origin),
+            Err(_) => self.insert_invalid_slice(metadata, origin),
         }
     }
 
@@ -332,15 +326,8 @@ impl Ledger {
     /// its name can be created.
     fn insert_invalid_slice(&mut self, metadata: &ObjectMeta, origin: Origin) {
         let name = metadata.name.as_deref().unwrap_or_default();
-        let seen = ObjectVersion::of(metadata);
-        match self.slice_of_name(name) {
-            Some((Scope::Pool(pool), block)) => {
-                self.insert_slice_at(pool, block, SliceInfo::invalid(metadata), seen, origin);
-            }
-            Some((Scope::Network(network), block)) => {
-                self.insert_block_at(&network, block, BlockInfo::invalid(metadata), seen, origin);
-            }
-            None => {}
+        if let Some((scope, block)) = self.slice_of_name(name) {
+            self.insert_slice_at(scope, block, metadata, None, origin);
         }
     }
 
@@ -361,115 +348,165 @@ impl Ledger {
         None
     }
 
-    /// Removes the slice of a block of a pool or a network with this uid.
-    fn remove_slice_in(&mut self, scope: &Scope, block: Block, uid: Uid) {
+    /// What is known of the slice of a block, and whether this process is returning it.
+    fn known_slice(&self, scope: &Scope, block: Block) -> Option<(Known, bool)> {
         match scope {
-            Scope::Pool(pool) => self.remove_slice_at(pool, block, uid),
-            Scope::Network(network) => self.remove_block_at(network, block, uid),
+            Scope::Pool(pool) => {
+                let known = self.pools.get(pool)?.slice_objects.get(&block)?;
+                Some((known.known(), known.is_returning))
+            }
+            Scope::Network(network) => {
+                let known = self.networks.blocks(network)?.slices().get(&block)?;
+                Some((known.known(), known.slice.is_returning))
+            }
         }
     }
 
-    /// What is known of the slice of a block.
-    fn known_slice(&self, pool: &PoolKey, block: Block) -> Option<&SliceInfo> {
-        self.pools.get(pool)?.slice_objects.get(&block)
+    /// All slices of pools and networks.
+    fn known_slices(&self) -> Vec<(Scope, Block, Known)> {
+        let mut found = Vec::new();
+        for (pool, entry) in &self.pools {
+            for (block, slice) in &entry.slice_objects {
+                found.push((Scope::Pool(pool.clone()), *block, slice.known()));
+            }
+        }
+        for (network, blocks) in self.networks.with_blocks() {
+            for (block, slice) in blocks.slices() {
+                found.push((Scope::Network(network.clone()), *block, slice.known()));
+            }
+        }
+        found
     }
 
-    /// Records the slice of a block, unless a later state is known, of the same slice or of a later
-    /// one of the block.
+    /// Records the object under the name of the slice of a block, unless a later state is known, of the
+    /// same slice or of a later one of the block. `valid` is the object if it is a valid slice.
     fn insert_slice_at(
         &mut self,
-        pool: PoolKey,
+        scope: Scope,
         block: Block,
-        info: SliceInfo,
-        seen: ObjectVersion,
+        metadata: &ObjectMeta,
+        valid: Option<&IPSlice>,
         origin: Origin,
     ) {
-        let known = self.known_slice(&pool, block).map(SliceInfo::known);
-        let Some(stamp) = self.slice_versions.see(origin, known, seen, Instant::now()) else {
+        let seen = ObjectVersion::of(metadata);
+        let known = self.known_slice(&scope, block);
+        let last = known.map(|(known, _)| known);
+        let Some(stamp) = self.slice_versions.see(origin, last, seen, Instant::now()) else {
             return;
         };
-        let pool = self.shared_key(pool);
-        let entry = self.pools.entry(pool.clone()).or_default();
-        let known = entry.slice_objects.get(&block);
-        // This process decides whether it returns the slice: no object says so.
-        let is_returning = match known {
-            Some(known) => known.is_returning && known.uid == info.uid,
-            None => false,
-        };
-        let info = SliceInfo {
-            stamp,
-            is_returning,
-            ..info
-        };
-        if known == Some(&info) {
-            return;
+        let mut is_returning = false;
+        if let Some((known, is_being_returned)) = known
+            && known.uid == seen.uid
+        {
+            if known.stamp == stamp && seen.version.is_some() {
+                return;
+            }
+            // This process decides whether it returns the slice: no object says so.
+            is_returning = is_being_returned;
         }
-        entry.insert_slice(block, info);
-        let requesting = entry.wake_requests();
-        self.effects.claims.extend(requesting);
-        self.dirty_pools.push(pool);
+        match scope {
+            Scope::Pool(pool) => {
+                let info = SliceInfo {
+                    stamp,
+                    is_returning,
+                    ..SliceInfo::of(metadata, valid)
+                };
+                let pool = self.shared_key(pool);
+                self.set_pool_slice(&pool, block, Some(info));
+            }
+            Scope::Network(network) => {
+                let info = BlockInfo::of(metadata, valid, stamp, is_returning);
+                self.set_block(&network, block, Some(info));
+            }
+        }
     }
 
     /// Removes the slice of a block with this uid.
-    fn remove_slice_at(&mut self, pool: &PoolKey, block: Block, uid: Uid) {
-        let known = self.known_slice(pool, block);
-        let known = known.map(|known| known.known().uid);
-        if self.slice_versions.delete(known, uid, Instant::now())
-            && let Some(entry) = self.pools.get_mut(pool)
-        {
-            entry.remove_slice(block);
-            let requesting = entry.wake_requests();
-            self.effects.claims.extend(requesting);
-            self.dirty_pools.push(pool.clone());
+    fn remove_slice_at(&mut self, scope: &Scope, block: Block, uid: Uid) {
+        let known = self.known_slice(scope, block);
+        let known = known.map(|(known, _)| known.uid);
+        if !self.slice_versions.delete(known, uid, Instant::now()) {
+            return;
+        }
+        match scope {
+            Scope::Pool(pool) => self.set_pool_slice(pool, block, None),
+            Scope::Network(network) => self.set_block(network, block, None),
         }
     }
 
-    /// Records whether this process is returning a slice. Returns false if the slice is no longer
-    /// known.
-    fn set_returning(&mut self, slice: &SliceView, is_returning: bool) -> bool {
-        let Some(entry) = self.pools.get_mut(&slice.pool) else {
-            return false;
-        };
-        let Some(known) = entry.slice_objects.get(&slice.block) else {
-            return false;
-        };
-        if *known.uid != *slice.uid {
-            return false;
+    /// Replaces the slice of a block of a pool; `None` removes it.
+    fn set_pool_slice(&mut self, pool: &PoolKey, block: Block, slice: Option<SliceInfo>) {
+        let entry = self.pools.entry(pool.clone()).or_default();
+        match slice {
+            Some(slice) => entry.insert_slice(block, slice),
+            None => entry.remove_slice(block),
         }
-        let info = SliceInfo {
-            is_returning,
-            ..known.clone()
-        };
-        entry.insert_slice(slice.block, info);
-        self.dirty_pools.push(slice.pool.clone());
+        let requesting = entry.wake_requests();
+        self.effects.claims.extend(requesting);
+        self.dirty_pools.push(pool.clone());
+    }
+
+    /// Records whether this process is returning the slice with this uid. Returns false if it is no
+    /// longer known.
+    fn set_returning(
+        &mut self,
+        scope: &Scope,
+        block: Block,
+        uid: &str,
+        is_returning: bool,
+    ) -> bool {
+        match self.known_slice(scope, block) {
+            Some((known, _)) if known.uid == Uid::of(uid) => {}
+            _ => return false,
+        }
+        match scope {
+            Scope::Pool(pool) => {
+                if let Some(entry) = self.pools.get_mut(pool)
+                    && let Some(known) = entry.slice_objects.get(&block)
+                {
+                    let info = SliceInfo {
+                        is_returning,
+                        ..known.clone()
+                    };
+                    entry.insert_slice(block, info);
+                    self.dirty_pools.push(pool.clone());
+                }
+            }
+            Scope::Network(network) => {
+                let blocks = self.networks.blocks(network);
+                let known = blocks.and_then(|blocks| blocks.slices().get(&block));
+                if let Some(mut info) = known.cloned() {
+                    info.slice.is_returning = is_returning;
+                    self.set_block(network, block, Some(info));
+                }
+            }
+        }
         true
     }
 
-    /// Whether an address of a block of a pool is not free.
-    fn has_address_in(&self, pool: &PoolKey, block: Block) -> bool {
-        let Some(entry) = self.pools.get(pool) else {
-            return false;
-        };
-        let scope = self.scopes.get(&self.scope_of(pool));
-        entry.has_address_in(block, scope.map(|scope| &scope.usage))
+    /// Whether an address of a block of a pool or a network is not free.
+    pub(super) fn has_address_in(&self, scope: &Scope, block: Block) -> bool {
+        match scope {
+            Scope::Pool(pool) => {
+                let Some(entry) = self.pools.get(pool) else {
+                    return false;
+                };
+                let scope = self.scopes.get(&self.scope_of(pool));
+                entry.has_address_in(block, scope.map(|scope| &scope.usage))
+            }
+            Scope::Network(_) => match self.scopes.get(scope) {
+                Some(entry) => entry.usage.has_address_in(block),
+                None => false,
+            },
+        }
     }
 }
 
 impl SliceInfo {
-    fn of(slice: &IPSlice) -> Self {
-        let empty_since = slice.spec.empty_since.as_ref();
-        Self {
-            owner: Some(Arc::new(slice.spec.owner.clone())),
-            is_pinned: slice.spec.assigned_at.is_none(),
-            empty_since: empty_since.map(|time| time.0.as_second()),
-            absence: Absence::of(&slice.metadata, slice.spec.assigned_at.as_ref()),
-            ..Self::invalid(&slice.metadata)
-        }
-    }
-
-    /// An object that takes the name of a slice and is none.
-    fn invalid(metadata: &ObjectMeta) -> Self {
-        Self {
+    /// Reads a slice of a pool. `slice` is `None` if the object with this metadata is not a valid one: it
+    /// takes the name of a slice.
+    fn of(metadata: &ObjectMeta, slice: Option<&IPSlice>) -> Self {
+        let mut info = Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
             stamp: Stamp::default(),
             owner: None,
@@ -477,7 +514,14 @@ impl SliceInfo {
             empty_since: None,
             absence: Absence::Deleted,
             is_returning: false,
+        };
+        if let Some(IPSlice { spec, .. }) = slice {
+            info.owner = Some(Arc::new(spec.owner.clone()));
+            info.is_pinned = spec.assigned_at.is_none();
+            info.empty_since = spec.empty_since.as_ref().map(|time| time.0.as_second());
+            info.absence = Absence::of(metadata, spec.assigned_at.as_ref());
         }
+        info
     }
 }
 

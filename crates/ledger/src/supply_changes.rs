@@ -80,14 +80,6 @@ impl Ledger {
         hashes
     }
 
-    /// What the registry has for a network, as last recorded.
-    pub fn block_supply(&self, network: &str) -> BlockSupply {
-        match self.networks.blocks(network) {
-            Some(blocks) => blocks.supply.clone(),
-            None => BlockSupply::default(),
-        }
-    }
-
     /// Records what the registry has for a network. The claims that wait for a block are reconciled
     /// if the reason for which they wait is another one.
     pub fn set_block_supply(&mut self, network: &str, supply: &BlockSupply) {

@@ -40,17 +40,12 @@ impl Ledger {
         if usage.is_free() {
             scope.usage.remove(&slot.block);
         }
-        let block_use = match &slot.scope {
-            Scope::Network(network) => self.networks.block_use(network),
-            Scope::Pool(_) => None,
-        };
         let mut derived = Derived {
             pools: &mut self.pools,
             usage: &scope.usage,
             members: &scope.members,
             holders: &mut scope.holders,
             in_use: &mut self.in_use,
-            block_use,
             elsewhere: Vec::new(),
             dirty_pools: &mut self.dirty_pools,
             effects: &mut self.effects,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::num::NonZeroI64;
+use std::ops::Bound;
 
 use capi_ipam_api::{IPReservation, Slot};
 use capi_ipam_contract::Uid;
@@ -26,11 +27,11 @@ pub(super) struct ScopeEntry {
     pub(super) holders: Vec<PoolKey>,
 }
 
-/// The usage of each address that is not free. Boxed, since a hash map has about twice as many
-/// buckets as entries, and three times as many while it grows.
+/// The usage of each address that is not free, in the order of the addresses. Boxed, since the nodes of
+/// a map are half empty.
 #[derive(Debug, Default)]
 pub(super) struct UsageMap {
-    entries: HashMap<Block, Box<AddressUsage>>,
+    entries: BTreeMap<Block, Box<AddressUsage>>,
     /// The number of blocks of each family and length.
     lengths: BTreeMap<(Family, u8), usize>,
 }
@@ -89,6 +90,46 @@ impl UsageMap {
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.entries.keys()
+    }
+
+    /// Whether an address of a block is not free. Takes logarithmic time.
+    pub(super) fn has_address_in(&self, block: Block) -> bool {
+        let mut within = self.entries.range(block..=last_address(block));
+        within.next().is_some() || self.has_larger(block)
+    }
+
+    /// Whether a block is a part of a larger one that is not free.
+    fn has_larger(&self, block: Block) -> bool {
+        for (family, length) in self.lengths.keys() {
+            let is_larger = *family == block.family() && *length < block.length();
+            if is_larger
+                && self
+                    .entries
+                    .contains_key(&Block::new(block.base(), *length))
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The blocks of a length with an address that is not free. Larger ones that are not free as a
+    /// whole are left out. Takes logarithmic time for each block.
+    pub(super) fn blocks_in_use(&self, family: Family, length: u8) -> Vec<Block> {
+        let mut found = Vec::new();
+        let all = Block::new(family.address(0), 0);
+        let mut next = Bound::Included(all);
+        let end = Bound::Included(last_address(all));
+        while let Some((used, _)) = self.entries.range((next, end)).next() {
+            if used.length() < length {
+                next = Bound::Excluded(*used);
+                continue;
+            }
+            let block = Block::new(used.base(), length);
+            next = Bound::Excluded(last_address(block));
+            found.push(block);
+        }
+        found
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Block, &AddressUsage)> {
@@ -584,11 +625,7 @@ impl AddressUsage {
     }
 }
 
-/// Whether two blocks have an address in common.
-pub(super) fn overlaps(one: Block, other: Block) -> bool {
-    let first = one.span();
-    let second = other.span();
-    one.family() == other.family()
-        && first.first() <= second.last()
-        && second.first() <= first.last()
+/// The last address of a block: the last one of all blocks in it, in their order.
+fn last_address(block: Block) -> Block {
+    Block::address(block.family().address(block.span().last()))
 }

@@ -1,11 +1,10 @@
-//! The derived views of all addresses: use of shared blocks, counts, free addresses, limits, cool-downs, draining parts,
+//! The derived views of all addresses: counts, free addresses, limits, cool-downs, draining parts,
 //! the pools that hold addresses, and the addresses in use in several scopes.
 //!
 //! A view is a sum over the facts of all addresses. So it is computed from nothing, or from what one
 //! address contributed before a change and what it contributes afterwards, with the same result. A
 //! test compares both for each view after any sequence of changes.
 
-mod blocks;
 mod cooldowns;
 mod counts;
 mod draining;
@@ -20,7 +19,6 @@ use std::collections::HashMap;
 
 use capi_ipam_api::{PoolKey, Scope, Slot};
 
-use super::blocks::BlockUse;
 use super::effects::Effects;
 use super::facts::Facts;
 use super::in_use::InUse;
@@ -44,8 +42,6 @@ pub(super) struct Derived<'a> {
     /// The pools with a reservation or a candidate in the scope; only of a network.
     pub(super) holders: &'a mut Vec<PoolKey>,
     pub(super) in_use: &'a mut InUse,
-    /// The use of the blocks; only of a network that shares blocks.
-    pub(super) block_use: Option<&'a mut BlockUse>,
     /// Scopes in which the address is held by a pool of that scope, or no longer: it is reserved
     /// outside of the scope of its pool.
     pub(super) elsewhere: Vec<(Scope, bool)>,
@@ -58,8 +54,7 @@ type View = fn(&Change<'_>, &mut Derived<'_>);
 
 /// All views. The free addresses are the last one: a block of another length than those of a pool
 /// makes it count the pool from nothing, with what the others have recorded.
-const VIEWS: [View; 8] = [
-    blocks::changed,
+const VIEWS: [View; 7] = [
     draining::changed,
     counts::changed,
     quotas::changed,

@@ -61,8 +61,8 @@ async fn read_slice(context: &Context, network: &Arc<str>, block: Block) -> Resu
         .get_maybe_invalid(&reservation_name(&scope, block))
         .await?;
     context.ledger.change(|ledger| match &found {
-        Some(found) => ledger.insert_found_block(network, block, found),
-        None => ledger.forget_block(network, block),
+        Some(found) => ledger.insert_found_slice(&scope, block, found),
+        None => ledger.forget_slice(&scope, block),
     });
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A block whose IPSlice this process deletes.
 
+use capi_ipam_api::Scope;
 use capi_ipam_ip::Block;
 
 use crate::in_cluster::shared_ledger::SharedLedger;
@@ -8,7 +9,7 @@ use crate::in_cluster::shared_ledger::SharedLedger;
 /// deletion can also end because the task is aborted, when the settings of the registry change.
 pub(super) struct Returning<'a> {
     ledger: &'a SharedLedger,
-    network: &'a str,
+    scope: Scope,
     block: Block,
     uid: &'a str,
 }
@@ -17,14 +18,15 @@ impl<'a> Returning<'a> {
     /// `None` if an address of the block is not free, or if the slice is another one.
     pub(super) fn begin(
         ledger: &'a SharedLedger,
-        network: &'a str,
+        network: &str,
         block: Block,
         uid: &'a str,
     ) -> Option<Self> {
-        let began = ledger.change(|ledger| ledger.begin_block_return(network, block, uid));
+        let scope = Scope::Network(network.into());
+        let began = ledger.change(|ledger| ledger.begin_slice_return(&scope, block, uid));
         began.then_some(Self {
             ledger,
-            network,
+            scope,
             block,
             uid,
         })
@@ -35,7 +37,7 @@ impl Drop for Returning<'_> {
     fn drop(&mut self) {
         // Without effect on a slice that was deleted.
         self.ledger
-            .change(|ledger| ledger.cancel_block_return(self.network, self.block, self.uid));
+            .change(|ledger| ledger.cancel_slice_return(&self.scope, self.block, self.uid));
     }
 }
 
@@ -73,7 +75,7 @@ mod tests {
 
         // The deletion has succeeded.
         let returning = Returning::begin(&ledger, "lab", block, "s");
-        ledger.change(|ledger| ledger.remove_block_of("lab", block, "s"));
+        ledger.change(|ledger| ledger.remove_slice_of(&Scope::Network("lab".into()), block, "s"));
         drop(returning);
         let slice = ledger.read(|ledger| ledger.slice_of_block("lab", block));
         assert!(slice.is_none());

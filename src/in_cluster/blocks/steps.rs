@@ -368,10 +368,9 @@ impl Writer {
 
     /// Records an IPSlice that a read has shown.
     fn record_found(&self, target: &Target, found: &MaybeInvalid<IPSlice>) {
-        let (network, block) = (&target.network, target.block);
         self.context
             .ledger
-            .change(|ledger| ledger.insert_found_block(network, block, found));
+            .change(|ledger| ledger.insert_found_slice(&target.scope(), target.block, found));
     }
 
     /// Changes the slice in the version that was known when the step was decided.
@@ -399,7 +398,7 @@ impl Writer {
         let Some(found) = self.find_slice(target).await? else {
             let uid = known.uid.clone();
             self.context.ledger.change(|ledger| {
-                ledger.remove_block_of(&target.network, target.block, &uid);
+                ledger.remove_slice_of(&target.scope(), target.block, &uid);
             });
             return Err(StepError::Changed("IPSlice"));
         };
@@ -441,7 +440,7 @@ impl Writer {
             .ok_or(StepError::Changed("use of the block"))?;
         self.delete_unused_slice(target, slice, list).await?;
         self.context.ledger.change(|ledger| {
-            ledger.remove_block_of(&target.network, block, &uid);
+            ledger.remove_slice_of(&target.scope(), block, &uid);
         });
         drop(returning);
         Ok(())
@@ -463,7 +462,7 @@ impl Writer {
             "delete the IPSlice of another management cluster or registry",
         ))?;
         self.context.ledger.change(|ledger| {
-            ledger.remove_block_of(&target.network, target.block, &slice.uid);
+            ledger.remove_slice_of(&target.scope(), target.block, &slice.uid);
         });
         info!(
             network = %target.network,

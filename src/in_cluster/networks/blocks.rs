@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{IPNetwork, IPNetworkStatus, advice, counted};
+use capi_ipam_api::{BlockStatus, IPNetwork, IPNetworkStatus, advice, counted};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_ledger::{BlockObstacle, BlockSupply, NetworkBlocks};
+use capi_ipam_ledger::{BlockObstacle, NetworkBlocks};
 use capi_ipam_registry::cidr;
 
 /// The maximum number of conflicts that a message lists.
@@ -52,14 +52,23 @@ pub(super) fn ready(
     Condition::new(conditions::READY, false, reason, message)
 }
 
+/// The counts of the blocks of a network. `before` are those of its status: the number of blocks of other management
+/// clusters stays until the registry shows it.
+pub(super) fn counts(found: &NetworkBlocks, before: Option<&BlockStatus>) -> BlockStatus {
+    let mut counts = found.counts.clone();
+    if let Some(before) = before
+        && found.supply.others.is_none()
+    {
+        counts.others = before.others;
+    }
+    counts
+}
+
 /// Sets the conditions of the blocks of a network, and removes those that a network without shared blocks does not
 /// have.
-pub(super) fn set_conditions(
-    status: &mut IPNetworkStatus,
-    found: Option<&NetworkBlocks>,
-    supply: &BlockSupply,
-) {
-    let exclusions = supply.differing_clusters.as_deref().map(exclusions);
+pub(super) fn set_conditions(status: &mut IPNetworkStatus, found: Option<&NetworkBlocks>) {
+    let differing = found.and_then(|found| found.supply.differing_clusters.as_deref());
+    let exclusions = differing.map(exclusions);
     for condition in found.map(conflict).into_iter().chain(exclusions) {
         let condition = condition.with_observed_generation(status.observed_generation);
         conditions::set(&mut status.conditions, condition, clock::now());
@@ -174,11 +183,11 @@ mod tests {
         let mut status = IPNetworkStatus::default();
         let mut after = |found: Option<&NetworkBlocks>, differing: Option<&[&str]>| {
             let ids = differing.map(|ids| ids.iter().map(|id| Box::from(*id)).collect());
-            let supply = BlockSupply {
-                differing_clusters: ids,
-                ..BlockSupply::default()
-            };
-            set_conditions(&mut status, found, &supply);
+            let mut found = found.cloned();
+            if let Some(found) = &mut found {
+                found.supply.differing_clusters = ids;
+            }
+            set_conditions(&mut status, found.as_ref());
             let condition = conditions::find(&status.conditions, conditions::EXCLUSIONS_DIFFER)?;
             Some((
                 condition.status.to_string(),
@@ -198,6 +207,19 @@ mod tests {
         found.rules = None;
         assert_eq!(after(Some(&found), Some(&[])), None);
         assert_eq!(after(None, None), None);
+    }
+
+    #[test]
+    fn number_of_other_blocks_stays_until_the_registry_shows_it() {
+        let before = BlockStatus {
+            others: 7,
+            ..BlockStatus::default()
+        };
+        let mut found = NetworkBlocks::default();
+        assert_eq!(counts(&found, None).others, 0);
+        assert_eq!(counts(&found, Some(&before)).others, 7);
+        found.supply.others = Some(0);
+        assert_eq!(counts(&found, Some(&before)).others, 0);
     }
 
     #[test]

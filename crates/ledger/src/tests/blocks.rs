@@ -37,6 +37,23 @@ fn four(first: u8) -> Block {
     Block::new([10, 0, 0, first].into(), 30)
 }
 
+fn scope() -> Scope {
+    Scope::Network("lab".into())
+}
+
+fn begin_return(ledger: &mut Ledger, first: u8, uid: &str) -> bool {
+    ledger.begin_slice_return(&scope(), four(first), uid)
+}
+
+/// Whether the pool of the network would allocate an address of each of four blocks if this management
+/// cluster had them all.
+fn allowed(ledger: &Ledger) -> [bool; 4] {
+    let blocks = ledger.network_blocks("lab").unwrap();
+    let allowed = blocks.members[0].allowed.clone().unwrap();
+    let addresses = allowed.allocatable();
+    [0, 4, 8, 12].map(|first| addresses.overlaps(four(first).span()))
+}
+
 /// A ledger with the network, and the pool `p` with .1 to .14.
 fn restricted() -> Ledger {
     let mut ledger = ledger();

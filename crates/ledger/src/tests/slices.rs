@@ -238,7 +238,7 @@ fn view(ledger: &Ledger) -> SliceView {
 
 fn begin_return(ledger: &mut Ledger) -> bool {
     let slice = view(ledger);
-    ledger.begin_slice_return(&slice)
+    ledger.begin_slice_return(&slice.scope(), slice.block, &slice.uid)
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn slice_in_use_is_not_returned() {
         "no address of a slice that is being returned"
     );
     let returning = view(&ledger);
-    ledger.cancel_slice_return(&returning);
+    ledger.cancel_slice_return(&returning.scope(), returning.block, &returning.uid);
     assert_eq!(last(&mut ledger, "a0", "a"), 4);
     // Addresses of a deleted pool are in use as well.
     ledger.apply(&address("a0", 4));

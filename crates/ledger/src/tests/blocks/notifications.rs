@@ -60,8 +60,8 @@ fn only_pools_with_addresses_of_the_block_are_computed_again() {
     assert_eq!(ledger.pools_to_refresh, [named("p")]);
     assert!(ledger.stale_networks.is_empty());
     // A proposal does not wait for the computation.
-    assert!(ledger.begin_block_return("lab", four(4), "s-4"));
+    assert!(begin_return(&mut ledger, 4, "s-4"));
     assert_eq!(propose(&mut ledger, "a"), None);
-    ledger.cancel_block_return("lab", four(4), "s-4");
+    ledger.cancel_slice_return(&scope(), four(4), "s-4");
     assert_eq!(propose(&mut ledger, "a"), Some(4));
 }

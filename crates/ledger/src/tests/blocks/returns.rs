@@ -1,13 +1,14 @@
 //! The return of blocks, and the use of addresses that prevents it.
 
 use super::*;
+use crate::usage::UsageMap;
 
-/// A block that the ledger shows as: used, usable, and with this number of free addresses.
-fn view(ledger: &Ledger, first: u8) -> Option<(bool, bool, u128)> {
+/// A block that the ledger shows as: used, and usable.
+fn view(ledger: &Ledger, first: u8) -> Option<(bool, bool)> {
     let blocks = ledger.network_blocks("lab").unwrap().blocks;
     let found = blocks.into_iter().find(|view| view.block == four(first))?;
     let is_usable = found.slice.is_some_and(|slice| slice.is_usable);
-    Some((found.is_used, is_usable, found.free))
+    Some((found.is_used, is_usable))
 }
 
 #[test]
@@ -16,31 +17,31 @@ fn nothing_is_allocated_from_a_block_that_is_returned() {
     ledger.apply(&slice(4, json!({})));
     assert_eq!(propose(&mut ledger, "a"), Some(4));
     assert!(
-        !ledger.begin_block_return("lab", four(4), "s-4"),
+        !begin_return(&mut ledger, 4, "s-4"),
         "the reservation of an address is being created"
     );
     ledger.drop_candidate(&in_lab(4));
-    assert!(!ledger.begin_block_return("lab", four(4), "another"));
-    assert!(!ledger.begin_block_return("lab", four(8), "s-8"));
-    assert!(ledger.begin_block_return("lab", four(4), "s-4"));
+    assert!(!begin_return(&mut ledger, 4, "another"));
+    assert!(!begin_return(&mut ledger, 8, "s-8"));
+    assert!(begin_return(&mut ledger, 4, "s-4"));
     assert!(!is_usable(&ledger, 4));
     ledger.apply(&slice(4, json!({"metadata": {"resourceVersion": "6"}})));
     assert_eq!(propose(&mut ledger, "a"), None);
-    ledger.cancel_block_return("lab", four(4), "another");
+    ledger.cancel_slice_return(&scope(), four(4), "another");
     assert!(!is_usable(&ledger, 4));
-    ledger.cancel_block_return("lab", four(4), "s-4");
+    ledger.cancel_slice_return(&scope(), four(4), "s-4");
     assert!(is_usable(&ledger, 4));
-    assert!(ledger.begin_block_return("lab", four(4), "s-4"));
-    ledger.remove_block_of("lab", four(4), "another");
+    assert!(begin_return(&mut ledger, 4, "s-4"));
+    ledger.remove_slice_of(&scope(), four(4), "another");
     assert_eq!(ledger.network_blocks("lab").unwrap().blocks.len(), 1);
-    ledger.remove_block_of("lab", four(4), "s-4");
+    ledger.remove_slice_of(&scope(), four(4), "s-4");
     assert_eq!(ledger.network_blocks("lab").unwrap().blocks, []);
     ledger.apply(&slice(
         4,
         json!({"metadata": {"uid": "new", "resourceVersion": "9"}}),
     ));
     assert!(is_usable(&ledger, 4), "another slice is not being returned");
-    ledger.forget_block("lab", four(4));
+    ledger.forget_slice(&scope(), four(4));
     assert!(!is_usable(&ledger, 4));
 }
 
@@ -56,8 +57,8 @@ fn block_of_a_network_that_shares_none_can_be_unused() {
         ledger.apply(&slice(4, json!({})));
         end(&mut ledger);
         assert!(!ledger.is_block_used("lab", four(4)));
-        assert!(ledger.begin_block_return("lab", four(4), "s-4"));
-        ledger.remove_block_of("lab", four(4), "s-4");
+        assert!(begin_return(&mut ledger, 4, "s-4"));
+        ledger.remove_slice_of(&scope(), four(4), "s-4");
         assert_eq!(ledger.network_blocks("lab"), None);
         assert!(!ledger.is_block_used("lab", four(4)));
         let mut reserved = reservation(5, held_by("a"), None);
@@ -115,9 +116,9 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
     ledger.apply_pool(&pool(
         json!({"metadata": {"name": "q", "uid": "q"}, "spec": {"addresses": ["10.0.0.8-10.0.0.12"]}}),
     ));
-    assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+    assert_eq!(view(&ledger, 4), Some((false, true)));
     assert_eq!(
-        ledger.network("lab").blocks.unwrap(),
+        ledger.network_blocks("lab").unwrap().counts,
         capi_ipam_api::BlockStatus {
             held: 1,
             spare: 1,
@@ -127,12 +128,12 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
     );
     // A proposal, an IPAddress, a reservation that excludes an address, one of another length.
     assert_eq!(propose(&mut ledger, "a"), Some(4));
-    assert_eq!(view(&ledger, 4), Some((true, true, 3)));
-    assert_eq!(ledger.network("lab").blocks.unwrap().spare, 0);
+    assert_eq!(view(&ledger, 4), Some((true, true)));
+    assert_eq!(ledger.network_blocks("lab").unwrap().counts.spare, 0);
     ledger.drop_candidate(&in_lab(4));
-    assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+    assert_eq!(view(&ledger, 4), Some((false, true)));
     ledger.apply(&address("x", 13));
-    assert_eq!(view(&ledger, 12), Some((true, false, 0)));
+    assert_eq!(view(&ledger, 12), Some((true, false)));
     ledger.delete(&address("x", 13));
     assert_eq!(view(&ledger, 12), None, "it has neither slice nor address");
     let reserved = |text: &str, name: &str, released: Value| -> IPReservation {
@@ -147,10 +148,10 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
     for (uid, released) in [("r1", Value::Null), ("r2", json!("2026-01-01T00:00:00Z"))] {
         let found = reserved("10.0.0.5", uid, released);
         ledger.insert_reservation(&found);
-        assert_eq!(view(&ledger, 4), Some((true, true, 3)));
-        assert!(!ledger.begin_block_return("lab", four(4), "s-4"));
+        assert_eq!(view(&ledger, 4), Some((true, true)));
+        assert!(!begin_return(&mut ledger, 4, "s-4"));
         ledger.remove_reservation(&found);
-        assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+        assert_eq!(view(&ledger, 4), Some((false, true)));
     }
     // An object that is not valid takes the name of a reservation.
     let invalid = Invalid {
@@ -159,7 +160,7 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
         metadata: Box::new(reserved("10.0.0.9", "i", Value::Null).metadata),
     };
     Observe::<IPReservation>::apply_invalid(&mut ledger, &invalid);
-    assert_eq!(view(&ledger, 8), Some((true, false, 0)));
+    assert_eq!(view(&ledger, 8), Some((true, false)));
     Observe::<IPReservation>::delete_invalid(&mut ledger, &invalid);
     // The pool joins the network while its address is reserved in its own scope.
     let in_pool: IPReservation = serde_json::from_value(json!({
@@ -171,7 +172,7 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
     ledger.insert_reservation(&in_pool);
     assert_eq!(view(&ledger, 8), None);
     ledger.apply_pool(&member("q", "10.0.0.8-10.0.0.12"));
-    assert_eq!(view(&ledger, 8), Some((true, false, 0)));
+    assert_eq!(view(&ledger, 8), Some((true, false)));
     ledger.remove_reservation(&in_pool);
     assert_eq!(view(&ledger, 8), None);
 }
@@ -185,9 +186,33 @@ fn reservation_of_several_blocks_uses_those_with_a_slice() {
         block: Block::new([10, 0, 0, 0].into(), 29),
     };
     ledger.update(&slot, |usage| usage.is_name_taken = true);
-    assert_eq!(view(&ledger, 4).map(|(is_used, ..)| is_used), Some(true));
+    assert_eq!(view(&ledger, 4).map(|(is_used, _)| is_used), Some(true));
     assert_eq!(view(&ledger, 0), None);
-    assert!(!ledger.begin_block_return("lab", four(4), "s-4"));
+    assert!(!begin_return(&mut ledger, 4, "s-4"));
     ledger.update(&slot, |usage| usage.is_name_taken = false);
-    assert_eq!(view(&ledger, 4), Some((false, true, 4)));
+    assert_eq!(view(&ledger, 4), Some((false, true)));
+}
+
+fn small_block() -> impl Strategy<Value = Block> {
+    (0..64_u8, 26..=32_u8).prop_map(|(last, length)| Block::new([10, 0, 0, last].into(), length))
+}
+
+proptest! {
+    #[test]
+    fn use_of_blocks_agrees_with_a_search(
+        used in proptest::collection::btree_set(small_block(), 0..8),
+        block in small_block(),
+    ) {
+        let mut usage = UsageMap::default();
+        for used in &used {
+            usage.get_or_insert(*used);
+        }
+        prop_assert_eq!(usage.has_address_in(block), used.iter().any(|used| used.overlaps(block)));
+        let parts = used.iter().filter(|used| used.length() >= block.length());
+        let blocks = parts.map(|used| Block::new(used.base(), block.length()));
+        let blocks: BTreeSet<Block> = blocks.collect();
+        let found = usage.blocks_in_use(Family::V4, block.length());
+        prop_assert_eq!(found, Vec::from_iter(blocks));
+        prop_assert_eq!(usage.blocks_in_use(Family::V6, block.length()), []);
+    }
 }

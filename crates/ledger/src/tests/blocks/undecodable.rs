@@ -46,7 +46,7 @@ fn undecodable_slice_takes_its_block() {
     Observe::<IPSlice>::delete_invalid(&mut ledger, &invalid);
     assert!(!is_usable(&ledger, 4));
     let mismatch = slice(8, json!({"spec": {"block": "10.0.0.4/30"}}));
-    ledger.insert_found_block("lab", four(8), &MaybeInvalid(Ok(mismatch)));
+    ledger.insert_found_slice(&scope(), four(8), &MaybeInvalid(Ok(mismatch)));
     assert!(!is_usable(&ledger, 8));
 }
 
