@@ -74,6 +74,11 @@ impl Progress {
         self.last.consumer >= consumer
     }
 
+    /// The consumer waits for new messages: what it had left to deliver was removed meanwhile.
+    pub(super) fn end_pending(&mut self) {
+        self.last.pending = 0;
+    }
+
     /// Records the last message of the leader, if any, when the consumer has nothing left to deliver:
     /// the list ends there. The consumer may run on a replica that is behind. Of several answers the
     /// lowest counts: writes during the list do not move its end, and a marker that has expired does
@@ -173,6 +178,17 @@ mod tests {
         // The last message was a marker that has expired.
         assert!(is_complete(progress, &[Some(10)]));
         assert!(is_complete(progress, &[Some(13), Some(10)]));
+    }
+
+    #[test]
+    fn removed_messages_are_not_pending() {
+        let mut progress = Progress::new(3);
+        progress.receive(position(10, 1, 2));
+        assert!(progress.has_pending());
+        progress.end_pending();
+        assert!(!progress.has_pending());
+        assert!(progress.has_received(1));
+        assert!(is_complete(progress, &[Some(10)]));
     }
 
     #[test]

@@ -131,7 +131,8 @@ impl Session {
     }
 
     /// Asks the leader where the list ends, when the consumer has nothing left to deliver. It is
-    /// asked again after an interval: the last message can be a marker that expires.
+    /// asked again after an interval: the last message can be a marker that expires. What the consumer
+    /// had left to deliver can be removed as well: its next heartbeat shows it.
     async fn find_end_of_list<T: Value>(
         &mut self,
         bucket: &Bucket<T>,
@@ -201,21 +202,30 @@ impl Session {
         }))
     }
 
-    /// Answers a request for flow control, and compares a heartbeat with what was received.
+    /// Answers a request for flow control, and compares a heartbeat with what was received. A consumer
+    /// sends one when it has nothing to deliver, or waits for an answer.
     async fn answer_heartbeat<T: Value>(
-        &self,
+        &mut self,
         bucket: &Bucket<T>,
         message: &Message,
     ) -> Result<(), Ending> {
         let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.as_str());
         let stalled = header(STALLED).map(Into::into);
-        if let Some(subject) = message.reply.clone().or(stalled) {
+        let awaited = message.reply.clone().or(stalled);
+        let is_idle = awaited.is_none();
+        if let Some(subject) = awaited {
             let answered = bucket.connection().send(subject).await;
             answered.map_err(Ending::Failed)?;
         }
         let sent = header(NATS_LAST_CONSUMER.as_ref()).and_then(|last| last.parse().ok());
-        if sent.is_some_and(|sent| !self.progress.has_received(sent)) {
+        let Some(sent) = sent else {
+            return Ok(());
+        };
+        if !self.progress.has_received(sent) {
             return Err(Ending::Gap);
+        }
+        if is_idle {
+            self.progress.end_pending();
         }
         Ok(())
     }

@@ -164,6 +164,11 @@ impl Watched {
         assert!(in_time, "{what}: {:?}", self.numbers());
     }
 
+    /// Whether a list has begun that is not complete.
+    pub(crate) fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
+
     fn apply(&mut self, change: Change<KvObject<Item>>) {
         match change {
             Change::Init => self.listing = Some(BTreeMap::new()),

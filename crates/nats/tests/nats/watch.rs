@@ -7,7 +7,9 @@ use capi_ipam_nats::BucketOptions;
 use capi_ipam_testing::nats::{Node, Options};
 use capi_ipam_testing::wait::eventually;
 
-use crate::support::{Watched, connect, create, item, node_with_bucket, open, settings, single};
+use crate::support::{
+    Item, Watched, connect, create, item, node_with_bucket, open, settings, single,
+};
 use crate::writes::delete_bucket;
 
 /// The number of consumers of the bucket at the server.
@@ -291,6 +293,41 @@ async fn resync_notices_what_was_removed_by_hand() {
         })
         .await;
     assert_eq!(consumers(&node).await, 1);
+}
+
+/// The server stops to send when much was not read yet. What it has not sent then is removed, so no message
+/// shows that nothing is left.
+#[tokio::test]
+async fn list_does_not_wait_for_what_was_removed() {
+    let (node, bucket) = node_with_bucket().await;
+    for number in 0..8 {
+        let large = Item {
+            cluster: "x".repeat(900_000),
+            number,
+        };
+        let created = bucket.create(&format!("large.{number}"), &large).await;
+        created.expect("it does not exist");
+    }
+    create(&bucket, "small.1", 1).await;
+    create(&bucket, "small.2", 2).await;
+    let mut watched = Watched::open(&bucket, "");
+    watched
+        .until("the list has begun", Watched::is_listing)
+        .await;
+    let client = async_nats::connect(node.url()).await.expect("it runs");
+    let jetstream = async_nats::jetstream::new(client);
+    let stream = jetstream.get_stream("KV_ipam").await.expect("it exists");
+    let mut removed = vec!["small.*".to_owned()];
+    removed.extend((1..8).map(|number| format!("large.{number}")));
+    for keys in removed {
+        let purged = stream.purge().filter(format!("$KV.ipam.{keys}")).await;
+        assert!(purged.expect("it may").purged > 0, "{keys}");
+    }
+    watched
+        .until("the list is complete", |watched| watched.lists > 0)
+        .await;
+    assert!(watched.objects.contains_key("large.0"));
+    assert!(!watched.objects.contains_key("small.2"));
 }
 
 /// The marker of another program does not expire, so it is in each list.
