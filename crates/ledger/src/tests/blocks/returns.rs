@@ -83,6 +83,14 @@ fn block_counts_as_used_until_the_initial_lists_are_complete() {
     Observe::<IPNetwork>::init_done(&mut ledger);
     take(&mut ledger);
     assert!(!ledger.is_block_used("lab", four(4)));
+    let without_lengths = json!({"status": {"blockLengths": {"ipv4": null}}});
+    ledger.apply_network(&sharing(without_lengths));
+    assert!(
+        ledger.is_block_used("lab", four(4)),
+        "its length is not known"
+    );
+    ledger.apply(&slice(4, json!({})));
+    assert!(!ledger.is_block_used("lab", four(4)));
 }
 
 /// A claim reserves an address, and reads then that its block is being returned. It waits, and no
