@@ -69,7 +69,7 @@ impl NatsRegistry {
     /// Connects to the first server that answers, and opens the bucket.
     ///
     /// # Errors
-    /// When no server accepts the connection within the deadline of each, or the bucket cannot be
+    /// When no server accepts the connection within [`Deadlines::connect`], or the bucket cannot be
     /// used.
     pub async fn open(settings: &NatsSettings) -> Result<Self, RegistryError> {
         let name = format!("NATS bucket {}", settings.bucket);
