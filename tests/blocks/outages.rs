@@ -3,6 +3,7 @@
 use capi_ipam_registry::{Created, NetworkRecord, Record, RegistryError};
 use serde_json::json;
 use support::wait::eventually;
+use tokio::net::TcpListener;
 
 use crate::site::{Hub, REGISTRY, Site, names};
 
@@ -64,6 +65,29 @@ async fn held_blocks_work_without_nats() {
 #[tokio::test]
 async fn held_blocks_work_without_the_other_api_server() {
     Box::pin(held_blocks_work_without_the_registry(Hub::kubernetes())).await;
+}
+
+/// The servers accept connections, and never answer. There are so many that no claim would be bound in time
+/// if each of them had its own deadline.
+#[tokio::test]
+async fn held_blocks_work_with_silent_servers() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0});
+    let site = Site::start(Hub::nats(), blocks).await;
+    site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    site.west.bind("p", &names("a", 1)).await;
+
+    let mut silent = Vec::new();
+    let mut urls = Vec::new();
+    for _ in 0..16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a port is free");
+        let address = listener.local_addr().expect("it has an address");
+        urls.push(format!("nats://{address}"));
+        silent.push(listener);
+    }
+    site.west.use_servers(&json!(urls));
+    site.west.restart();
+    site.west.bind("p", &names("b", 1)).await;
 }
 
 /// The other API server is upgraded: it restarts, and its definition of IPBlock gets a further field.

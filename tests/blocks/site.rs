@@ -173,8 +173,12 @@ impl ManagementCluster {
     /// Changes the servers of the registry.
     pub(crate) fn use_servers_of(&self, hub: &Hub) {
         let registry = hub.registry(self.id);
-        let servers = &registry["spec"]["nats"]["servers"];
-        self.patch_registry(&json!({"nats": {"servers": servers}}));
+        self.use_servers(&registry["spec"]["nats"]["servers"]);
+    }
+
+    /// Changes the URLs of the servers of the registry.
+    pub(crate) fn use_servers(&self, urls: &Value) {
+        self.patch_registry(&json!({"nats": {"servers": urls}}));
     }
 
     /// Changes the specification of the registry.

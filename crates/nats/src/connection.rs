@@ -62,7 +62,8 @@ impl fmt::Debug for Credentials {
 /// How long operations may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// For the connection to one server.
+    /// For the connection, however many servers there are. Each of them gets the same part of it, so
+    /// those that do not answer leave the time for another one.
     pub connect: Duration,
     /// For the answer to one request. A write without an answer is followed by reads, so it takes
     /// longer.
@@ -132,7 +133,7 @@ impl Connection {
     /// Connects to the first server that answers.
     ///
     /// # Errors
-    /// When no server accepts the connection within the deadline of each. The text is one line that
+    /// When no server accepts the connection within [`Deadlines::connect`]. The text is one line that
     /// names the reason.
     pub async fn open(settings: &Settings) -> Result<Self, ConnectionError> {
         let servers = settings
@@ -144,8 +145,7 @@ impl Connection {
         let options = options(settings, &denials)?;
         let names: Vec<_> = servers.iter().map(host_and_port).collect();
         let names = names.join(", ");
-        let count = u32::try_from(servers.len().max(1)).unwrap_or(u32::MAX);
-        let deadline = settings.deadlines.connect.saturating_mul(count);
+        let deadline = settings.deadlines.connect;
         let client = match timeout(deadline, options.connect(servers)).await {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(problem::explain(error, names)),
@@ -230,6 +230,13 @@ fn address(url: &str) -> Result<ServerAddr, ConnectionError> {
     })
 }
 
+/// The part of the deadline that one server gets.
+fn server_deadline(settings: &Settings) -> Duration {
+    let deadline = settings.deadlines.connect;
+    let count = u32::try_from(settings.servers.len()).unwrap_or(u32::MAX);
+    deadline.checked_div(count).unwrap_or(deadline)
+}
+
 /// The options of the client library.
 fn options(settings: &Settings, denials: &Arc<Denials>) -> Result<ConnectOptions, ConnectionError> {
     let denials = Arc::clone(denials);
@@ -239,7 +246,7 @@ fn options(settings: &Settings, denials: &Arc<Denials>) -> Result<ConnectOptions
     };
     let mut options = ConnectOptions::new()
         .name(&settings.name)
-        .connection_timeout(settings.deadlines.connect)
+        .connection_timeout(server_deadline(settings))
         .request_timeout(None)
         .ping_interval(PING_INTERVAL)
         .subscription_capacity(SUBSCRIPTION_CAPACITY)

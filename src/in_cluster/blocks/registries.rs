@@ -2,6 +2,8 @@
 //! state.
 
 use std::collections::HashMap;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
@@ -50,7 +53,7 @@ const START_INTERVAL: Duration = Duration::from_millis(250);
 /// The time before a registry is opened again that could not be opened.
 const OPEN_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The number of registries that are connected to at the same time. One that does not answer takes
-/// the deadline of each of its servers.
+/// its deadline.
 const WORKERS: u16 = 8;
 /// The maximum number of management clusters in the status.
 const MAX_CLUSTERS: usize = 50;
@@ -155,10 +158,7 @@ impl Reconciler for RegistryReconciler {
         if self.context.ledger.read(Ledger::has_definitions_problem) {
             return Ok(Action::Requeue(definitions::RETRY_DELAY));
         }
-        let opened = match self.identify(&registry).await {
-            Ok(identity) => self.ensure_running(&registry, identity).await,
-            Err(error) => Err(error),
-        };
+        let opened = self.connect(&registry).await;
         let open = opened.as_ref().ok().cloned();
         let is_starting = open.as_ref().is_some_and(|open| open.is_starting());
         self.states.insert(&name, open.clone());
@@ -221,33 +221,48 @@ impl RegistryReconciler {
         false
     }
 
-    /// Finds out who this management cluster is. The driver of the registry tells the ledger, which
-    /// then allocates addresses of its blocks. It does so here if the driver cannot: the registry
-    /// cannot be opened for a while. And if the identity is another one than before, whose blocks
-    /// must not be used any longer.
-    async fn identify(&self, registry: &IPRegistry) -> Result<Identity, ConnectError> {
+    /// Finds out who this management cluster is, and connects to the registry. The driver of the registry
+    /// tells the ledger who it is, which then allocates addresses of its blocks. It is done here if the
+    /// driver cannot: the registry is not open when it should be. And if the identity is another one than
+    /// before, whose blocks must not be used any longer.
+    async fn connect(&self, registry: &IPRegistry) -> Result<Arc<OpenRegistry>, ConnectError> {
         let identity = self.identity(registry).await?;
-        let cluster = &identity.id;
+        let cluster = identity.id.clone();
         let name = registry.name_any();
-        let is_waiting = {
-            let running = self.running.lock().contains_key(&name);
-            let seen = self.seen.lock();
-            let is_new = match seen.get(&name) {
-                Some(seen) => seen.since.elapsed() < START_DELAY,
-                None => true,
-            };
-            running || is_new
-        };
-        self.context.ledger.change(|ledger| {
+        let ledger = &self.context.ledger;
+        ledger.change(|ledger| {
             let is_other = match ledger.management_cluster(&name) {
-                Some(known) => *known != **cluster,
+                Some(known) => *known != *cluster,
                 None => false,
             };
-            if is_other || !is_waiting {
-                ledger.set_management_cluster(&name, cluster);
+            if is_other {
+                ledger.set_management_cluster(&name, &cluster);
             }
         });
-        Ok(identity)
+        let mut opening = pin!(self.ensure_running(registry, identity));
+        tokio::select! {
+            biased;
+            () = self.start_delay(&name) => {}
+            opened = &mut opening => return opened,
+        }
+        ledger.change(|ledger| ledger.set_management_cluster(&name, &cluster));
+        opening.await
+    }
+
+    /// Waits until the blocks of a registry have to be usable although it is not open. Never ends if it is
+    /// open, or was open before with other settings: its driver decides.
+    async fn start_delay(&self, name: &str) {
+        let is_running = self.running.lock().contains_key(name);
+        let since = self.seen.lock().get(name).map(|seen| seen.since);
+        match since {
+            Some(since) if !is_running => {
+                let remaining = START_DELAY.saturating_sub(since.elapsed());
+                if !remaining.is_zero() {
+                    sleep(remaining).await;
+                }
+            }
+            _ => pending().await,
+        }
     }
 
     /// Tells the networks of the registry, and the claims that wait for a block, why there is none.

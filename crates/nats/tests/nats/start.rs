@@ -1,6 +1,6 @@
 //! What is said at the start when something is not usable.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use capi_ipam_nats::{
     Bucket, BucketOptions, Connection, ConnectionError, Credentials, Invalid, KvError, Settings,
@@ -160,6 +160,39 @@ async fn paused_server_ends_the_attempt_to_connect() {
     settings.deadlines.connect = Duration::from_millis(200);
     refused(&settings).await;
     node.resume();
+}
+
+/// Servers that accept connections and never answer, and their URLs.
+async fn silent_servers(count: usize) -> (Vec<TcpListener>, Vec<String>) {
+    let mut listeners = Vec::new();
+    let mut urls = Vec::new();
+    for _ in 0..count {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it has an address");
+        urls.push(format!("nats://{address}"));
+        listeners.push(listener);
+    }
+    (listeners, urls)
+}
+
+#[tokio::test]
+async fn silent_servers_have_one_deadline() {
+    let (_silent, urls) = silent_servers(20).await;
+    let mut settings = settings(urls);
+    settings.deadlines.connect = Duration::from_secs(1);
+    let began = Instant::now();
+    refused(&settings).await;
+    let elapsed = began.elapsed();
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+}
+
+/// The servers are tried in random order.
+#[tokio::test]
+async fn server_beside_silent_ones_is_found() {
+    let node = Node::start(Options::default());
+    let (_silent, mut urls) = silent_servers(3).await;
+    urls.push(node.url());
+    connect(&settings(urls)).await;
 }
 
 #[tokio::test]
