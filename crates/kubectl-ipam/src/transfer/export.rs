@@ -211,14 +211,11 @@ fn api_version() -> String {
 
 /// What a user writes of a pool.
 fn plain_pool(pool: &Pool) -> Pool {
-    let metadata = plain_metadata(pool.metadata.clone());
-    Pool {
-        api_version: Some(api_version()),
-        kind: pool.kind,
-        metadata,
-        spec: pool.spec.clone(),
-        status: None,
-    }
+    let mut plain = pool.clone();
+    plain.api_version = Some(api_version());
+    plain.metadata = plain_metadata(plain.metadata);
+    plain.status = None;
+    plain
 }
 
 fn plain_reservation(reservation: IPReservation) -> IPReservation {
