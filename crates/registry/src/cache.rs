@@ -20,7 +20,7 @@ use crate::record::Record;
 /// All records of a registry: what a watch has reported, and the results of own writes. Of two states
 /// of a record the later one counts, in whichever order they arrive.
 ///
-/// It is the handler of [`Backend::source`](crate::Backend::source). Results of own writes are added
+/// It is the handler of [`Backend::watch`](crate::Backend::watch). Results of own writes are added
 /// with [`Self::apply`] and [`Self::remove`]. While the registry is away, it has the last known state.
 #[derive(Debug, Default)]
 pub struct RecordCache {

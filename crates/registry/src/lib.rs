@@ -7,8 +7,8 @@
 //! - [`Key`]: the names; [`Record`]: the records; [`Entry`]: what a registry shows under a name, also
 //!   if that is not a record;
 //! - [`Backend`]: the operations, which both backends have: [`NatsRegistry`] (cargo feature `nats`,
-//!   on by default) and [`KubernetesRegistry`]; [`Registry`] is one of the two; [`open()`]: connects to the one that an `IPRegistry`
-//!   specifies, with the credentials in its Secret;
+//!   on by default) and [`KubernetesRegistry`]; [`Registry`] is one of the two; [`open()`]: connects
+//!   to the one that an `IPRegistry` specifies, with the credentials in its Secret;
 //! - [`RecordCache`]: all records in memory, from the watch and from the answers to own writes;
 //!   [`list()`]: reads them once.
 //!
