@@ -83,8 +83,11 @@ fn block_counts_as_used_until_the_initial_lists_are_complete() {
     Observe::<IPNetwork>::init_done(&mut ledger);
     take(&mut ledger);
     assert!(!ledger.is_block_used("lab", four(4)));
-    let without_lengths = json!({"status": {"blockLengths": {"ipv4": null}}});
-    ledger.apply_network(&sharing(without_lengths));
+    let without_lengths = lab(json!({
+        "spec": {"blocks": {"registry": "site", "size": 4}},
+        "status": {"blockLengths": {"ipv4": null}},
+    }));
+    ledger.apply_network(&without_lengths);
     assert!(
         ledger.is_block_used("lab", four(4)),
         "its length is not known"
