@@ -14,8 +14,9 @@ use kube::Api;
 use kube::core::ObjectMeta;
 use tokio::time::sleep;
 
-use crate::backend::{Backend, Created, RecordChanges, RegistryError};
+use crate::backend::{Backend, Created, RecordChanges};
 use crate::entry::{Entry, Version};
+use crate::error::RegistryError;
 use crate::record::{Problem, Record, encode_for, matches_name};
 use crate::source::entries;
 

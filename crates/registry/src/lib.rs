@@ -42,6 +42,7 @@
 mod backend;
 mod cache;
 mod entry;
+mod error;
 mod key;
 mod kubernetes;
 mod list;
@@ -51,9 +52,10 @@ mod open;
 mod record;
 mod source;
 
-pub use self::backend::{Backend, Cause, Created, RecordChanges, Registry, RegistryError};
+pub use self::backend::{Backend, Created, RecordChanges, Registry};
 pub use self::cache::RecordCache;
 pub use self::entry::{Entry, Version};
+pub use self::error::{Cause, RegistryError};
 pub use self::key::Key;
 pub use self::kubernetes::KubernetesRegistry;
 pub use self::list::{ListError, list};

@@ -13,8 +13,9 @@ use capi_ipam_nats::{
 use futures::StreamExt;
 use serde_json::value::RawValue;
 
-use crate::backend::{Backend, Created, RecordChanges, RegistryError};
+use crate::backend::{Backend, Created, RecordChanges};
 use crate::entry::{Entry, Version};
+use crate::error::RegistryError;
 use crate::record::{Problem, Record, decode, encode_for};
 use crate::source::entries;
 

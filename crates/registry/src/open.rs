@@ -14,7 +14,8 @@ use capi_ipam_api::{IPRegistrySpec, KubernetesRegistry as KubernetesSpec};
 use capi_ipam_nats::BucketOptions;
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::backend::{Registry, RegistryError};
+use crate::backend::Registry;
+use crate::error::RegistryError;
 use crate::kubernetes::KubernetesRegistry;
 #[cfg(feature = "nats")]
 use crate::nats::NatsRegistry;

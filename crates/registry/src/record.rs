@@ -5,7 +5,7 @@ use capi_ipam_ip::Block;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::DeserializeOwned;
 
-use crate::backend::RegistryError;
+use crate::error::RegistryError;
 use crate::key::Key;
 
 pub use capi_ipam_api::IPBlockSpec as Record;

@@ -512,37 +512,35 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
 csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "return" -d 'Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "create-network" -d 'Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l hub-kubeconfig -d 'Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token' -r -F
@@ -600,34 +598,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l network -d 'The network; by default the only one in which this management cluster has the block' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l dry-run -d '`server` lets the API server check the change, `client` does not send it' -r -f -a "none\t'Objects are changed'
-client\t'Nothing is sent to the API server'
-server\t'The API server checks the change, but does not make it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
-wide\t'Text with all columns'
-json\t'JSON, one document'
-yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
-name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l cluster-id -d 'Identity of the management cluster in the registry' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l registry -d 'Name of the IPRegistry; by default the only one' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l dry-run -d '`client` prints what would be changed. A registry has no `server`' -r -f -a "none\t'Objects are changed'
@@ -691,44 +661,10 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l size -d 'Number of addresses or prefixes of a block: a power of two' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l quarantine-seconds -d 'Seconds after the return of a block during which no other management cluster takes it; by default a week' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l registry -d 'Name of the IPRegistry; by default the only one' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l dry-run -d '`client` prints what would be changed. A registry has no `server`' -r -f -a "none\t'Objects are changed'
-client\t'Nothing is sent to the API server'
-server\t'The API server checks the change, but does not make it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l hub-kubeconfig -d 'Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l nats-server -d 'URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
-wide\t'Text with all columns'
-json\t'JSON, one document'
-yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
-name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "return" -d 'Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "create-network" -d 'Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -900,7 +836,5 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "return" -d 'Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "create-network" -d 'Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does'

@@ -914,50 +914,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 ':network -- The network:_default' \
 && ret=0
 ;;
-(return)
-_arguments "${_arguments_options[@]}" : \
-'--network=[The network; by default the only one in which this management cluster has the block]:NAME:_default' \
-'--dry-run=[\`server\` lets the API server check the change, \`client\` does not send it]:MODE:((none\:"Objects are changed"
-client\:"Nothing is sent to the API server"
-server\:"The API server checks the change, but does not make it"))' \
-'--context=[Context of the kubeconfig]:NAME:_default' \
-'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
-'-n+[Namespace; by default that of the context]:NAME:_default' \
-'--namespace=[Namespace; by default that of the context]:NAME:_default' \
-'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
-'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
-'--as-uid=[UID to impersonate]:UID:_default' \
-'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
-'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
-'-s+[Address and port of the API server]:URL:_default' \
-'--server=[Address and port of the API server]:URL:_default' \
-'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
-'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
-'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
-'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
-'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'(-n --namespace)-A[All namespaces]' \
-'(-n --namespace)--all-namespaces[All namespaces]' \
-'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
-'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-':block -- The block, such as 10.0.0.64/26:_default' \
-&& ret=0
-;;
 (release)
 _arguments "${_arguments_options[@]}" : \
 '--cluster-id=[Identity of the management cluster in the registry]:ID:_default' \
@@ -1053,54 +1009,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
-(create-network)
-_arguments "${_arguments_options[@]}" : \
-'--size=[Number of addresses or prefixes of a block\: a power of two]:NUMBER:_default' \
-'--quarantine-seconds=[Seconds after the return of a block during which no other management cluster takes it; by default a week]:SECONDS:_default' \
-'--registry=[Name of the IPRegistry; by default the only one]:NAME:_default' \
-'--dry-run=[\`client\` prints what would be changed. A registry has no \`server\`]:MODE:((none\:"Objects are changed"
-client\:"Nothing is sent to the API server"
-server\:"The API server checks the change, but does not make it"))' \
-'--hub-kubeconfig=[Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token]:FILE:_files' \
-'*--nats-server=[URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated]:URL:_default' \
-'--context=[Context of the kubeconfig]:NAME:_default' \
-'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
-'-n+[Namespace; by default that of the context]:NAME:_default' \
-'--namespace=[Namespace; by default that of the context]:NAME:_default' \
-'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
-'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
-'--as-uid=[UID to impersonate]:UID:_default' \
-'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
-'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
-'-s+[Address and port of the API server]:URL:_default' \
-'--server=[Address and port of the API server]:URL:_default' \
-'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
-'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
-'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
-'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
-'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'(-n --namespace)-A[All namespaces]' \
-'(-n --namespace)--all-namespaces[All namespaces]' \
-'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
-'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-':network -- The network:_default' \
-&& ret=0
-;;
 (help)
 _arguments "${_arguments_options[@]}" : \
 ":: :_kubectl-ipam__subcmd__registry__subcmd__help_commands" \
@@ -1121,19 +1029,11 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
-(return)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
 (release)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (adopt)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
-(create-network)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1468,19 +1368,11 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
-(return)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
 (release)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (adopt)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
-(create-network)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1670,10 +1562,8 @@ _kubectl-ipam__subcmd__help__subcmd__registry_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
-'return:Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
-'create-network:Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does' \
     )
     _describe -t commands 'kubectl-ipam help registry commands' commands "$@"
 }
@@ -1687,11 +1577,6 @@ _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__check_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help registry check commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__create-network_commands] )) ||
-_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__create-network_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam help registry create-network commands' commands "$@"
-}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__list_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__list_commands() {
     local commands; commands=()
@@ -1701,11 +1586,6 @@ _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__list_commands() {
 _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help registry release commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__return_commands] )) ||
-_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__return_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam help registry return commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__reserve_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__reserve_commands() {
@@ -1767,10 +1647,8 @@ _kubectl-ipam__subcmd__registry_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
-'return:Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
-'create-network:Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry commands' commands "$@"
@@ -1785,20 +1663,13 @@ _kubectl-ipam__subcmd__registry__subcmd__check_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry check commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__create-network_commands] )) ||
-_kubectl-ipam__subcmd__registry__subcmd__create-network_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam registry create-network commands' commands "$@"
-}
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__help_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
-'return:Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
-'create-network:Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry help commands' commands "$@"
@@ -1812,11 +1683,6 @@ _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__adopt_commands() {
 _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__check_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry help check commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__create-network_commands] )) ||
-_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__create-network_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam registry help create-network commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__help_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__help_commands() {
@@ -1833,11 +1699,6 @@ _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry help release commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__return_commands] )) ||
-_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__return_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam registry help return commands' commands "$@"
-}
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__list_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__list_commands() {
     local commands; commands=()
@@ -1847,11 +1708,6 @@ _kubectl-ipam__subcmd__registry__subcmd__list_commands() {
 _kubectl-ipam__subcmd__registry__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry release commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__return_commands] )) ||
-_kubectl-ipam__subcmd__registry__subcmd__return_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam registry return commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__reserve_commands] )) ||
 _kubectl-ipam__subcmd__reserve_commands() {
