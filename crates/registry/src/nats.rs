@@ -49,7 +49,7 @@ impl NatsRegistry {
     /// empty bucket in the place of one that was lost would hide the loss.
     ///
     /// # Errors
-    /// When no server accepts the connection within [`Deadlines::connect`], or the bucket cannot be
+    /// When no server accepts the connection within [`capi_ipam_nats::Deadlines::connect`], or the bucket cannot be
     /// used.
     pub async fn open(
         settings: &Settings,
