@@ -67,8 +67,8 @@ async fn held_blocks_work_without_the_other_api_server() {
     Box::pin(held_blocks_work_without_the_registry(Hub::kubernetes())).await;
 }
 
-/// The servers accept connections, and never answer. There are so many that no claim would be bound in time
-/// if each of them had its own deadline.
+/// The servers accept connections and send no answer. With a deadline for each of the 16, the start would
+/// take longer than a claim is waited for.
 #[tokio::test]
 async fn held_blocks_work_with_silent_servers() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});

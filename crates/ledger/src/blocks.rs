@@ -1,9 +1,9 @@
 //! The blocks of a network that several management clusters share: a structure without clock, lock
 //! or I/O.
 //!
-//! A network is *restricted* if its specification shares blocks, or if one of its blocks has a
-//! slice. The pools of a restricted network allocate only addresses in usable blocks. Which blocks
-//! are usable depends on the slices, and on nothing else: not on the registry, and not on the
+//! If the specification of a network shares blocks, or if one of its blocks has a slice, its pools
+//! allocate only addresses in usable blocks. Which blocks are usable depends on the slices, and on
+//! what the registry has shown of their records: not on whether it can be reached, and not on the
 //! network, whose object may be missing or invalid.
 
 mod slice;

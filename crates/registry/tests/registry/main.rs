@@ -10,6 +10,7 @@
 )]
 
 mod availability;
+mod cluster;
 mod hub;
 mod nats;
 mod policy;

@@ -10,7 +10,7 @@ use capi_ipam_registry::{
 use capi_ipam_testing::nats::{Node, Options};
 use tokio::time::sleep;
 
-use crate::support::{self, assert_one_line, block_key};
+use crate::support::{self, assert_one_line, block_key, create, update};
 use capi_ipam_controller::client::error_chain;
 
 /// The name of the bucket.
@@ -122,22 +122,49 @@ impl support::World for World {
     }
 }
 
-/// A user that may do nothing with the bucket.
+/// The permissions that the crate for NATS documents, without that to create the bucket.
 #[tokio::test]
-async fn user_without_permissions_is_denied() {
-    let user = "users: [{ user: ipam, password: secret, permissions: { publish: \"other\", subscribe: \"_INBOX.>\" } }]";
+async fn user_of_the_bucket_needs_no_other_permissions() {
+    let publish = [
+        "$KV.ipam.>",
+        "$JS.API.STREAM.INFO.KV_ipam",
+        "$JS.API.STREAM.MSG.GET.KV_ipam",
+        "$JS.API.CONSUMER.CREATE.KV_ipam.>",
+        "$JS.API.CONSUMER.DELETE.KV_ipam.*",
+        "$JS.FC.KV_ipam.>",
+    ];
+    let authorization = format!(
+        "users: [{{ user: admin, password: secret }}, {{ user: ipam, password: secret, \
+         permissions: {{ publish: {publish:?}, subscribe: [\"_INBOX.>\"] }} }}]"
+    );
     let node = Node::start(Options {
-        authorization: Some(user.to_owned()),
+        authorization: Some(authorization),
         ..Options::default()
     });
-    let settings = NatsSettings {
+    let as_user = |user: &str| NatsSettings {
         credentials: Credentials::Password {
-            user: "ipam".to_owned(),
+            user: user.to_owned(),
             password: "secret".to_owned(),
         },
         ..settings(vec![node.url()])
     };
-    let denied = open(&settings).await.expect_err("it may not");
+    open(&as_user("admin")).await.expect("it is created");
+    let limited = as_user("ipam");
+    let existing = BucketOptions {
+        create: false,
+        ..options()
+    };
+    let opened = NatsRegistry::open(&limited, BUCKET, &existing).await;
+    let registry: Registry = Arc::new(opened.expect("it may"));
+    let watched = support::Watched::complete(&registry).await;
+    let held = create(&registry, &block_key(1), "west").await;
+    let held = update(&registry, &held, "west").await;
+    watched.until_holders(&["west"]).await;
+    registry.delete(&held).await.expect("it may");
+    watched.until_holders(&[]).await;
+    create(&registry, &block_key(1), "east").await;
+    let denied = NatsRegistry::open(&limited, "other", &existing).await;
+    let denied = denied.expect_err("it may not");
     let text = error_chain(&denied);
     assert!(matches!(denied, RegistryError::Forbidden { .. }), "{text}");
     assert_one_line(&text);
