@@ -2,11 +2,14 @@
 //! fields from all objects.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_api::{IPNetworkStatus, InClusterKind, PoolStatus};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::{finalizer, patch};
+use http::Method;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -189,6 +192,46 @@ async fn write_of_a_cached_pool_keeps_its_fields() {
     });
     let written = patch::write(&pools, &known, &wanted).await.unwrap();
     assert_eq!(written.expect("it differs").spec, spec);
+}
+
+/// The manager caches pools without their specification.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_write_of_a_pool_requires_its_fields() {
+    let plane = ControlPlane::start(Options::default());
+    let upstream = ProxyServer::upstream(&plane).await;
+    let writes = Arc::new(Mutex::new(Vec::new()));
+    let sent = Arc::clone(&writes);
+    let proxy = ProxyServer::start(&plane, "writes", move || {
+        let (upstream, sent) = (upstream.clone(), Arc::clone(&sent));
+        move |request| {
+            let (upstream, sent) = (upstream.clone(), Arc::clone(&sent));
+            async move {
+                let forward = Forward::receive(upstream, request).await?;
+                let asked = ApiRequest::of(&forward.method, &forward.path);
+                if forward.method == Method::PATCH && asked.resource == "inclusterippools" {
+                    let text = String::from_utf8_lossy(&forward.body).into_owned();
+                    sent.lock().push(text);
+                }
+                forward.stream().await
+            }
+        }
+    })
+    .await;
+    let manager = Manager::launch(&plane, proxy.kubeconfig(), &[]);
+    manager.wait_until_ready();
+    let consumer = Consumer::new(&plane).await;
+    set_up(&consumer).await;
+    eventually("both pools count the address", async || {
+        let pool = consumer.pools().get("b").await.ok()??;
+        let free = pool.status?.ip_addresses?.free;
+        (free == 2).then_some(())
+    })
+    .await;
+    let writes = writes.lock();
+    assert!(writes.len() >= 4, "{writes:?}");
+    for text in &*writes {
+        assert!(text.contains("\"/spec/network\""), "{text}");
+    }
 }
 
 /// A proxy that answers reads of definitions with an error while `fails` is true.

@@ -193,14 +193,14 @@ impl Backend for MeasuredRegistry {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use capi_ipam_registry::{ClusterRecord, Problem, Version};
 
     use super::*;
 
     /// A registry in which nothing can be written, and every name exists.
     #[derive(Debug)]
-    struct ReadOnly;
+    pub(in super::super) struct ReadOnly;
 
     fn entry() -> Entry {
         Entry {

@@ -460,3 +460,79 @@ impl OpenRegistry {
         state.is_disturbed || state.other_cluster.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_controller::metrics::Metrics;
+    use capi_ipam_controller::watch::EventHandler;
+    use capi_ipam_registry::{Entry, Record};
+
+    use super::super::measured::RequestMetrics;
+    use super::super::measured::tests::ReadOnly;
+    use super::*;
+
+    fn opened() -> OpenRegistry {
+        let identity = Identity {
+            id: "west".to_owned(),
+            uid: None,
+        };
+        let requests = RequestMetrics::register(&Metrics::default());
+        let backend = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
+        OpenRegistry::new("site".to_owned(), identity, backend)
+    }
+
+    fn version(revision: u64) -> Version {
+        Version::Bucket {
+            incarnation: None,
+            revision,
+        }
+    }
+
+    fn sign_of_life(id: &str, revision: u64) -> Entry {
+        Entry {
+            key: format!("cluster.{id}"),
+            version: version(revision),
+            value: Ok(Record::Cluster(ClusterRecord::default())),
+        }
+    }
+
+    fn list(registry: &OpenRegistry, entries: &[Entry]) {
+        let records = &registry.records;
+        EventHandler::<Entry>::restored(&**records);
+        records.init();
+        for entry in entries {
+            EventHandler::apply(&**records, entry);
+        }
+        records.init_done();
+        registry.listed();
+    }
+
+    #[test]
+    fn block_may_be_taken_when_the_watch_has_shown_the_sign_of_life() {
+        let registry = opened();
+        assert!(!registry.shows_life());
+        list(&registry, &[]);
+        registry.wrote_heartbeat(version(5), None, Instant::now());
+        assert!(registry.seen_heartbeat().is_none() && !registry.shows_life());
+        EventHandler::apply(&*registry.records, &sign_of_life("west", 5));
+        assert!(registry.seen_heartbeat().is_some() && registry.shows_life());
+        // The watch is interrupted before it shows the next one.
+        registry.wrote_heartbeat(version(6), None, Instant::now());
+        assert!(!registry.shows_life());
+    }
+
+    #[test]
+    fn list_without_known_records_begins_a_recovery() {
+        let registry = opened();
+        let west = sign_of_life("west", 5);
+        list(&registry, &[west.clone(), sign_of_life("east", 6)]);
+        list(&registry, &[west.clone(), sign_of_life("east", 6)]);
+        assert!(!registry.is_recovering());
+        list(&registry, &[west.clone(), sign_of_life("east", 4)]);
+        assert!(registry.is_recovering());
+        assert_eq!(registry.awaited(), Some(vec!["east".to_owned()]));
+        EventHandler::apply(&*registry.records, &sign_of_life("east", 7));
+        registry.checked_records(true);
+        assert!(!registry.is_recovering());
+    }
+}

@@ -197,28 +197,38 @@ struct Seen {
     spec: IPRegistrySpec,
 }
 
-impl RegistryReconciler {
-    /// Whether the registry has another specification than with the same generation before: a
-    /// definition has lost fields.
-    fn has_lost_fields(&self, registry: &IPRegistry) -> bool {
-        let metadata = &registry.metadata;
-        let mut all = self.seen.lock();
-        let seen = all.entry(registry.name_any()).or_insert_with(|| Seen {
+impl Seen {
+    fn new() -> Self {
+        Self {
             since: Instant::now(),
             uid: None,
             generation: None,
             spec: IPRegistrySpec::default(),
-        });
-        let is_same_spec = metadata.generation.is_some()
-            && seen.generation == metadata.generation
-            && seen.uid == metadata.uid;
-        if is_same_spec {
-            return seen.spec != registry.spec;
         }
-        seen.uid.clone_from(&metadata.uid);
-        seen.generation = metadata.generation;
-        seen.spec = registry.spec.clone();
+    }
+
+    /// Records the present state. Returns whether the registry has another specification than with the
+    /// same generation before: a definition has lost fields.
+    fn has_lost_fields(&mut self, registry: &IPRegistry) -> bool {
+        let metadata = &registry.metadata;
+        let is_same_spec = metadata.generation.is_some()
+            && self.generation == metadata.generation
+            && self.uid == metadata.uid;
+        if is_same_spec {
+            return self.spec != registry.spec;
+        }
+        self.uid.clone_from(&metadata.uid);
+        self.generation = metadata.generation;
+        self.spec = registry.spec.clone();
         false
+    }
+}
+
+impl RegistryReconciler {
+    fn has_lost_fields(&self, registry: &IPRegistry) -> bool {
+        let mut all = self.seen.lock();
+        let seen = all.entry(registry.name_any()).or_insert_with(Seen::new);
+        seen.has_lost_fields(registry)
     }
 
     /// Finds out who this management cluster is, and connects to the registry. The driver of the registry
@@ -564,5 +574,27 @@ fn rounded(time: Time) -> Time {
     match k8s_openapi::jiff::Timestamp::from_second(second) {
         Ok(rounded) => Time(rounded),
         Err(_) => time,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn definition_without_fields_is_noticed() {
+        let registry = |generation: i64, spec: serde_json::Value| -> IPRegistry {
+            let metadata = json!({"name": "site", "uid": "a", "generation": generation});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let named = json!({"clusterID": "west"});
+        let mut seen = Seen::new();
+        assert!(!seen.has_lost_fields(&registry(1, named.clone())));
+        assert!(!seen.has_lost_fields(&registry(1, named.clone())));
+        assert!(seen.has_lost_fields(&registry(1, json!({}))));
+        // It was edited.
+        assert!(!seen.has_lost_fields(&registry(2, json!({}))));
     }
 }
