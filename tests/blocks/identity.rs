@@ -16,7 +16,7 @@ use support::manager::Manager;
 use support::wait::eventually;
 
 use crate::faults::start_with_api_server;
-use crate::interceptor::Interceptor;
+use crate::interceptor::{Held, Interceptor};
 use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
 
 /// How long the manager can do something that it must not do.
@@ -71,7 +71,7 @@ async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_block_is_taken_before_the_first_sign_of_life() {
     let interceptor = Arc::new(Interceptor::default());
-    interceptor.hold_cluster_records(true);
+    interceptor.hold(Held::ClusterRecords, true);
     let hub = Hub::kubernetes();
     let west = start_with_api_server(&interceptor, &hub, "west").await;
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
@@ -82,7 +82,7 @@ async fn no_block_is_taken_before_the_first_sign_of_life() {
     let address = west.consumer.addresses().get("c").await;
     let address = address.expect("addresses can be read");
     assert!(address.is_none(), "{address:?}");
-    interceptor.hold_cluster_records(false);
+    interceptor.hold(Held::ClusterRecords, false);
     west.consumer.wait_for_address("c").await;
 }
 

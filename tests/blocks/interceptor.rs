@@ -97,6 +97,17 @@ pub(crate) enum Harm {
     Reopen,
 }
 
+/// Requests that can be delayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Held {
+    /// Lists of reservations.
+    Lists,
+    /// Writes of IPSlices.
+    Slices,
+    /// Writes of records of management clusters.
+    ClusterRecords,
+}
+
 /// What all proxies of a site share.
 #[derive(Default)]
 pub(crate) struct Interceptor {
@@ -113,10 +124,8 @@ struct Book {
     dead: Option<&'static str>,
     /// What else has to be done to the manager of a management cluster.
     harm: Option<(&'static str, Harm)>,
-    /// Whether lists of reservations get no answer.
-    holds_lists: bool,
-    /// Whether records of management clusters are not written.
-    holds_cluster_records: bool,
+    /// The requests that are not forwarded yet.
+    held: BTreeSet<Held>,
     /// The kinds of writes of each management cluster.
     seen: BTreeSet<(&'static str, String)>,
 }
@@ -167,26 +176,19 @@ impl Interceptor {
         self.book.lock().dead = Some(cluster);
     }
 
-    /// Delays the answers to lists of reservations from now on, or no longer.
-    pub(crate) fn hold_lists(&self, is_held: bool) {
-        self.book.lock().holds_lists = is_held;
-    }
-
-    /// Waits as long as lists of reservations get no answer.
-    async fn lists_answered(&self) {
-        while self.book.lock().holds_lists {
-            sleep(POLL).await;
+    /// Delays some requests of all managers from now on, or no longer.
+    pub(crate) fn hold(&self, what: Held, is_held: bool) {
+        let held = &mut self.book.lock().held;
+        if is_held {
+            held.insert(what);
+        } else {
+            held.remove(&what);
         }
     }
 
-    /// Delays the writes of records of management clusters from now on, or no longer.
-    pub(crate) fn hold_cluster_records(&self, is_held: bool) {
-        self.book.lock().holds_cluster_records = is_held;
-    }
-
-    /// Waits as long as records of management clusters are not written.
-    async fn cluster_records_written(&self) {
-        while self.book.lock().holds_cluster_records {
+    /// Waits as long as these requests are not forwarded.
+    async fn released(&self, what: Held) {
+        while self.book.lock().held.contains(&what) {
             sleep(POLL).await;
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use support::control_plane::{ControlPlane, Options};
 
 use crate::faults::start_cluster;
-use crate::interceptor::{Interceptor, NatsProxy};
+use crate::interceptor::{Held, Interceptor, NatsProxy};
 use crate::site::{Hub, ManagementCluster, NETWORK, names};
 
 /// The time after which an abandoned reservation is released, with the flags of these tests, and the
@@ -91,7 +91,7 @@ async fn begin_return(site: &Move, interceptor: &Interceptor) {
     west.create_pool("q", "10.0.2.0-10.0.2.31").await;
     let claims = names("q", 32);
     west.bind("q", &claims).await;
-    interceptor.hold_lists(true);
+    interceptor.hold(Held::Lists, true);
     for claim in &claims {
         west.consumer.release(claim).await;
     }
@@ -104,10 +104,13 @@ async fn contested_block_is_not_used_while_others_are_returned() {
     let interceptor = Arc::new(Interceptor::default());
     let site = Box::pin(with_slow_lists(&interceptor)).await;
     begin_return(&site, &interceptor).await;
+    // The IPSlice does not get the mark of the conflict either.
+    interceptor.hold(Held::Slices, true);
     site.run().await;
     tokio::time::sleep(GRACE).await;
     site.assert_waits().await;
-    interceptor.hold_lists(false);
+    interceptor.hold(Held::Slices, false);
+    interceptor.hold(Held::Lists, false);
     site.west.wait_for_conflict("True").await;
     site.west.wait_for_blocks(&["10.0.1.0/30"]).await;
     site.assert_waits().await;
@@ -126,7 +129,7 @@ async fn claim_gets_a_block_while_others_are_returned() {
     begin_return(&site, &interceptor).await;
     site.west.create_pool("r", "10.0.3.0-10.0.3.3").await;
     site.west.bind("r", &names("r", 1)).await;
-    interceptor.hold_lists(false);
+    interceptor.hold(Held::Lists, false);
     site.west
         .wait_for_blocks(&["10.0.1.0/30", "10.0.3.0/30"])
         .await;

@@ -12,7 +12,7 @@ use support::proxy::{
     ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response,
 };
 
-use super::{Harm, How, Interceptor, LATE, kind_of_record};
+use super::{Harm, Held, How, Interceptor, LATE, kind_of_record};
 
 impl Interceptor {
     /// Starts a proxy in front of an API server, for the manager of a management cluster.
@@ -49,7 +49,10 @@ impl Interceptor {
             return Err(Broken);
         }
         if asked.verb == Verb::Read && asked.resource == "ipreservations" && asked.name.is_empty() {
-            self.lists_answered().await;
+            self.released(Held::Lists).await;
+        }
+        if asked.is_write() && asked.resource == "ipslices" {
+            self.released(Held::Slices).await;
         }
         if !asked.is_write() {
             return forward.stream().await;
@@ -59,7 +62,7 @@ impl Interceptor {
             .as_ref()
             .is_some_and(|kind| kind.ends_with("cluster record"))
         {
-            self.cluster_records_written().await;
+            self.released(Held::ClusterRecords).await;
         }
         let fault = kind.and_then(|kind| self.record(cluster, kind));
         // In a separate task, which continues when the manager is killed.
