@@ -229,29 +229,28 @@ pub struct CheckFlags {
     pub access: RegistryAccess,
 }
 
-/// Arguments of `registry release`.
+/// Arguments of `registry return`.
 #[derive(Args, Clone, Debug)]
-pub struct ReleaseFlags {
-    /// Identity of the management cluster in the registry.
-    #[arg(long, value_name = "ID")]
-    pub cluster_id: String,
-    /// How the records are changed.
-    #[command(flatten)]
-    pub change: ChangeFlags,
+pub struct ReturnFlags {
+    /// The block, such as 10.0.0.64/26.
+    pub block: String,
+    /// The network; by default the only one in which this management cluster has the block.
+    #[arg(long, value_name = "NAME")]
+    pub network: Option<String>,
+    /// `server` lets the API server check the change, `client` does not send it.
+    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    pub dry_run: DryRun,
 }
 
 /// Arguments of the commands that change records of a registry.
 #[derive(Args, Clone, Debug)]
-pub struct ChangeFlags {
+pub struct RecordFlags {
     /// Name of the IPRegistry; by default the only one.
     #[arg(long, value_name = "NAME")]
     pub registry: Option<String>,
     /// `client` prints what would be changed. A registry has no `server`.
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub dry_run: DryRun,
-    /// Do not ask.
-    #[arg(short, long)]
-    pub yes: bool,
     /// How the registry is opened.
     #[command(flatten)]
     pub access: RegistryAccess,
@@ -274,11 +273,47 @@ pub enum RegistryCommand {
     /// Show who has the blocks of the addresses in use of a network: free blocks are taken first, a
     /// block of another management cluster is a conflict.
     Check(CheckFlags),
+    /// Return a block of this management cluster without an address in use, before
+    /// spec.blocks.keepSeconds of its network is over.
+    Return(ReturnFlags),
     /// Delete the records of a management cluster that no longer exists: others can take its blocks.
-    Release(ReleaseFlags),
+    Release {
+        /// Identity of the management cluster in the registry.
+        #[arg(long, value_name = "ID")]
+        cluster_id: String,
+        /// Do not ask.
+        #[arg(short, long)]
+        yes: bool,
+        /// How the records are changed.
+        #[command(flatten)]
+        records: RecordFlags,
+    },
     /// Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has:
     /// it was built again.
-    Adopt(ChangeFlags),
+    Adopt {
+        /// Do not ask.
+        #[arg(short, long)]
+        yes: bool,
+        /// How the records are changed.
+        #[command(flatten)]
+        records: RecordFlags,
+    },
+    /// Write the size and the quarantine of the blocks of a network into the registry, before a
+    /// management cluster does.
+    CreateNetwork {
+        /// The network.
+        network: String,
+        /// Number of addresses or prefixes of a block: a power of two.
+        #[arg(long, value_name = "NUMBER")]
+        size: u64,
+        /// Seconds after the return of a block during which no other management cluster takes it; by
+        /// default a week.
+        #[arg(long, value_name = "SECONDS")]
+        quarantine_seconds: Option<i64>,
+        /// How the record is written.
+        #[command(flatten)]
+        records: RecordFlags,
+    },
 }
 
 /// A command.

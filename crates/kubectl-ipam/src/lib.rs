@@ -16,8 +16,9 @@
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
-//! - Only `reserve`, `unreserve` and `import` write objects: pools, and reservations of users. Only
-//!   `registry release` writes records of a registry. Each request has a deadline.
+//! - Only `reserve`, `unreserve` and `import` write objects: pools, and reservations of users; and
+//!   `registry return` marks an IPSlice. Only `registry release`, `registry adopt` and `registry
+//!   create-network` write records of a registry. Each request has a deadline.
 //! - Lists are read in pages. An object that cannot be decoded is skipped and reported.
 //! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam`
 //!   and `capi-ipam-ip`.

@@ -56,18 +56,18 @@ pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 #[cfg(test)]
-pub(crate) use self::registry::tests as registry_tests;
+pub(crate) use self::registry::BlockLine;
 #[cfg(test)]
-pub(crate) use self::registry::{BlockCell, BlockUse};
+pub(crate) use self::registry::tests as registry_tests;
 pub use self::registry::{
     BlockHolder, BlockHolderState, BlockState, CheckedBlock, ClusterLine, ClusterState,
     NetworkBlocksLine, RecordAction, RecordChange, RecordProblem, RegistryCheck, RegistryLine,
-    RegistryRelease,
+    RegistryRelease, RegistryState,
 };
 pub(crate) use self::registry::{
-    BlockObjects, Change, Checked, LastRecords, NetworkBlocks, Plan, RegistryFacts, Unread,
-    adoption, block_holder, check_network, held_block, is_in_network, key_of, network_blocks, plan,
-    registry_lines, searched_blocks,
+    BlockObjects, Change, Checked, Held, LastRecords, NetworkBlocks, Plan, Refusal, RegistryFacts,
+    Returned, Unread, Write, adoption, block_holder, check_network, creation, held_block,
+    is_in_network, key_of, network_blocks, plan, registry_lines, searched_blocks,
 };
 pub(crate) use self::search::{Lookup, SearchResult, Searched};
 pub use self::show::PoolDetails;

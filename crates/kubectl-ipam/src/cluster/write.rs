@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use capi_ipam_api::{IPReservation, Pool, PoolKey, names};
+use capi_ipam_api::{IPReservation, IPSlice, Pool, PoolKey, names};
 use capi_ipam_controller::client::CallError;
+use jiff::Timestamp;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch as JsonPatch, PatchOperation, ReplaceOperation, TestOperation};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{
     DeleteParams, GetParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective,
 };
@@ -282,6 +284,25 @@ impl Cluster {
             )
             .await;
         result.map_err(|error| self.call_error("patch", Kind::Reservation, None, &error))
+    }
+
+    /// Marks a slice as empty since a time, if it is unchanged.
+    pub(crate) async fn mark_slice(
+        &self,
+        name: &str,
+        version: &Identity,
+        empty_since: Timestamp,
+        dry_run: bool,
+    ) -> Result<(), Error> {
+        let api: Api<IPSlice> = Api::all(self.client.clone());
+        let change = json!({
+            "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
+            "spec": {"emptySince": Time(empty_since)},
+        });
+        let marked = self
+            .patch(&api, Kind::Slice, name, &Patch::Merge(&change), dry_run)
+            .await;
+        marked.map_err(|error| self.call_error("patch", Kind::Slice, None, &error))
     }
 
     async fn patch<K, P>(

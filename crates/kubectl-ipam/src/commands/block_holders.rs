@@ -1,16 +1,15 @@
 //! Which management clusters have the blocks of an address.
 
-use capi_ipam_api::{IPSlice, Scope, SliceOwnerKind, reservation_name};
+use capi_ipam_api::{IPSlice, Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_ip::Block;
-use capi_ipam_registry::Entry;
 
 use crate::cli::RegistryAccess;
 use crate::cluster::{Kind, ListError};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{BlockHolder, block_holder, held_block, is_in_network, key_of, searched_blocks};
-use crate::objects::{NetworkRow, PoolRow, RegistryRow};
+use crate::objects::{NetworkRow, PoolRow, SliceRow};
 use crate::registry;
 
 /// Describes who has the blocks of an address, one for each network that shares blocks and contains
@@ -44,8 +43,8 @@ async fn own_slice(
 ) -> Result<Option<String>, Error> {
     let scope = Scope::Network(network.name.as_str().into());
     let name = reservation_name(&scope, block);
-    let mut found: Option<IPSlice> = None;
-    let each = |slice| found = Some(slice);
+    let mut found = None;
+    let each = |slice: IPSlice| found = Some(SliceRow::from(slice));
     match loader
         .cluster
         .list_named(Kind::Slice, None, &name, each)
@@ -55,12 +54,10 @@ async fn own_slice(
         Ok(_) | Err(ListError::Forbidden(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    let Some(slice) = found else {
-        return Ok(None);
-    };
-    let is_own = slice.spec.owner.kind == SliceOwnerKind::ManagementCluster;
-    let is_certain = slice.spec.conflict.is_none() && slice.spec.confirmed_at.is_some();
-    Ok((is_own && is_certain).then_some(slice.spec.owner.name))
+    let certain = found.filter(|it: &SliceRow| it.is_confirmed && it.conflict.is_none());
+    Ok(certain
+        .filter(|slice| slice.shared_block().is_some())
+        .map(|slice| slice.owner.name))
 }
 
 /// Reads the record of a block.
@@ -80,25 +77,14 @@ async fn ask(
         return Ok(block_holder(network, block, None, Err(problem)));
     };
     let own = registry::identity(loader.cluster, &row).await?;
-    let found = record(loader, &row, &key_of(&network.name, block)).await?;
-    let found = match &found {
-        Ok(entry) => Ok(entry.as_ref()),
-        Err(reason) => Err(reason.clone()),
-    };
-    Ok(block_holder(network, block, own.as_deref(), found))
-}
-
-/// What a registry shows under a name, or why it cannot be read.
-async fn record(
-    loader: &mut Loader<'_>,
-    row: &RegistryRow,
-    key: &str,
-) -> Result<Result<Option<Entry>, String>, Error> {
     let access = RegistryAccess::default();
-    let opened = match registry::open(loader, row, &access).await? {
-        Ok(opened) => opened,
-        Err(unread) => return Ok(Err(unread.reason)),
+    let found = match registry::open(loader, &row, &access).await? {
+        Ok(opened) => {
+            let read = opened.read(&key_of(&network.name, block)).await;
+            read.map_err(|error| error_chain(&error))
+        }
+        Err(unread) => Err(unread.reason),
     };
-    let read = opened.read(key).await;
-    Ok(read.map_err(|error| error_chain(&error)))
+    let found = found.as_ref().map(Option::as_ref).map_err(Clone::clone);
+    Ok(block_holder(network, block, own.as_deref(), found))
 }

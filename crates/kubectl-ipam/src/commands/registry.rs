@@ -1,11 +1,11 @@
 //! `registry`: the registries of blocks that management clusters share.
 
-mod adopt;
 mod change;
 mod check;
 mod list;
-mod release;
+mod return_block;
 
+use self::change::Operation;
 use crate::cli::{Global, ListFlags, RegistryAccess, RegistryCommand};
 use crate::error::{Code, Error};
 
@@ -22,7 +22,33 @@ pub(super) async fn run(global: &Global, command: Option<&RegistryCommand>) -> R
             access,
         }) => list::run(global, names, list, access).await,
         Some(RegistryCommand::Check(wanted)) => check::run(global, wanted).await,
-        Some(RegistryCommand::Release(wanted)) => release::run(global, wanted).await,
-        Some(RegistryCommand::Adopt(wanted)) => adopt::run(global, wanted).await,
+        Some(RegistryCommand::Return(wanted)) => return_block::run(global, wanted).await,
+        Some(RegistryCommand::Release {
+            cluster_id,
+            yes,
+            records,
+        }) => {
+            let operation = Operation::Release {
+                cluster: cluster_id,
+                yes: *yes,
+            };
+            change::run(global, records, &operation).await
+        }
+        Some(RegistryCommand::Adopt { yes, records }) => {
+            change::run(global, records, &Operation::Adopt { yes: *yes }).await
+        }
+        Some(RegistryCommand::CreateNetwork {
+            network,
+            size,
+            quarantine_seconds,
+            records,
+        }) => {
+            let operation = Operation::CreateNetwork {
+                network,
+                size: *size,
+                quarantine: *quarantine_seconds,
+            };
+            change::run(global, records, &operation).await
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::health::{Manager, Outage};
 use super::networks::{NetworkLine, network_lines};
 use super::pool_name::PoolName;
 use super::pools::PoolLine;
-use super::registry::BlockNumbers;
+use super::registry::block_count;
 use super::size::Size;
 use crate::load::Readable;
 use crate::objects::{NetworkRow, PoolRow};
@@ -112,7 +112,7 @@ impl BlockSummary {
         let is_member = |pool: &&PoolRow| pool.network.as_deref() == Some(network.name.as_str());
         let total = pools.known().map(|pools| {
             let members = pools.iter().filter(is_member);
-            BlockNumbers::of_pools(network, members).len().to_string()
+            block_count(network, members).to_string()
         });
         let counts = network.status.blocks.as_ref();
         let number = |count: i64| u64::try_from(count).unwrap_or_default();

@@ -5,7 +5,7 @@ use capi_ipam_ip::{Block, Span, SpanSet, UsableBlocks};
 /// The smallest block: a row of a map, so that every row begins at a multiple of its length.
 const MIN_LENGTH: u128 = 32;
 /// The number of addresses from which on a map shows only the part of a pool that is used.
-pub(super) const MAX_WHOLE: u128 = 1 << 20;
+const MAX_WHOLE: u128 = 1 << 20;
 /// The part of an unused pool that a map shows, in addresses.
 const UNUSED_PART: u128 = 256;
 

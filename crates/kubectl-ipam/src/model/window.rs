@@ -115,25 +115,21 @@ impl MapPart {
 
     /// Length of the window that shows one cell of this size in detail; `None` for the smallest
     /// cells.
-    pub(super) fn zoom(self, size: u128) -> Option<String> {
+    fn zoom(self, size: u128) -> Option<String> {
         (size > 1).then(|| size.max(self.cells).to_string())
     }
 }
 
 /// Where a part of a map begins, and how long it is.
-pub(super) struct Extent {
-    pub(super) start: u128,
-    pub(super) length: u128,
+struct Extent {
+    start: u128,
+    length: u128,
     /// The position that was asked for.
-    pub(super) focus: Option<u128>,
+    focus: Option<u128>,
 }
 
 /// The requested part of a map with this number of positions. `position` finds an address.
-pub(super) fn extent(
-    total: u128,
-    requested: MapPart,
-    position: impl Fn(Block) -> Option<u128>,
-) -> Extent {
+fn extent(total: u128, requested: MapPart, position: impl Fn(Block) -> Option<u128>) -> Extent {
     let (start, length, focus) = match requested.view {
         View::All => (0, total, None),
         View::Range(start, length) => (start, length.max(1), None),
@@ -161,7 +157,7 @@ pub(super) fn extent(
 }
 
 /// The cell of a window with a position.
-pub(super) fn index_of(position: u128, start: u128, cell_size: u128) -> Option<u64> {
+fn index_of(position: u128, start: u128, cell_size: u128) -> Option<u64> {
     let offset = position.checked_sub(start)?;
     u64::try_from(offset.checked_div(cell_size)?).ok()
 }

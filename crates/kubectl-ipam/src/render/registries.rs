@@ -62,8 +62,8 @@ fn registry(line: &RegistryLine, style: Style) -> Vec<String> {
     let mut cells = vec![
         line.name.clone(),
         id.to_owned(),
-        style.paint(&line.ready, ready_color(&line.ready)),
-        line.reason.clone().unwrap_or_default(),
+        style.paint(&line.state.ready, ready_color(&line.state.ready)),
+        line.state.reason.clone().unwrap_or_default(),
     ];
     if style.wide {
         let source = match &line.unread {
@@ -71,7 +71,7 @@ fn registry(line: &RegistryLine, style: Style) -> Vec<String> {
             None => "Records",
         };
         cells.push(source.to_owned());
-        cells.push(line.message.clone().unwrap_or_default());
+        cells.push(line.state.message.clone().unwrap_or_default());
     }
     cells
 }
@@ -119,7 +119,7 @@ pub(super) fn check(check: &RegistryCheck, style: Style) -> String {
     for block in &check.blocks {
         let color = match block.state {
             BlockState::Free | BlockState::Held => Color::Green,
-            BlockState::Conflict | BlockState::Unreadable => Color::Red,
+            BlockState::Other | BlockState::Conflict | BlockState::Unreadable => Color::Red,
         };
         grid.row(vec![
             block.block.clone(),
@@ -192,6 +192,11 @@ pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) ->
             }
             RecordAction::ClusterDeleted => format!("record {} deleted", change.record),
             RecordAction::Adopted => format!("record {} names this cluster", change.record),
+            RecordAction::NetworkCreated => format!("record {} created", change.record),
+            RecordAction::Unchanged => format!("record {} unchanged", change.record),
+            RecordAction::Returning => format!(
+                "block {block} of network {network} marked: the manager returns it unless it needs an address of it"
+            ),
         };
         let _ = writeln!(text, "{}{suffix}", clean(&line));
     }

@@ -185,18 +185,13 @@ async fn pool(Extract(page): Extract<Page>, uri: Uri) -> Response {
     }
 }
 
-/// The blocks of a network and a window of their map: `network`, and the parameters of the window
-/// as for a pool.
+/// The blocks of a network: `network`.
 async fn blocks(Extract(page): Extract<Page>, uri: Uri) -> Response {
-    let parameters = Parameters::of(&uri);
-    let name = parameters.get("network").unwrap_or_default();
-    match parameters.part() {
-        Ok(part) => match page.state.blocks(&name, part) {
-            Ok(Some(blocks)) => json(&blocks),
-            Ok(None) => (StatusCode::NOT_FOUND, "The network shares no blocks.").into_response(),
-            Err(missing) => forbidden(&missing),
-        },
-        Err(text) => bad_request(&text),
+    let name = Parameters::of(&uri).get("network").unwrap_or_default();
+    match page.state.blocks(&name) {
+        Ok(Some(blocks)) => json(&blocks),
+        Ok(None) => (StatusCode::NOT_FOUND, "The network shares no blocks.").into_response(),
+        Err(missing) => forbidden(&missing),
     }
 }
 

@@ -506,13 +506,9 @@ impl State {
         Ok(Some(window))
     }
 
-    /// The blocks of a network that shares them, and a part of their map; `None` if there is no such
-    /// network. An error if it is unknown. Asks for the records of its registry.
-    pub(super) fn blocks(
-        &self,
-        name: &str,
-        part: MapPart,
-    ) -> Result<Option<NetworkBlocks>, Vec<MissingRight>> {
+    /// The blocks of a network that shares them; `None` if there is no such network. An error if it is
+    /// unknown. Asks for the records of its registry.
+    pub(super) fn blocks(&self, name: &str) -> Result<Option<NetworkBlocks>, Vec<MissingRight>> {
         let nothing = LastRecords::default();
         let tables = self.tables.lock();
         let networks = tables.networks.read();
@@ -550,7 +546,7 @@ impl State {
             addresses,
             last: tables.records.get(registry).unwrap_or(&nothing),
         };
-        Ok(Some(network_blocks(objects, part, clock::timestamp())))
+        Ok(Some(network_blocks(objects, clock::timestamp())))
     }
 
     /// A registry.

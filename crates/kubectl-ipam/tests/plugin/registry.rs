@@ -14,6 +14,7 @@ use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options, embedded_kubeconfig};
 use capi_ipam_testing::manager::Manager;
 use capi_ipam_testing::nats;
+use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
 use super::{create, definitions, json_of, manager, reference, run};
@@ -139,7 +140,12 @@ async fn registry_at_a_hub_is_shown_checked_and_released() {
     });
     plane.kubectl_apply(&secret.to_string());
     let own_namespace = format!("--leader-election-namespace={namespace}");
-    let flags = ["--webhook-port=0", own_namespace.as_str()];
+    let flags = [
+        "--webhook-port=0",
+        own_namespace.as_str(),
+        "--sweep-interval=1s",
+        "--sweep-grace=2s",
+    ];
     let running = Manager::start_program(&plane, &program, admin, &flags);
     running.wait_until_ready();
     apply(
@@ -242,6 +248,8 @@ async fn registry_at_a_hub_is_shown_checked_and_released() {
     );
 
     release_of_a_hub(admin, &registry).await;
+    network_of_a_hub(admin, &registry).await;
+    return_to_a_hub(admin, &registry, &consumer).await;
     drop(running);
     plane.kubectl(&["delete", "secret", "hub", "--namespace", namespace]);
     let (code, text, errors) = run(admin, &["registry"]);
@@ -303,6 +311,89 @@ async fn release_of_a_hub(admin: &Path, registry: &Registry) {
         );
     }
     assert!(read(registry, "cluster.north").await.is_some());
+}
+
+/// The command `registry create-network`.
+async fn network_of_a_hub(admin: &Path, registry: &Registry) {
+    let create = |network: &'static str, more: &[&str]| {
+        let command = ["registry", "create-network", network];
+        run(admin, &[&command[..], more].concat())
+    };
+    let (code, text, errors) = create("fabric", &["--size", "64", "--dry-run=client"]);
+    assert!(
+        code == 0 && text == "record network.fabric created (dry run)\n",
+        "{text}{errors}"
+    );
+    assert!(read(registry, "network.fabric").await.is_none());
+    let wanted = ["--size", "64", "--quarantine-seconds", "60"];
+    for expected in ["created", "unchanged"] {
+        let (code, text, errors) = create("fabric", &wanted);
+        assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+        assert_eq!(text, format!("record network.fabric {expected}\n"));
+    }
+    let found = read(registry, "network.fabric").await;
+    let expected = Record::Network(NetworkRecord {
+        network: "fabric".to_owned(),
+        size: 64,
+        size_of: "west".to_owned(),
+        quarantine_seconds: Some(60),
+    });
+    assert_eq!(found.expect("it was created").record(), Some(&expected));
+    let (code, _, errors) = create("fabric", &["--size", "32"]);
+    assert!(
+        code == 7 && errors.contains("another record of network fabric"),
+        "{errors}"
+    );
+    let (code, text, errors) = create("region", &["--size", "64"]);
+    assert!(
+        code == 0 && text.contains("unchanged"),
+        "the manager has written it: {errors}"
+    );
+    let (code, _, errors) = create("lan", &["--size", "64"]);
+    assert!(
+        code == 7 && errors.contains("blocks of network lan"),
+        "{errors}"
+    );
+    let (code, _, errors) = create("none", &["--size", "3"]);
+    assert!(code == 2 && errors.contains("power of two"), "{errors}");
+}
+
+/// The command `registry return`.
+async fn return_to_a_hub(admin: &Path, registry: &Registry, consumer: &Consumer) {
+    let key = "block.region.10.40.0.0-26";
+    let return_block = |block: &'static str, more: &[&str]| {
+        let command = ["registry", "return", block];
+        run(admin, &[&command[..], more].concat())
+    };
+    let is_returned = async || match read(registry, key).await?.record() {
+        Some(Record::Block(record)) => Some(record.returned_at.is_some()),
+        other => panic!("{other:?}"),
+    };
+    let (code, _, errors) = return_block("10.40.0.64/26", &[]);
+    assert!(code == 6, "{errors}");
+    let (code, _, errors) = return_block("10.40.0.0/26", &[]);
+    assert!(code == 7 && errors.contains("has 1 such"), "{errors}");
+    consumer.release("machines").await;
+    let dry_run = eventually("the block is not in use", async || {
+        let (code, text, _) = return_block("10.40.0.0/26", &["--dry-run=server"]);
+        (code == 0).then_some(text)
+    })
+    .await;
+    let expected = "block 10.40.0.0/26 of network region marked";
+    assert!(
+        dry_run.starts_with(expected) && dry_run.ends_with("(dry run)\n"),
+        "{dry_run}"
+    );
+    assert_eq!(is_returned().await, Some(false), "it is kept for a week");
+    let (code, text, errors) = return_block("10.40.0.0/26", &["--network", "region"]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
+    assert!(text.starts_with(expected), "{text}");
+    eventually("the block is returned", async || {
+        (is_returned().await == Some(true)).then_some(())
+    })
+    .await;
+    let (code, _, errors) = return_block("10.40.0.0/26", &[]);
+    assert!(code == 6, "{errors}");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use crate::cli::{CheckFlags, Global};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::{Checked, RegistryCheck, Report, check_network};
+use crate::model::{Checked, Held, RegistryCheck, Report, check_network};
 use crate::objects::{NetworkRow, PoolRow};
 use crate::{output, registry};
 
@@ -50,15 +50,17 @@ async fn check(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<RegistryC
         cluster: &id,
         size: size(wanted, network, &records)?,
         lengths: lengths.unwrap_or_default(),
-        pools: &pools,
-        addresses: &addresses,
-        reservations: &reservations,
+        held: Held {
+            pools: &pools,
+            addresses: &addresses,
+            reservations: &reservations,
+        },
         records: &records,
     }))
 }
 
 /// The pools that are in a network, or are going to be.
-fn members(pools: Vec<PoolRow>, network: &str) -> Vec<PoolRow> {
+pub(super) fn members(pools: Vec<PoolRow>, network: &str) -> Vec<PoolRow> {
     let is_member = |pool: &PoolRow| {
         let moving = pool.moving.as_ref().map(|moving| moving.name.as_str());
         [pool.network.as_deref(), pool.spec.network(), moving].contains(&Some(network))

@@ -1,14 +1,14 @@
 //! `registry check`: who has the blocks of the addresses in use of a network.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, PoolKey, advice};
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Entry, Key, Record, RecordCache, cidr};
+use capi_ipam_registry::{Key, RecordCache, cidr};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::block_lines::{BlockState, holders};
 use super::list::RecordProblem;
 use crate::objects::{AddressRow, PoolRow, ReservationRow, shared_block};
 
@@ -47,19 +47,6 @@ pub struct CheckedBlock {
     pub cluster: Option<String>,
 }
 
-/// Who has a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub enum BlockState {
-    /// Nobody: this management cluster takes it before it allocates any address.
-    Free,
-    /// This management cluster.
-    Held,
-    /// Another management cluster, or both.
-    Conflict,
-    /// The record of the block cannot be decoded: it counts as that of another management cluster.
-    Unreadable,
-}
-
 impl RegistryCheck {
     /// Whether the network can share its blocks without a conflict.
     pub(crate) fn has_problems(&self) -> bool {
@@ -80,6 +67,15 @@ pub(crate) fn check_command(network: &str) -> String {
     format!("kubectl ipam registry check {network}")
 }
 
+/// What holds addresses in the pools of a network.
+#[derive(Clone, Copy)]
+pub(crate) struct Held<'a> {
+    /// The pools that are in the network, or are going to be.
+    pub(crate) pools: &'a [PoolRow],
+    pub(crate) addresses: &'a [AddressRow],
+    pub(crate) reservations: &'a [ReservationRow],
+}
+
 /// What is checked.
 pub(crate) struct Checked<'a> {
     pub(crate) registry: &'a str,
@@ -90,10 +86,7 @@ pub(crate) struct Checked<'a> {
     pub(crate) size: u64,
     /// The lengths of what the pools of the network allocate, as far as they are known.
     pub(crate) lengths: BlockLengths,
-    /// The pools that are in the network, or are going to be.
-    pub(crate) pools: &'a [PoolRow],
-    pub(crate) addresses: &'a [AddressRow],
-    pub(crate) reservations: &'a [ReservationRow],
+    pub(crate) held: Held<'a>,
     pub(crate) records: &'a RecordCache,
 }
 
@@ -101,7 +94,7 @@ pub(crate) struct Checked<'a> {
 pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
     let mut problems = Vec::new();
     let mut used: BTreeMap<Block, u64> = BTreeMap::new();
-    for address in in_use(checked) {
+    for address in in_use(&checked.held) {
         match shared_block(checked.lengths, checked.size, address) {
             Some(block) => {
                 let count = used.entry(block).or_default();
@@ -122,10 +115,9 @@ pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
             problems.push(format!("record {record}: {problem}"));
         }
     }
-    let records = checked.records.blocks(checked.network);
     let mut blocks = Vec::new();
     for (block, used) in used {
-        blocks.push(checked_block(checked, &records, block, used));
+        blocks.push(checked_block(checked, block, used));
     }
     RegistryCheck {
         registry: checked.registry.to_owned(),
@@ -139,15 +131,15 @@ pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
 
 /// The addresses of the pools that are not free, each once. Those out of the range of their pool
 /// are in use, too.
-fn in_use(checked: &Checked<'_>) -> BTreeSet<Block> {
-    let pools: BTreeSet<&PoolKey> = checked.pools.iter().map(|pool| &pool.key).collect();
+pub(super) fn in_use(held: &Held<'_>) -> BTreeSet<Block> {
+    let pools: BTreeSet<&PoolKey> = held.pools.iter().map(|pool| &pool.key).collect();
     let mut found = BTreeSet::new();
-    for row in checked.addresses {
+    for row in held.addresses {
         if pools.contains(&row.pool) {
             found.insert(row.block);
         }
     }
-    for row in checked.reservations {
+    for row in held.reservations {
         if pools.contains(&row.pool) {
             found.insert(row.slot.block);
         }
@@ -185,50 +177,19 @@ fn exclusions_problem(checked: &Checked<'_>) -> Option<String> {
     Some(advice::exclusions_differ(&clusters))
 }
 
-/// The record of a block: one of another size that overlaps with it counts first.
-fn record_of<'a>(
-    checked: &Checked<'_>,
-    records: &'a [(Block, Arc<Entry>)],
-    block: Block,
-) -> Option<&'a Entry> {
-    let mut same = None;
-    for (other, entry) in records {
-        let is_own = match entry.record() {
-            Some(Record::Block(record)) => record.cluster == checked.cluster,
-            _ => false,
-        };
-        if *other == block {
-            same = Some(entry.as_ref());
-        } else if other.overlaps(block) && !is_own {
-            return Some(entry);
-        }
-    }
-    same
-}
-
-fn checked_block(
-    checked: &Checked<'_>,
-    records: &[(Block, Arc<Entry>)],
-    block: Block,
-    used: u64,
-) -> CheckedBlock {
-    let entry = record_of(checked, records, block);
-    let (state, cluster) = match entry.map(Entry::record) {
-        None => (BlockState::Free, None),
-        Some(Some(Record::Block(record))) if record.cluster != checked.cluster => {
-            (BlockState::Conflict, Some(record.cluster.clone()))
-        }
-        Some(Some(Record::Block(record))) => match record.contenders.first() {
-            Some(other) => (BlockState::Conflict, Some(other.clone())),
-            None => (BlockState::Held, None),
-        },
-        Some(_) => (BlockState::Unreadable, None),
-    };
+fn checked_block(checked: &Checked<'_>, block: Block, used: u64) -> CheckedBlock {
+    let entry = checked.records.block(checked.network, block);
+    let (state, clusters) = holders(entry.as_deref(), Some(checked.cluster));
+    let mut others = clusters.into_iter().filter(|id| *id != checked.cluster);
     CheckedBlock {
         block: cidr(block),
         used,
-        state,
-        cluster,
+        // An address of it is in use here, too.
+        state: match state {
+            BlockState::Other => BlockState::Conflict,
+            state => state,
+        },
+        cluster: others.next().map(str::to_owned),
     }
 }
 

@@ -1,10 +1,11 @@
 //! `who`: which management cluster has the block of an address.
 
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Entry, Key, Record, cidr};
+use capi_ipam_registry::{Entry, Key, cidr};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::block_lines::{BlockState, holders};
 use crate::objects::{NetworkRow, PoolRow};
 
 /// The block of a network that contains an address, and the management cluster that has it.
@@ -50,7 +51,8 @@ pub(crate) fn is_in_network(pools: &[PoolRow], address: Block) -> bool {
         .any(|pool| pool.network.is_some() && contains(pool, address))
 }
 
-fn contains(pool: &PoolRow, address: Block) -> bool {
+/// Whether a pool has an address of a block.
+pub(super) fn contains(pool: &PoolRow, address: Block) -> bool {
     let Ok(usable) = &pool.usable else {
         return false;
     };
@@ -115,22 +117,31 @@ pub(crate) fn block_holder(
     found: Result<Option<&Entry>, String>,
 ) -> BlockHolder {
     let mut holder = unknown(network, block);
-    match found {
-        Err(reason) => holder.problem = Some(reason),
-        Ok(None) => holder.state = BlockHolderState::Free,
-        Ok(Some(entry)) => match &entry.value {
-            Ok(Record::Block(record)) => {
-                holder.state = if own == Some(record.cluster.as_str()) {
-                    BlockHolderState::Held
-                } else {
-                    BlockHolderState::Other
-                };
-                holder.cluster = Some(record.cluster.clone());
-                holder.contenders.clone_from(&record.contenders);
-            }
-            Ok(_) => holder.problem = Some(format!("{} is no record of a block", entry.key)),
-            Err(problem) => holder.problem = Some(format!("record {}: {problem}", entry.key)),
-        },
+    let entry = match found {
+        Ok(entry) => entry,
+        Err(reason) => {
+            holder.problem = Some(reason);
+            return holder;
+        }
+    };
+    let (state, clusters) = holders(entry, own);
+    let mut clusters = clusters.into_iter().map(str::to_owned);
+    holder.cluster = clusters.next();
+    holder.contenders = clusters.collect();
+    holder.state = match state {
+        BlockState::Free => BlockHolderState::Free,
+        BlockState::Unreadable => BlockHolderState::Unknown,
+        _ if own.is_some() && holder.cluster.as_deref() == own => BlockHolderState::Held,
+        _ => BlockHolderState::Other,
+    };
+    if let Some(entry) = entry
+        && state == BlockState::Unreadable
+    {
+        let key = &entry.key;
+        holder.problem = Some(match entry.problem() {
+            Some(problem) => format!("record {key}: {problem}"),
+            None => format!("{key} is no record of a block"),
+        });
     }
     holder
 }

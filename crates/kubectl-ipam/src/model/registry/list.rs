@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::block_lines::holders;
 use super::facts::RegistryFacts;
 use super::liveness::{ClusterState, state, state_by_status};
 use crate::objects::{NetworkRow, RegistryRow};
@@ -21,14 +22,9 @@ pub struct RegistryLine {
     /// Identity of this management cluster; `null` if it is unknown.
     #[serde(rename = "clusterID")]
     pub cluster_id: Option<String>,
-    /// Status of the condition Ready: `True`, `False` or `Unknown`.
-    pub ready: String,
-    /// Why the registry is not ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Details of the reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+    /// Its state.
+    #[serde(flatten)]
+    pub state: RegistryState,
     /// Why the records of the registry cannot be read. Then clusters and networks are those that the
     /// manager has reported: at most 50 clusters, and the networks of this management cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +36,34 @@ pub struct RegistryLine {
     /// What is not a record, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<RecordProblem>,
+}
+
+/// The state of a registry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegistryState {
+    /// Status of the condition Ready: `True`, `False` or `Unknown`.
+    pub ready: String,
+    /// Why the registry is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Details of the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl RegistryState {
+    /// The state that the manager has reported; `None` for a registry that is not known.
+    pub(super) fn of(row: Option<&RegistryRow>) -> Self {
+        let ready = row.and_then(RegistryRow::ready);
+        let problem = ready.filter(|ready| ready.status != "True");
+        let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        Self {
+            ready: ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.to_string()),
+            reason: problem.and_then(|problem| text(problem.reason.as_deref())),
+            message: problem.and_then(|problem| text(problem.message.as_deref())),
+        }
+    }
 }
 
 /// A management cluster that uses a registry.
@@ -115,16 +139,13 @@ pub(crate) fn registry_lines(
 
 fn line(facts: &RegistryFacts, networks: &[NetworkRow], now: Timestamp) -> RegistryLine {
     let row = &facts.row;
-    let ready = row.ready();
-    let problem = ready.filter(|ready| ready.status != "True");
-    let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
     let own: Vec<&NetworkRow> = networks
         .iter()
         .filter(|network| network.registry() == Some(row.name.as_str()))
         .collect();
     let (clusters, networks, problems) = match &facts.records {
         Ok(records) => (
-            clusters_of_records(records, facts, now),
+            clusters_of_records(records, facts.cluster.as_deref(), now),
             networks_of_records(records, facts, &own),
             records
                 .problems()
@@ -143,9 +164,7 @@ fn line(facts: &RegistryFacts, networks: &[NetworkRow], now: Timestamp) -> Regis
     RegistryLine {
         name: row.name.clone(),
         cluster_id: facts.cluster.clone(),
-        ready: ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.to_string()),
-        reason: problem.and_then(|problem| text(problem.reason.as_deref())),
-        message: problem.and_then(|problem| text(problem.message.as_deref())),
+        state: RegistryState::of(Some(row)),
         unread: facts.records.as_ref().err().map(|it| it.reason.clone()),
         clusters,
         networks,
@@ -154,9 +173,9 @@ fn line(facts: &RegistryFacts, networks: &[NetworkRow], now: Timestamp) -> Regis
 }
 
 /// The clusters that have a record, and those that have a block.
-fn clusters_of_records(
+pub(super) fn clusters_of_records(
     records: &RecordCache,
-    facts: &RegistryFacts,
+    own: Option<&str>,
     now: Timestamp,
 ) -> Vec<ClusterLine> {
     let mut found: BTreeMap<String, (u64, Option<Timestamp>)> = BTreeMap::new();
@@ -169,7 +188,7 @@ fn clusters_of_records(
     }
     for entry in records.entries() {
         if let Some(Record::Block(record)) = entry.record()
-            && record.returned_at.is_none()
+            && !is_returned(&entry)
         {
             let (blocks, _) = found.entry(record.cluster.clone()).or_default();
             *blocks = blocks.saturating_add(1);
@@ -178,7 +197,7 @@ fn clusters_of_records(
     let mut lines = Vec::new();
     for (cluster, (blocks, last_seen)) in found {
         lines.push(ClusterLine {
-            this: facts.cluster.as_ref() == Some(&cluster),
+            this: own == Some(cluster.as_str()),
             cluster,
             blocks,
             last_seen,
@@ -214,79 +233,64 @@ fn networks_of_records(
     facts: &RegistryFacts,
     own: &[&NetworkRow],
 ) -> Vec<NetworkBlocksLine> {
-    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    let cluster = facts.cluster.as_deref();
+    let none = || NetworkBlocksLine {
+        network: String::new(),
+        size: None,
+        held: cluster.map(|_| 0),
+        spare: None,
+        others: cluster.map(|_| 0),
+        conflicts: cluster.map(|_| 0),
+    };
+    let mut lines: BTreeMap<String, NetworkBlocksLine> = BTreeMap::new();
     for network in own {
-        tallies.entry(network.name.clone()).or_default();
+        lines.insert(network.name.clone(), none());
     }
     for entry in records.entries() {
         match Key::parse(&entry.key) {
             Some(Key::Block { network, .. }) => {
-                let tally = tallies.entry(network.into()).or_default();
-                tally.add(&entry, facts.cluster.as_deref());
+                let line = lines.entry(network.into()).or_insert_with(none);
+                line.count(&entry, cluster);
             }
             Some(Key::Network { name }) => {
-                tallies.entry(name.into()).or_default();
+                lines.entry(name.into()).or_insert_with(none);
             }
             _ => {}
         }
     }
-    let is_known = facts.cluster.is_some();
-    let known = |count: u64| is_known.then_some(count);
-    let mut lines = Vec::new();
-    for (name, tally) in tallies {
-        let row = own.iter().find(|row| row.name == name);
-        let size = match (records.network(&name), row) {
-            (Some(record), _) => Some(record.size),
-            (None, Some(row)) => row.block_size(),
-            (None, None) => None,
-        };
-        let spare = match row {
+    for (name, line) in &mut lines {
+        let row = own.iter().find(|row| row.name == *name);
+        let recorded = records.network(name).map(|record| record.size);
+        line.network.clone_from(name);
+        line.size = recorded.or_else(|| row?.block_size());
+        line.spare = match row {
             Some(row) => row.status.blocks.as_ref().map(|it| number(it.spare)),
-            None => known(tally.held).filter(|held| *held == 0),
+            None => line.held.filter(|held| *held == 0),
         };
-        lines.push(NetworkBlocksLine {
-            network: name,
-            size,
-            held: known(tally.held),
-            spare,
-            others: known(tally.others),
-            conflicts: known(tally.conflicts),
-        });
     }
-    lines
-}
-
-/// The blocks of a network, by who has them.
-#[derive(Default)]
-struct Tally {
-    held: u64,
-    others: u64,
-    conflicts: u64,
-}
-
-impl Tally {
-    fn add(&mut self, entry: &Entry, own: Option<&str>) {
-        let Some(Record::Block(record)) = entry.record() else {
-            self.others = self.others.saturating_add(1);
-            return;
-        };
-        let is_own = own == Some(record.cluster.as_str());
-        if is_own && record.returned_at.is_some() {
-            return;
-        }
-        let is_wanted = record.contenders.iter().any(|id| own == Some(id.as_str()));
-        if is_own {
-            self.held = self.held.saturating_add(1);
-        } else {
-            self.others = self.others.saturating_add(1);
-        }
-        if is_own && !record.contenders.is_empty() || is_wanted {
-            self.conflicts = self.conflicts.saturating_add(1);
-        }
-    }
+    lines.into_values().collect()
 }
 
 impl NetworkBlocksLine {
+    /// Counts the record of a block.
+    fn count(&mut self, entry: &Entry, own: Option<&str>) {
+        let (_, clusters) = holders(Some(entry), own);
+        let is_own = own.is_some() && clusters.first().copied() == own;
+        if is_own && is_returned(entry) {
+            return;
+        }
+        let is_shared = clusters.len() > 1 && own.is_some_and(|own| clusters.contains(&own));
+        let add = |count: &mut Option<u64>| *count = count.map(|it| it.saturating_add(1));
+        add(if is_own {
+            &mut self.held
+        } else {
+            &mut self.others
+        });
+        if is_shared {
+            add(&mut self.conflicts);
+        }
+    }
+
     /// The blocks that the manager has reported.
     pub(super) fn of_status(row: &NetworkRow) -> Self {
         let blocks = row.status.blocks.as_ref();
@@ -298,6 +302,14 @@ impl NetworkBlocksLine {
             others: blocks.map(|it| number(it.others)),
             conflicts: blocks.map(|it| number(it.conflicts)),
         }
+    }
+}
+
+/// Whether a block was returned.
+fn is_returned(entry: &Entry) -> bool {
+    match entry.record() {
+        Some(Record::Block(record)) => record.returned_at.is_some(),
+        _ => false,
     }
 }
 

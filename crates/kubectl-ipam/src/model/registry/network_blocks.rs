@@ -3,29 +3,28 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use capi_ipam_api::{advice, conditions};
-use capi_ipam_ip::Block;
-use capi_ipam_registry::{Record, RecordCache};
+use capi_ipam_ip::{Block, Family, Span, SpanSet};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::block_map::{BlockWindow, Shown, window};
-use super::block_use::{KnownBlock, known_blocks};
+use super::block_lines::{BlockLine, BlockState, Known, block_lines};
 use super::check::check_command;
 use super::facts::LastRecords;
-use super::layout::BlockNumbers;
-use super::list::{ClusterLine, NetworkBlocksLine, clusters_of_status, number};
-use super::liveness::state;
+use super::list::{
+    ClusterLine, NetworkBlocksLine, RegistryState, clusters_of_records, clusters_of_status, number,
+};
 use super::plain::{plain, plain_sentence};
 use crate::load::Readable;
-use crate::model::window::MapPart;
 use crate::objects::{AddressRow, NetworkRow, PoolRow, RegistryRow, SliceRow};
 
-/// Maximum number of management clusters in the legend of a map.
+/// Maximum number of management clusters that are listed.
 const MAX_CLUSTERS: usize = 16;
 
-/// The blocks of a network that shares them with other management clusters, and a window of their
-/// map.
+/// Maximum number of blocks that are listed.
+const MAX_BLOCKS: usize = 500;
+
+/// The blocks of a network that shares them with other management clusters.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NetworkBlocks {
@@ -56,18 +55,17 @@ pub(crate) struct NetworkBlocks {
     /// Why the records could not be read at the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unread: Option<String>,
-    /// The other management clusters, by identity: those with blocks of the network, or, if the
-    /// records are not known, those of the registry with their blocks of all networks.
+    /// The other management clusters of the registry, by identity, with their blocks of all networks.
     pub(crate) clusters: Vec<ClusterLine>,
     /// Number of other management clusters that are not listed.
     pub(crate) more_clusters: usize,
-    /// Number of blocks that are not on the map: they have another size, or another family.
-    pub(crate) misfits: u64,
+    /// The blocks that are not free: those in conflict or with an unreadable record, those of this
+    /// management cluster, and then those of other ones.
+    pub(crate) blocks: Vec<BlockLine>,
+    /// Number of such blocks that are not listed.
+    pub(crate) more_blocks: usize,
     /// Whether all pools and slices of the network could be read.
     pub(crate) is_complete: bool,
-    /// The map; omitted without a block.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) window: Option<BlockWindow>,
 }
 
 /// The registry of the blocks of a network.
@@ -78,33 +76,9 @@ pub(crate) struct BlockRegistry {
     pub(crate) name: String,
     /// Whether it exists; `null` if it is unknown.
     pub(crate) exists: Option<bool>,
-    /// Status of the condition Ready: `True`, `False` or `Unknown`.
-    pub(crate) ready: String,
-    /// Why the registry is not ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<String>,
-    /// Details of the reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) message: Option<String>,
-}
-
-impl BlockRegistry {
-    fn of(name: &str, row: &Readable<Option<&RegistryRow>>) -> Self {
-        let found = *row.seen();
-        let ready = found.and_then(RegistryRow::ready);
-        let problem = ready.filter(|ready| ready.status != "True");
-        let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
-        Self {
-            name: name.to_owned(),
-            exists: match found {
-                Some(_) => Some(true),
-                None => row.is_complete().then_some(false),
-            },
-            ready: ready.map_or_else(|| "Unknown".to_owned(), |ready| ready.status.to_string()),
-            reason: problem.and_then(|problem| text(problem.reason.as_deref())),
-            message: problem.and_then(|problem| text(problem.message.as_deref())),
-        }
-    }
+    /// Its state.
+    #[serde(flatten)]
+    pub(crate) state: RegistryState,
 }
 
 /// What the blocks of a network are described with.
@@ -122,10 +96,9 @@ pub(crate) struct BlockObjects<'a, A> {
     pub(crate) last: &'a LastRecords,
 }
 
-/// Describes the blocks of a network, and a part of their map.
+/// Describes the blocks of a network.
 pub(crate) fn network_blocks<'a>(
     objects: BlockObjects<'a, impl IntoIterator<Item = &'a AddressRow>>,
-    requested: MapPart,
     now: Timestamp,
 ) -> NetworkBlocks {
     let BlockObjects {
@@ -140,31 +113,35 @@ pub(crate) fn network_blocks<'a>(
     let row = *registry.seen();
     let own = own_id(row, last);
     let records = last.records.as_ref().map(|(_, records)| &**records);
-    let entries = records.map(|records| records.blocks(&network.name));
     let read = last.records.as_ref().map(|(read, _)| *read);
-    let known = known_blocks(&slices, entries.unwrap_or_default(), own, read);
-
-    let mut blocks = BlockNumbers::of_pools(network, pools.seen().iter().copied());
-    let total = blocks.len();
-    let misfits = blocks.add(known.keys().copied());
-    let layout = blocks.layout(known.keys().copied());
-
-    let (clusters, more_clusters) = match records {
-        Some(records) => clusters_of_blocks(&known, records, now),
-        None => clusters_of_registry(row, own, now),
-    };
     let used = addresses.map(|rows| used_by_block(network, rows));
-    let shown = Shown {
-        layout: &layout,
-        known: &known,
-        clusters: &clusters,
-        pools: pools.seen(),
+    let mut blocks = block_lines(Known {
+        slices: &slices,
+        entries: records.map(|records| records.blocks(&network.name)),
+        read,
+        own,
         used: used.known(),
+    });
+    blocks.sort_by_key(|line| rank(line.state));
+    let more_blocks = blocks.len().saturating_sub(MAX_BLOCKS);
+    blocks.truncate(MAX_BLOCKS);
+    let clusters = match (records, row) {
+        (Some(records), _) => clusters_of_records(records, own, now),
+        (None, Some(row)) => clusters_of_status(row, own, now),
+        (None, None) => Vec::new(),
     };
+    let (clusters, more_clusters) = others(clusters);
     NetworkBlocks {
-        registry: BlockRegistry::of(registry_name, &registry),
+        registry: BlockRegistry {
+            name: registry_name.to_owned(),
+            exists: match row {
+                Some(_) => Some(true),
+                None => registry.is_complete().then_some(false),
+            },
+            state: RegistryState::of(row),
+        },
         cluster_id: own.map(plain),
-        total: total.to_string(),
+        total: block_count(network, pools.seen().iter().copied()).to_string(),
         most: network
             .blocks
             .as_ref()
@@ -176,11 +153,20 @@ pub(crate) fn network_blocks<'a>(
         command: check_command(&network.name),
         read,
         unread: last.problem.as_deref().map(plain_sentence),
-        window: window(&shown, requested),
         clusters,
         more_clusters,
-        misfits,
+        blocks,
+        more_blocks,
         is_complete: pools.is_complete() && slices.is_complete(),
+    }
+}
+
+/// The order of the blocks.
+fn rank(state: BlockState) -> u8 {
+    match state {
+        BlockState::Conflict | BlockState::Unreadable => 0,
+        BlockState::Held => 1,
+        BlockState::Other | BlockState::Free => 2,
     }
 }
 
@@ -190,67 +176,49 @@ fn own_id<'a>(row: Option<&'a RegistryRow>, last: &'a LastRecords) -> Option<&'a
     of_row.or(last.cluster.as_ref()).map(String::as_str)
 }
 
-/// The other management clusters with blocks of the network: those with the most blocks, by
-/// identity, and the number of the others.
-fn clusters_of_blocks(
-    known: &BTreeMap<Block, KnownBlock>,
-    records: &RecordCache,
-    now: Timestamp,
-) -> (Vec<ClusterLine>, usize) {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for block in known.values() {
-        if let Some(cluster) = &block.other {
-            let count = counts.entry(cluster).or_default();
-            *count = count.saturating_add(1);
-        }
-    }
-    let seen = records.clusters();
-    let mut lines = Vec::new();
-    for (cluster, blocks) in counts {
-        let entry = seen.get(cluster).and_then(|entry| entry.record());
-        let last_seen = match entry {
-            Some(Record::Cluster(record)) => record.seen.as_ref().map(|time| time.0),
-            _ => None,
-        };
-        lines.push(ClusterLine {
-            cluster: cluster.to_owned(),
-            this: false,
-            blocks,
-            last_seen,
-            state: state(last_seen, now),
-        });
-    }
-    listed(lines)
-}
-
-/// The other management clusters of the registry, as the manager has reported them.
-fn clusters_of_registry(
-    row: Option<&RegistryRow>,
-    own: Option<&str>,
-    now: Timestamp,
-) -> (Vec<ClusterLine>, usize) {
-    let Some(row) = row else {
-        return (Vec::new(), 0);
-    };
-    let mut lines = clusters_of_status(row, own, now);
+/// The other management clusters with the most blocks, by identity, and the number of those that are
+/// not listed.
+fn others(mut lines: Vec<ClusterLine>) -> (Vec<ClusterLine>, usize) {
     lines.retain(|line| !line.this);
+    lines.sort_by_key(|line| std::cmp::Reverse(line.blocks));
+    let more = lines.len().saturating_sub(MAX_CLUSTERS);
+    lines.truncate(MAX_CLUSTERS);
     for line in &mut lines {
         line.cluster = plain(&line.cluster);
     }
-    listed(lines)
-}
-
-/// The clusters with the most blocks, by identity, and the number of the others.
-fn listed(mut lines: Vec<ClusterLine>) -> (Vec<ClusterLine>, usize) {
-    lines.sort_by(|a, b| {
-        b.blocks
-            .cmp(&a.blocks)
-            .then_with(|| a.cluster.cmp(&b.cluster))
-    });
-    let more = lines.len().saturating_sub(MAX_CLUSTERS);
-    lines.truncate(MAX_CLUSTERS);
     lines.sort_by(|a, b| a.cluster.cmp(&b.cluster));
     (lines, more)
+}
+
+/// The number of blocks with an address of a pool.
+pub(crate) fn block_count<'a>(
+    network: &NetworkRow,
+    pools: impl IntoIterator<Item = &'a PoolRow>,
+) -> u128 {
+    // A block is identified by its number: that of its first address without the host bits.
+    let mut numbers: BTreeMap<(Family, u8), Vec<Span>> = BTreeMap::new();
+    for pool in pools {
+        let Ok(usable) = &pool.usable else { continue };
+        let Some(lowest) = usable.set.lowest() else {
+            continue;
+        };
+        // Prefixes that are larger than a block have none.
+        let Some(block) = network.block_of(usable.block(lowest)) else {
+            continue;
+        };
+        let spans = numbers.entry((usable.family, block.length())).or_default();
+        let shift = u32::from(usable.length.saturating_sub(block.length()));
+        let number = |number: u128| number.checked_shr(shift).unwrap_or_default();
+        for span in usable.set.spans() {
+            spans.extend(Span::new(number(span.first()), number(span.last())));
+        }
+    }
+    let mut count = 0_u128;
+    for spans in numbers.into_values() {
+        let set: SpanSet = spans.into_iter().collect();
+        count = count.saturating_add(set.len());
+    }
+    count
 }
 
 /// How many addresses of each block are in use, each counted once.
@@ -269,4 +237,38 @@ fn used_by_block<'a>(
         }
     }
     used
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_api::{IPNetwork, Pool};
+    use serde_json::json;
+
+    use super::*;
+
+    fn count(pools: &[&[&str]], prefix: u8) -> u128 {
+        let network: IPNetwork = serde_json::from_value(json!({
+            "metadata": {"name": "lab"}, "spec": {"blocks": {"registry": "site", "size": 64}},
+        }))
+        .unwrap();
+        let mut rows = Vec::new();
+        for addresses in pools {
+            let pool: Pool = serde_json::from_value(json!({
+                "kind": "InClusterIPPool", "metadata": {"name": "p", "namespace": "n"},
+                "spec": {"addresses": addresses, "prefix": prefix, "network": "lab"},
+            }))
+            .unwrap();
+            rows.push(PoolRow::from(&pool));
+        }
+        block_count(&NetworkRow::from(network), &rows)
+    }
+
+    #[test]
+    fn blocks_with_an_address_of_a_pool_are_counted_once() {
+        assert_eq!(count(&[&["10.0.0.0/22"]], 16), 16);
+        let overlapping: [&[&str]; 2] = [&["10.0.0.70-10.0.0.75"], &["10.0.0.100-10.0.0.130"]];
+        assert_eq!(count(&overlapping, 16), 2);
+        assert_eq!(count(&[&["fd00::/64"]], 64), 1 << 58);
+        assert_eq!(count(&[], 16), 0);
+    }
 }

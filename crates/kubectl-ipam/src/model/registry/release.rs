@@ -1,9 +1,11 @@
-//! `registry release`: the records of a management cluster that no longer exists, and what happens to
-//! them.
+//! The records of a registry that an operator changes: of a management cluster that no longer exists,
+//! or of a network that no management cluster has yet.
 
 use std::sync::Arc;
 
-use capi_ipam_registry::{BlockRecord, ClusterRecord, Entry, Key, Record, RecordCache, hand_over};
+use capi_ipam_registry::{
+    BlockRecord, ClusterRecord, Entry, Key, NetworkRecord, Record, RecordCache, hand_over,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -12,7 +14,7 @@ use serde::Serialize;
 use super::liveness::{ClusterState, STALE_AFTER, state};
 use crate::error::Error;
 
-/// The output of `registry release`.
+/// The output of the commands that change records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryRelease {
@@ -64,6 +66,12 @@ pub enum RecordAction {
     ClusterDeleted,
     /// The record of the cluster names this one.
     Adopted,
+    /// The record of the network is created.
+    NetworkCreated,
+    /// The registry has the record already.
+    Unchanged,
+    /// The manager of this cluster returns the block unless it needs an address of it.
+    Returning,
 }
 
 /// What is to be written.
@@ -81,14 +89,20 @@ pub(crate) struct Plan {
 /// One write.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    /// The record, in the version that is replaced.
-    pub(crate) entry: Arc<Entry>,
-    /// What replaces it; `None` to delete it.
-    pub(crate) wanted: Option<Record>,
+    pub(crate) write: Write,
     pub(crate) line: RecordChange,
 }
 
-/// Why a management cluster is not released.
+/// How a record is changed. A record that exists is named in the version that is replaced.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    Create(Record),
+    Update(Arc<Entry>, Record),
+    Delete(Arc<Entry>),
+    None,
+}
+
+/// Why nothing is changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
@@ -110,13 +124,45 @@ pub(crate) enum Refusal {
     Adopted { cluster: String },
     #[error("the registry has no record of management cluster {cluster}")]
     NotFound { cluster: String },
+    #[error(
+        "the registry has another record of network {network}: blocks of {size} addresses, and a quarantine of {quarantine} \
+         seconds"
+    )]
+    NetworkDiffers {
+        network: String,
+        size: u64,
+        quarantine: i64,
+    },
+    #[error("record {record} cannot be decoded; correct or delete it")]
+    NetworkUnreadable { record: String },
+    #[error("management clusters have blocks of network {network} already: they write its record")]
+    NetworkUsed { network: String },
+    #[error(
+        "a block is returned when none of its addresses is in use, reserved or cooling down: block {block} of network \
+         {network} has {count} such"
+    )]
+    Used {
+        block: String,
+        network: String,
+        count: usize,
+    },
+    #[error(
+        "network {network} holds {spare} free blocks ahead, and block {block} is one of them: lower spec.blocks.spare first"
+    )]
+    Spare {
+        block: String,
+        network: String,
+        spare: usize,
+    },
+    #[error("this management cluster has no block {block} in network {network}")]
+    NotHeld { block: String, network: String },
 }
 
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::NotReleased {
             reason: refusal.to_string(),
-            is_unknown: matches!(refusal, Refusal::NotFound { .. }),
+            is_unknown: matches!(refusal, Refusal::NotFound { .. } | Refusal::NotHeld { .. }),
         }
     }
 }
@@ -141,15 +187,22 @@ pub(crate) fn plan(
         cluster,
         time_of_others(records, cluster, now),
     )?;
+    // Blocks first: after an interruption, the record of the cluster shows what is left to do.
     let mut changes = Vec::new();
+    let mut withdrawn = Vec::new();
     for entry in records.entries() {
-        changes.extend(change(&entry, cluster, now));
+        match entry.record() {
+            Some(Record::Block(record)) if record.cluster == cluster => {
+                changes.push(of_block(&entry, record, cluster, now));
+            }
+            Some(Record::Block(record)) => withdrawn.extend(withdrawal(&entry, record, cluster)),
+            _ => {}
+        }
     }
+    changes.extend(withdrawn);
     if entry.is_none() && changes.is_empty() {
         return Err(Refusal::NotFound { cluster: named() });
     }
-    // Blocks first: after an interruption, the record of the cluster shows what is left to do.
-    changes.sort_by_key(|change| rank(change.line.action));
     Ok(Plan {
         seen,
         cluster: entry,
@@ -185,14 +238,58 @@ pub(crate) fn adoption(
         ..ClusterRecord::default()
     });
     let change = Change {
-        line: line(&entry, RecordAction::Adopted),
-        wanted: Some(adopted),
-        entry,
+        line: line(&entry.key, RecordAction::Adopted),
+        write: Write::Update(entry, adopted),
     };
     Ok(Plan {
         seen,
         cluster: None,
         changes: vec![change],
+    })
+}
+
+/// Decides what is written so that the registry has the record of a network before a management cluster
+/// takes a block of it.
+pub(crate) fn creation(records: &RecordCache, wanted: NetworkRecord) -> Result<Plan, Refusal> {
+    let network = wanted.network.clone();
+    let key = Key::Network {
+        name: network.as_str().into(),
+    };
+    let entry = records.get(&key);
+    let (write, action) = match entry.as_deref().map(Entry::record) {
+        None if !records.blocks(&network).is_empty() => {
+            return Err(Refusal::NetworkUsed { network });
+        }
+        None => {
+            let wanted = Record::Network(wanted);
+            (Write::Create(wanted), RecordAction::NetworkCreated)
+        }
+        Some(Some(Record::Network(found)))
+            if (found.size, found.quarantine()) == (wanted.size, wanted.quarantine()) =>
+        {
+            (Write::None, RecordAction::Unchanged)
+        }
+        Some(Some(Record::Network(found))) => {
+            return Err(Refusal::NetworkDiffers {
+                size: found.size,
+                quarantine: found.quarantine(),
+                network,
+            });
+        }
+        Some(_) => {
+            return Err(Refusal::NetworkUnreadable {
+                record: key.to_string(),
+            });
+        }
+    };
+    let line = RecordChange {
+        network: Some(network),
+        ..line(&key.to_string(), action)
+    };
+    Ok(Plan {
+        seen: None,
+        cluster: None,
+        changes: vec![Change { write, line }],
     })
 }
 
@@ -258,30 +355,9 @@ fn last_seen(
     Ok(seen)
 }
 
-/// The order of the writes.
-fn rank(action: RecordAction) -> u8 {
-    match action {
-        RecordAction::Freed | RecordAction::HandedOver => 0,
-        RecordAction::Withdrawn => 1,
-        RecordAction::ClusterDeleted | RecordAction::Adopted => 2,
-    }
-}
-
-/// The change of one record; `None` if the cluster has no part in it. The record of another cluster
-/// is never deleted, and only the name of the released one is removed from it.
-fn change(entry: &Arc<Entry>, cluster: &str, now: Timestamp) -> Option<Change> {
-    match entry.record()? {
-        Record::Block(record) if record.cluster == cluster => {
-            Some(of_block(entry, record, cluster, now))
-        }
-        Record::Block(record) => withdrawal(entry, record, cluster),
-        Record::Cluster(_) | Record::Network(_) | Record::Registry(_) => None,
-    }
-}
-
-fn line(entry: &Entry, action: RecordAction) -> RecordChange {
+fn line(record: &str, action: RecordAction) -> RecordChange {
     RecordChange {
-        record: entry.key.clone(),
+        record: record.to_owned(),
         action,
         network: None,
         block: None,
@@ -296,7 +372,7 @@ fn block_line(entry: &Entry, record: &BlockRecord, action: RecordAction) -> Reco
         network: Some(record.network.clone()),
         block: Some(record.block.clone()),
         used: record.used,
-        ..line(entry, action)
+        ..line(&entry.key, action)
     }
 }
 
@@ -313,19 +389,18 @@ fn of_block(entry: &Arc<Entry>, record: &BlockRecord, cluster: &str, now: Timest
             ..block_line(entry, record, RecordAction::HandedOver)
         };
         return Change {
-            entry: Arc::clone(entry),
-            wanted: Some(Record::Block(wanted)),
+            write: Write::Update(Arc::clone(entry), Record::Block(wanted)),
             line,
         };
     }
     Change {
-        entry: Arc::clone(entry),
-        wanted: None,
+        write: Write::Delete(Arc::clone(entry)),
         line: block_line(entry, record, RecordAction::Freed),
     }
 }
 
-/// The cluster uses no address of a block of another one any more.
+/// The cluster uses no address of a block of another one any more. The record of another cluster is never
+/// deleted, and only the name of the released one is removed from it.
 fn withdrawal(entry: &Arc<Entry>, record: &BlockRecord, cluster: &str) -> Option<Change> {
     let mut wanted = record.clone();
     wanted.contenders.retain(|id| id != cluster);
@@ -337,8 +412,7 @@ fn withdrawal(entry: &Arc<Entry>, record: &BlockRecord, cluster: &str) -> Option
         ..block_line(entry, record, RecordAction::Withdrawn)
     };
     Some(Change {
-        entry: Arc::clone(entry),
-        wanted: Some(Record::Block(wanted)),
+        write: Write::Update(Arc::clone(entry), Record::Block(wanted)),
         line,
     })
 }
@@ -347,7 +421,7 @@ impl Plan {
     /// The line for the record of the cluster, which is deleted last.
     pub(crate) fn last_line(&self) -> Option<RecordChange> {
         let entry = self.cluster.as_deref()?;
-        Some(line(entry, RecordAction::ClusterDeleted))
+        Some(line(&entry.key, RecordAction::ClusterDeleted))
     }
 
     /// All lines, in the order of the writes.
@@ -440,17 +514,17 @@ mod tests {
         ];
         let expected = expected.map(|(name, action, holder)| (name.to_owned(), action, holder));
         assert_eq!(described, expected);
-        let wanted: Vec<_> = plan.changes.iter().map(|it| &it.wanted).collect();
-        assert!(wanted[0].is_none());
-        let Some(Record::Block(handed_over)) = wanted[1] else {
-            panic!("{wanted:?}")
+        let writes: Vec<_> = plan.changes.iter().map(|it| &it.write).collect();
+        assert!(matches!(writes[0], Write::Delete(_)));
+        let Write::Update(_, Record::Block(handed_over)) = writes[1] else {
+            panic!("{writes:?}")
         };
         assert_eq!(
             (handed_over.cluster.as_str(), &*handed_over.contenders),
             ("north", &["west".to_owned()][..])
         );
-        let Some(Record::Block(other)) = wanted[2] else {
-            panic!("{wanted:?}")
+        let Write::Update(_, Record::Block(other)) = writes[2] else {
+            panic!("{writes:?}")
         };
         assert_eq!(other.cluster, "north");
     }
@@ -482,7 +556,7 @@ mod tests {
             adoption(&records, "west", uid, now()).map(|plan| plan.changes)
         };
         let changes = adopted(cluster("west", "2026-01-01T00:00:00Z"), "a").unwrap();
-        let Some(Record::Cluster(record)) = &changes[0].wanted else {
+        let Write::Update(_, Record::Cluster(record)) = &changes[0].write else {
             panic!("{changes:?}");
         };
         assert_eq!(record.uid.as_deref(), Some("a"));
@@ -494,5 +568,34 @@ mod tests {
         assert!(matches!(adopted(own, "a"), Err(Refusal::Adopted { .. })));
         let none = adoption(&entries(&[]), "west", "a", now());
         assert!(matches!(none, Err(Refusal::NotFound { .. })));
+    }
+
+    #[test]
+    fn record_of_a_network_is_created_once() {
+        let wanted = |size, quarantine| NetworkRecord {
+            network: "lab".to_owned(),
+            size,
+            size_of: "west".to_owned(),
+            quarantine_seconds: quarantine,
+        };
+        let created = |records: &[(&str, Value)], wanted| {
+            let plan = creation(&entries(records), wanted)?;
+            Ok(plan.lines()[0].action)
+        };
+        let action = created(&[], wanted(64, Some(60)));
+        assert_eq!(action, Ok(RecordAction::NetworkCreated));
+        let found = json!({"network": "lab", "size": 64, "sizeOf": "east"});
+        let found = [("network.lab", found)];
+        let action = created(&found, wanted(64, Some(604_800)));
+        assert_eq!(action, Ok(RecordAction::Unchanged), "the default");
+        for other in [wanted(32, None), wanted(64, Some(60))] {
+            let refusal = created(&found, other).unwrap_err();
+            assert!(matches!(refusal, Refusal::NetworkDiffers { .. }));
+        }
+        let (key, block) = block("10.0.0.0", "east", &[]);
+        let refusal = created(&[(key.as_str(), block)], wanted(64, None)).unwrap_err();
+        assert!(matches!(refusal, Refusal::NetworkUsed { .. }));
+        let refusal = created(&[("network.lab", json!({}))], wanted(64, None)).unwrap_err();
+        assert!(matches!(refusal, Refusal::NetworkUnreadable { .. }));
     }
 }

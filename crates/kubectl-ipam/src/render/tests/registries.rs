@@ -7,8 +7,8 @@ use capi_ipam_api::{BlockLengths, IPRegistry};
 use super::*;
 use crate::model::registry_tests::entries;
 use crate::model::{
-    BlockHolder, BlockHolderState, Checked, RegistryFacts, RegistryRelease, Unread, block_holder,
-    check_network, plan, registry_lines,
+    BlockHolder, BlockHolderState, Checked, Held, RegistryFacts, RegistryRelease, Unread,
+    block_holder, check_network, plan, registry_lines,
 };
 use crate::objects::RegistryRow;
 
@@ -136,9 +136,11 @@ fn check_shows_who_has_the_blocks_in_use() {
             cluster: "west-1",
             size,
             lengths: BlockLengths::default(),
-            pools: &pools,
-            addresses: &rows,
-            reservations: &[],
+            held: Held {
+                pools: &pools,
+                addresses: &rows,
+                reservations: &[],
+            },
             records: &records,
         })
     };

@@ -1,17 +1,15 @@
 // @ts-check
 // The blocks of a network that it shares with other management clusters.
 
-import { BlockContent } from "./block_map.js";
 import { aboutText, blockCounts, incompleteText, registryProblem, sentence, sourceText } from "./block_text.js";
 import { age, definitions, el, write, writeLine } from "./dom.js";
 import { clock, plural } from "./format.js";
-import { MapSection } from "./map_section.js";
 import { get, Loader, RequestError } from "./requests.js";
+import { blockTable } from "./tables.js";
 
 /** @import { NetworkBlocks } from "../../../generated/page.d.ts" */
-/** @import { Position } from "./map_window.js" */
 
-/** The registry, the counts and the map of the blocks; hidden for a network that shares none. */
+/** The registry, the counts and the table of the blocks; hidden for a network that shares none. */
 export class BlockSection {
   #registry = el("span", { class: "pill" });
   #about = el("p", { class: "about" });
@@ -21,18 +19,13 @@ export class BlockSection {
   #source = el("p", { class: "hint source" });
   #incomplete = el("p", { class: "hint", hidden: true });
   #clusters = el("div", { hidden: true });
-  #content = new BlockContent();
-  #map;
+  #table = blockTable();
   #shown = "";
   #loader = new Loader(() => this.#load());
 
-  /**
-   * @param {string} network
-   * @param {Position} position
-   */
-  constructor(network, position) {
+  /** @param {string} network */
+  constructor(network) {
     this.network = network;
-    this.#map = new MapSection(this.#content, position, () => this.#loader.run());
     this.element = el(
       "section",
       { class: "blocks", hidden: true },
@@ -42,9 +35,9 @@ export class BlockSection {
       this.#conflict,
       this.#problem,
       this.#source,
+      el("div", { class: "scroll" }, this.#table.element),
       this.#incomplete,
       this.#clusters,
-      this.#map.element,
     );
   }
 
@@ -53,22 +46,13 @@ export class BlockSection {
     this.#loader.run();
   }
 
-  /** @param {Position} position */
-  follow(position) {
-    this.#map.follow(position);
-  }
-
   async #load() {
-    const asked = this.#map.position;
-    const blocks = await this.#get();
-    // Meanwhile the user can have asked for another part of the map.
-    if (asked === this.#map.position) this.#show(blocks);
+    this.#show(await this.#get());
   }
 
   async #get() {
     try {
-      const { position, cells } = this.#map;
-      return await get("/api/blocks", { network: this.network, cells: String(cells), ...position });
+      return await get("/api/blocks", { network: this.network });
     } catch (error) {
       // Whether there is such a network is unknown; the page says so.
       if (!(error instanceof RequestError) || error.status !== 403) throw error;
@@ -89,9 +73,8 @@ export class BlockSection {
     write(this.#source, sourceText(blocks, clock));
     this.#source.dataset.kind = blocks.unread ? "warn" : "";
     this.#showClusters(blocks);
-    this.#content.blocks = blocks;
-    this.#map.element.hidden = !blocks.window;
-    if (blocks.window) this.#map.show(blocks.window);
+    this.#table.show(blocks.blocks);
+    this.#table.element.hidden = blocks.blocks.length === 0;
   }
 
   /** @param {NetworkBlocks} blocks */
@@ -114,11 +97,11 @@ export class BlockSection {
   }
 
   /**
-   * The other management clusters, as the manager has reported them, if the records are not known.
+   * The other management clusters of the registry.
    * @param {NetworkBlocks} blocks
    */
-  #showClusters({ read, clusters, moreClusters }) {
-    this.#clusters.hidden = Boolean(read) || clusters.length === 0;
+  #showClusters({ clusters, moreClusters }) {
+    this.#clusters.hidden = clusters.length === 0;
     const shown = JSON.stringify([clusters, moreClusters]);
     if (this.#shown === shown) return;
     this.#shown = shown;

@@ -4,7 +4,6 @@
 import { BlockSection } from "./blocks.js";
 import { definitions, el, KeyedList, write } from "./dom.js";
 import { count, networkLink, poolLink, poolText } from "./format.js";
-import { parsePosition } from "./map_window.js";
 import { PoolTable } from "./pool_table.js";
 import { blocksText, networkState } from "./summary.js";
 
@@ -80,7 +79,7 @@ export class NetworkPage {
     const [name = ""] = route.parts;
     this.name = name;
     this.title = name;
-    this.blocks = new BlockSection(name, parsePosition(route.parameters));
+    this.blocks = new BlockSection(name);
     this.#content = el(
       "div",
       { hidden: true },
@@ -103,9 +102,7 @@ export class NetworkPage {
 
   /** @param {Route} route */
   accepts(route) {
-    if (route.parts[0] !== this.name) return false;
-    this.blocks.follow(parsePosition(route.parameters));
-    return true;
+    return route.parts[0] === this.name;
   }
 
   /** @param {Overview} overview */

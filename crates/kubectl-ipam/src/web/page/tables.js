@@ -1,10 +1,11 @@
 // @ts-check
 // The tables of holders, claims and pools.
 
+import { stateOf } from "./block_text.js";
 import { age, el, KeyedList, writeLine } from "./dom.js";
 import { count, kindText, poolLink, poolText, stateText } from "./format.js";
 
-/** @import { ClaimLine, Holder, PoolName, SliceLine } from "../../../generated/page.d.ts" */
+/** @import { BlockLine, ClaimLine, Holder, PoolName, SliceLine } from "../../../generated/page.d.ts" */
 /** @import { Child } from "./dom.js" */
 
 /**
@@ -145,6 +146,32 @@ export function sliceTable(pool) {
     cell("Total", count(slice.total)),
     cell("Note", sliceNote(slice)),
   ]);
+}
+
+/** A table of the blocks of a network that are not free. */
+export function blockTable() {
+  const heads = ["Block", "State", "Cluster", "In use", "Since", "Note"];
+  const key = (/** @type {BlockLine} */ block) => block.block;
+  return new Table("block-list", heads, key, (/** @type {BlockLine} */ block) => [
+    el("th", { scope: "row", text: block.block }),
+    cell("State", blockPill(block)),
+    cell("Cluster", block.clusters.length > 0 && el("span", {}, ...block.clusters.map(line))),
+    cell("In use", count(block.used)),
+    cell("Since", block.since && age(block.since)),
+    cell("Note", blockNote(block)),
+  ]);
+}
+
+/** @param {BlockLine} block */
+function blockPill(block) {
+  const { text, kind } = stateOf(block);
+  return el("span", { class: "pill", "data-kind": kind, text });
+}
+
+/** @param {BlockLine} block */
+function blockNote({ note, emptySince }) {
+  if (note) return el("span", { class: "about", text: note });
+  return emptySince ? el("span", {}, "empty for ", age(emptySince)) : null;
 }
 
 /** @param {SliceLine["owner"]} owner */

@@ -1,26 +1,21 @@
 //! The blocks of networks that management clusters share.
 
-use capi_ipam_ip::Block;
 use serde_json::json;
 
 use super::sample::{
     break_blocks, many_blocks, own_block, receive, record, sample, shared_network,
 };
 use crate::error::MissingRight;
-use crate::model::{BlockCell, BlockUse, ClusterState, MapPart, NetworkBlocks, View};
+use crate::model::{BlockLine, BlockState, ClusterState, NetworkBlocks};
 use crate::web::state::State;
 
-/// The cell with an address in the map of the blocks of a network.
-fn block_of(blocks: &NetworkBlocks, label: &str) -> Option<BlockCell> {
-    let window = blocks.window.as_ref().unwrap();
-    let index = window.labels.iter().position(|it| it == label).unwrap();
-    let mut cells = window.cells.iter();
-    cells.find(|cell| cell.index == index as u64).cloned()
+/// A block of the table of a network.
+fn block_of<'a>(blocks: &'a NetworkBlocks, block: &str) -> Option<&'a BlockLine> {
+    blocks.blocks.iter().find(|line| line.block == block)
 }
 
 fn blocks(state: &State, network: &str) -> NetworkBlocks {
-    let found = state.blocks(network, MapPart::default());
-    found.unwrap().unwrap()
+    state.blocks(network).unwrap().unwrap()
 }
 
 #[test]
@@ -36,7 +31,7 @@ fn holders_of_blocks_are_shown() {
     assert!(all.networks[0].blocks.is_none(), "backbone shares none");
     let shown = blocks(&state, "region");
     assert_eq!(shown.cluster_id.as_deref(), Some("west-1"));
-    assert_eq!(shown.registry.ready, "True");
+    assert_eq!(shown.registry.state.ready, "True");
     assert!(shown.read.is_some() && shown.unread.is_none() && shown.is_complete);
     let clusters: Vec<_> = shown
         .clusters
@@ -51,46 +46,18 @@ fn holders_of_blocks_are_shown() {
             ("north", 2, ClusterState::Stale)
         ]
     );
-    let window = shown.window.as_ref().unwrap();
-    assert_eq!((window.labels.len(), window.cell_size.as_str()), (64, "1"));
-    assert_eq!(window.ends[1], "10.40.0.127");
-    assert_eq!(window.cells.len(), 31);
+    assert_eq!((shown.blocks.len(), shown.more_blocks), (31, 0));
+    assert_eq!(shown.blocks[0].block, "10.40.0.0/26", "the own ones first");
 
     let own = block_of(&shown, "10.40.0.64/26").unwrap();
-    assert_eq!((own.own, own.used, own.size), (1, Some(25), 64));
-    let details = own.block.unwrap();
-    assert_eq!(
-        (details.state, details.pools.len()),
-        (BlockUse::Own, 1),
-        "{details:?}"
-    );
-    assert_eq!(details.pools[0].address, "10.40.0.64");
-    let first = block_of(&shown, "10.40.0.0/26").unwrap();
-    assert_eq!(first.size, 63, "without the network address");
+    assert_eq!((own.state, own.used), (BlockState::Held, Some(25)));
     let other = block_of(&shown, "10.40.1.64/26").unwrap();
-    let details = other.block.unwrap();
-    assert_eq!((details.state, other.cluster), (BlockUse::Other, Some(0)));
-    assert_eq!(
-        (details.clusters, details.recorded),
-        (vec!["east-1".to_owned()], Some(5))
-    );
-    assert_eq!(block_of(&shown, "10.40.15.0/26"), None, "free");
+    assert_eq!((other.state, other.used), (BlockState::Other, Some(5)));
+    assert_eq!(other.clusters, ["east-1"]);
+    assert!(block_of(&shown, "10.40.15.0/26").is_none(), "free");
 
-    let view = View::Around(
-        "10.40.1.70"
-            .parse::<std::net::IpAddr>()
-            .map(Block::address)
-            .unwrap(),
-    );
-    let around = state.blocks("region", MapPart::new(view, None)).unwrap();
-    assert_eq!(around.unwrap().window.unwrap().focus, Some(5));
-    assert!(
-        state
-            .blocks("backbone", MapPart::default())
-            .unwrap()
-            .is_none()
-    );
-    assert!(state.blocks("none", MapPart::default()).unwrap().is_none());
+    assert!(state.blocks("backbone").unwrap().is_none());
+    assert!(state.blocks("none").unwrap().is_none());
 }
 
 #[test]
@@ -104,14 +71,27 @@ fn broken_blocks_say_what_is_wrong() {
         campus.read.is_some() && campus.unread.is_some(),
         "the last known records"
     );
-    assert_eq!(campus.misfits, 1, "a block of 32 addresses");
-    let of = |label: &str| block_of(&campus, label).unwrap().block.unwrap();
+    let of = |block: &str| block_of(&campus, block).unwrap();
+    assert_eq!(of("10.40.2.0/27").state, BlockState::Other, "another size");
     let conflict = of("10.40.0.64/26");
-    assert_eq!(conflict.state, BlockUse::Conflict);
+    assert_eq!(campus.blocks[0], *conflict, "the most urgent first");
+    assert_eq!(conflict.state, BlockState::Conflict);
     assert_eq!(conflict.clusters, ["west-1", "east-1"]);
     assert_eq!(of("10.40.0.128/26").clusters, ["west-1", "unknown"]);
-    assert!(of("10.40.0.192/26").note.unwrap().contains("not confirmed"));
-    assert!(of("10.40.1.0/26").note.unwrap().contains("no IPSlice"));
+    assert!(
+        of("10.40.0.192/26")
+            .note
+            .as_ref()
+            .unwrap()
+            .contains("not confirmed")
+    );
+    assert!(
+        of("10.40.1.0/26")
+            .note
+            .as_ref()
+            .unwrap()
+            .contains("no IPSlice")
+    );
     assert_eq!(of("10.40.1.64/26").clusters, ["east-1", "north"]);
     let texts = campus.clusters.iter().map(|line| line.cluster.as_str());
     for text in texts.chain(of("10.40.1.192/26").clusters.iter().map(String::as_str)) {
@@ -129,7 +109,7 @@ fn broken_blocks_say_what_is_wrong() {
         .map(|line| (line.cluster.as_str(), line.blocks))
         .collect();
     assert_eq!(clusters, [("east-1", 12), ("north", 1)]);
-    assert_eq!(branch.window.unwrap().cells.len(), 3);
+    assert_eq!(branch.blocks.len(), 3);
 
     // What may not be listed is unknown.
     let right = |resource: &str| MissingRight {
@@ -144,32 +124,19 @@ fn broken_blocks_say_what_is_wrong() {
     assert!(!part.is_complete);
     assert_eq!(block_of(&part, "10.40.0.64/26").unwrap().used, None);
     state.update(|tables| tables.networks.missing(right("networks")));
-    assert!(state.blocks("none", MapPart::default()).is_err());
+    assert!(state.blocks("none").is_err());
 }
 
 #[test]
-fn map_of_very_many_blocks_has_a_bounded_size() {
+fn table_of_very_many_blocks_has_a_bounded_size() {
     let state = sample();
     many_blocks(&state);
-    let whole = blocks(&state, "fabric");
-    assert_eq!((whole.clusters.len(), whole.more_clusters), (16, 83));
-    let window = whole.window.as_ref().unwrap();
-    assert_eq!(
-        (window.total.as_str(), window.cell_size.as_str()),
-        ("16384", "16")
-    );
-    assert_eq!((window.labels.len(), window.cells.len()), (1_024, 625));
-    let size = serde_json::to_string(&whole).unwrap().len();
+    let shown = blocks(&state, "fabric");
+    assert_eq!((shown.clusters.len(), shown.more_clusters), (16, 83));
+    assert_eq!((shown.blocks.len(), shown.more_blocks), (500, 9_500));
+    assert_eq!(shown.total, "16384");
+    let size = serde_json::to_string(&shown).unwrap().len();
     assert!(size < 200_000, "{size} bytes");
-    let zoomed = MapPart::new(View::Range(0, 1_024), None);
-    let zoomed = state.blocks("fabric", zoomed).unwrap().unwrap();
-    let window = zoomed.window.as_ref().unwrap();
-    assert_eq!(
-        (window.cell_size.as_str(), window.cells.len()),
-        ("1", 1_024)
-    );
-    let size = serde_json::to_string(&zoomed).unwrap().len();
-    assert!(size < 500_000, "{size} bytes");
 }
 
 #[test]
@@ -194,7 +161,8 @@ fn records_that_cannot_be_read_leave_the_last_known_ones() {
         (last.read, last.unread.as_deref()),
         (read, Some("no answer"))
     );
-    assert_eq!(block_of(&last, "10.41.0.64/26").unwrap().others, 1);
+    let other = block_of(&last, "10.41.0.64/26").unwrap();
+    assert_eq!(other.state, BlockState::Other);
     let version = state.overview().version;
     receive(&state, "lab-registry", Ok(&[]));
     assert!(

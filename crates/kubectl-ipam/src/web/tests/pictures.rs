@@ -82,7 +82,7 @@ const VIEWS: [ViewOfPage; 13] = [
         "network/backbone",
         ".pools tbody tr:nth-child(2)",
     ),
-    ("blocks", "network/region", ".blocks .map .cell.own"),
+    ("blocks", "network/region", ".block-list tbody tr"),
     ("address", "search?q=10.0.0.12", ".holders tbody tr"),
     (
         "search",
@@ -240,9 +240,9 @@ async fn screenshots_of_failures() {
     let views = [
         ("overview", "", ".networks tbody tr:nth-child(5)"),
         ("problems", "?show=problems", ".networks tbody tr"),
-        ("conflict", "network/campus", ".blocks .map .cell.conflict"),
-        ("no-secret", "network/branch", ".blocks .map .cell.unknown"),
-        ("many", "network/fabric", ".blocks .map .cell.own"),
+        ("conflict", "network/campus", ".block-list [data-kind=bad]"),
+        ("no-secret", "network/branch", ".block-list tbody tr"),
+        ("many", "network/fabric", ".block-list tbody tr"),
     ];
     studio.shoot(&views, "blocks-").await;
     assert_eq!(
@@ -382,11 +382,7 @@ async fn documentation_pictures() {
             "pool/InClusterIPPool/team-a/web?at=10.0.0.12",
             ".map .cell.allocated",
         ),
-        (
-            "web-blocks",
-            "network/region?at=10.40.1.70",
-            ".blocks .map .cell.own",
-        ),
+        ("web-blocks", "network/region", ".block-list tbody tr"),
     ] {
         browser.resize(1180, 780).await;
         browser.open(&format!("{base}/#/{view}")).await;

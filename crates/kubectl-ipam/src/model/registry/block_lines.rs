@@ -1,0 +1,327 @@
+//! The blocks of a network that are not free, and who has them: what an IPSlice says, and what a record
+//! says.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use capi_ipam_api::advice;
+use capi_ipam_ip::Block;
+use capi_ipam_registry::{Entry, Record, cidr};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::plain::{plain, plain_sentence};
+use crate::load::Readable;
+use crate::objects::SliceRow;
+
+/// Who has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum BlockState {
+    /// Nobody: this management cluster takes it before it allocates any address.
+    Free,
+    /// This management cluster.
+    Held,
+    /// Another management cluster, and no address of it is in use here.
+    Other,
+    /// Several management clusters, or another one although an address of it is in use here.
+    Conflict,
+    /// The record of the block cannot be decoded: it counts as that of another management cluster.
+    Unreadable,
+}
+
+/// Who has a block by its record, and the management clusters that use it, the holder first. `own` is the
+/// identity of this one, if it is known.
+pub(super) fn holders<'a>(
+    entry: Option<&'a Entry>,
+    own: Option<&str>,
+) -> (BlockState, Vec<&'a str>) {
+    let Some(entry) = entry else {
+        return (BlockState::Free, Vec::new());
+    };
+    let Some(Record::Block(record)) = entry.record() else {
+        return (BlockState::Unreadable, Vec::new());
+    };
+    let mut clusters = vec![record.cluster.as_str()];
+    clusters.extend(record.contenders.iter().map(String::as_str));
+    let state = if !record.contenders.is_empty() {
+        BlockState::Conflict
+    } else if own == Some(record.cluster.as_str()) {
+        BlockState::Held
+    } else {
+        BlockState::Other
+    };
+    (state, clusters)
+}
+
+/// A block that is not free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BlockLine {
+    /// The block in CIDR notation.
+    pub(crate) block: String,
+    /// Who has it.
+    pub(crate) state: BlockState,
+    /// The management clusters that use it, the holder first. Several only in a conflict.
+    pub(crate) clusters: Vec<String>,
+    /// Number of its addresses in use: in this management cluster, or in another one when it wrote the
+    /// record; `null` if it is unknown.
+    pub(crate) used: Option<u64>,
+    /// Since when its holder has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) since: Option<Timestamp>,
+    /// Since when none of its addresses is in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) empty_since: Option<Timestamp>,
+    /// What else is to be known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// What the blocks of a network are described with.
+pub(super) struct Known<'a> {
+    pub(super) slices: &'a Readable<Vec<&'a SliceRow>>,
+    /// The records; `None` if they are not known.
+    pub(super) entries: Option<Vec<(Block, Arc<Entry>)>>,
+    /// When the records were read.
+    pub(super) read: Option<Timestamp>,
+    /// The identity of this management cluster, if it is known.
+    pub(super) own: Option<&'a str>,
+    /// How many addresses of each block are in use here; `None` if it is unknown.
+    pub(super) used: Option<&'a HashMap<Block, u64>>,
+}
+
+/// The blocks of a network that are not free, by address.
+pub(super) fn block_lines(known: Known<'_>) -> Vec<BlockLine> {
+    let own = known.own;
+    let mut lines = BTreeMap::new();
+    let mut entries: BTreeMap<Block, Arc<Entry>> =
+        known.entries.unwrap_or_default().into_iter().collect();
+    let used = |block: Block| Some(known.used?.get(&block).copied().unwrap_or_default());
+    for slice in known.slices.seen() {
+        // `clusterctl move` brings slices of the source, which have no effect.
+        let is_own = own.is_none_or(|own| slice.owner.name == own);
+        let Some((_, block)) = slice.shared_block().filter(|_| is_own) else {
+            continue;
+        };
+        let entry = entries.remove(&block);
+        // A slice is newer than its record: older records do not have it.
+        let is_newer = slice
+            .assigned
+            .zip(known.read)
+            .is_some_and(|(at, read)| at >= read);
+        let entry = entry.as_deref().filter(|_| !is_newer);
+        lines.insert(block, with_slice(slice, block, entry, used(block)));
+    }
+    for (block, entry) in entries {
+        let mut line = of_entry(&entry, block, own);
+        if line.state == BlockState::Held {
+            line.used = used(block);
+            if line.note.is_none() && known.slices.is_complete() {
+                line.note = Some(format!(
+                    "This management cluster has no IPSlice of the block, so nobody allocates its addresses: {}.",
+                    advice::RECORD_WITHOUT_SLICE
+                ));
+            }
+        }
+        lines.insert(block, line);
+    }
+    lines.into_values().collect()
+}
+
+/// A block with a slice of this management cluster.
+fn with_slice(
+    slice: &SliceRow,
+    block: Block,
+    entry: Option<&Entry>,
+    used: Option<u64>,
+) -> BlockLine {
+    let (_, recorded) = holders(entry, None);
+    let mut clusters = vec![slice.owner.name.as_str()];
+    for cluster in slice.conflict.iter().map(String::as_str).chain(recorded) {
+        if !clusters.contains(&cluster) {
+            clusters.push(cluster);
+        }
+    }
+    let note = if slice.is_confirmed {
+        None
+    } else {
+        let text = "The registry has not confirmed the block: no address of it is allocated.";
+        Some(text.to_owned())
+    };
+    BlockLine {
+        block: cidr(block),
+        state: if clusters.len() > 1 {
+            BlockState::Conflict
+        } else {
+            BlockState::Held
+        },
+        clusters: clusters.into_iter().map(plain).collect(),
+        used,
+        since: slice.assigned,
+        empty_since: slice.empty_since,
+        note,
+    }
+}
+
+/// A block with a record, and without a slice of this management cluster.
+fn of_entry(entry: &Entry, block: Block, own: Option<&str>) -> BlockLine {
+    let (state, clusters) = holders(Some(entry), own);
+    let mut line = BlockLine {
+        block: cidr(block),
+        state,
+        clusters: clusters.into_iter().map(plain).collect(),
+        used: None,
+        since: None,
+        empty_since: None,
+        note: None,
+    };
+    match entry.record() {
+        Some(Record::Block(record)) => {
+            line.used = record.used;
+            line.since = record.since.as_ref().map(|time| time.0);
+            line.note = record.returned_at.as_ref().map(returned);
+        }
+        _ => line.note = Some(unreadable(entry)),
+    }
+    line
+}
+
+fn returned(at: &Time) -> String {
+    format!(
+        "The block was returned at {}: its management cluster may take it back; another one takes it after the \
+         quarantine of the network.",
+        at.0
+    )
+}
+
+/// What is wrong with a record that cannot be decoded.
+fn unreadable(entry: &Entry) -> String {
+    let problem = match entry.problem() {
+        Some(problem) => plain_sentence(&problem.to_string()),
+        None => "it is no record of a block".to_owned(),
+    };
+    format!(
+        "Record {}: {problem}. The block counts as that of another management cluster; correct or delete \
+         the record.",
+        plain_sentence(&entry.key)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_api::IPSlice;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::model::registry::tests::entries;
+
+    const BLOCK: &str = "10.0.0.64/26";
+    const KEY: &str = "block.lab.10.0.0.64-26";
+    const BEFORE: &str = "2026-01-05T03:00:00Z";
+    const AFTER: &str = "2026-01-05T03:00:09Z";
+
+    fn slice(owner: &str, change: &Value) -> SliceRow {
+        let mut object = json!({
+            "metadata": {"name": "n.lab.10.0.0.64-26"},
+            "spec": {
+                "scope": "n.lab", "block": BLOCK, "owner": {"kind": "ManagementCluster", "name": owner},
+                "assignedAt": BEFORE, "confirmedAt": BEFORE,
+            },
+        });
+        json_patch::merge(&mut object["spec"], change);
+        SliceRow::from(serde_json::from_value::<IPSlice>(object).unwrap())
+    }
+
+    fn block() -> Block {
+        Block::new([10, 0, 0, 64].into(), 26)
+    }
+
+    /// The only block.
+    fn known(slices: &[SliceRow], record: Option<&Value>, own: Option<&str>) -> Option<BlockLine> {
+        let mut record = record.cloned();
+        if let Some(record) = &mut record {
+            json_patch::merge(record, &json!({"network": "lab", "block": BLOCK}));
+        }
+        let records: Vec<_> = record.into_iter().map(|record| (KEY, record)).collect();
+        let slices = Readable::complete(slices.iter().collect());
+        let read = Some(AFTER.parse().unwrap());
+        let used = HashMap::from([(block(), 5)]);
+        let lines = block_lines(Known {
+            slices: &slices,
+            entries: Some(entries(&records).blocks("lab")),
+            read,
+            own,
+            used: Some(&used),
+        });
+        lines.into_iter().next()
+    }
+
+    #[test]
+    fn slice_is_a_block_of_this_cluster_also_without_records() {
+        let found = known(&[slice("west", &json!({}))], None, None).unwrap();
+        assert_eq!((found.state, found.note), (BlockState::Held, None));
+        assert_eq!((found.used, found.block.as_str()), (Some(5), BLOCK));
+        assert_eq!(found.clusters, ["west"]);
+        let unconfirmed = slice("west", &json!({"confirmedAt": null}));
+        let found = known(&[unconfirmed], None, Some("west")).unwrap();
+        assert!(found.note.unwrap().contains("has not confirmed"));
+        let moved = slice("east", &json!({}));
+        assert_eq!(known(&[moved], None, Some("west")), None);
+    }
+
+    #[test]
+    fn record_names_the_other_cluster() {
+        let record = json!({"cluster": "east", "used": 7, "since": BEFORE});
+        let found = known(&[], Some(&record), Some("west")).unwrap();
+        assert_eq!(found.state, BlockState::Other);
+        assert_eq!(found.clusters, ["east"]);
+        assert_eq!((found.used, found.since), (Some(7), BEFORE.parse().ok()));
+        let found = known(&[], Some(&record), Some("east")).unwrap();
+        assert_eq!((found.state, found.used), (BlockState::Held, Some(5)));
+        assert!(found.note.unwrap().contains("no IPSlice"));
+        let returned = json!({"cluster": "east", "returnedAt": BEFORE});
+        for own in ["east", "west"] {
+            let found = known(&[], Some(&returned), Some(own)).unwrap();
+            assert!(found.note.unwrap().contains("returned at"));
+        }
+        let found = known(&[], Some(&json!({"cluster": 1})), Some("east")).unwrap();
+        assert_eq!(found.state, BlockState::Unreadable);
+        assert!(found.note.unwrap().starts_with("Record block.lab."));
+    }
+
+    #[test]
+    fn block_of_two_clusters_is_a_conflict() {
+        let reported = json!({"conflict": {"cluster": "east", "since": BEFORE}});
+        let own = json!({"cluster": "west"});
+        let contended = json!({"cluster": "west", "contenders": ["east"]});
+        let lost = json!({"cluster": "east", "contenders": ["west"]});
+        for (slices, record) in [
+            (vec![slice("west", &reported)], None),
+            (vec![slice("west", &reported)], Some(&own)),
+            (vec![slice("west", &json!({}))], Some(&contended)),
+            (vec![slice("west", &json!({}))], Some(&lost)),
+        ] {
+            let found = known(&slices, record, Some("west")).unwrap();
+            assert_eq!(found.state, BlockState::Conflict, "{record:?}");
+            assert_eq!(found.clusters, ["west", "east"]);
+        }
+        let reported = json!({"conflict": {"cluster": "unknown", "since": BEFORE}});
+        let bad = json!({"cluster": 1});
+        let found = known(&[slice("west", &reported)], Some(&bad), Some("west")).unwrap();
+        assert_eq!(found.state, BlockState::Conflict);
+        let found = known(&[], Some(&lost), Some("north")).unwrap();
+        assert_eq!(found.state, BlockState::Conflict);
+    }
+
+    #[test]
+    fn record_that_is_older_than_the_slice_is_no_conflict() {
+        let taken = slice("west", &json!({"assignedAt": "2026-01-05T03:00:30Z"}));
+        let before = json!({"cluster": "east"});
+        let found = known(&[taken], Some(&before), Some("west")).unwrap();
+        assert_eq!(found.state, BlockState::Held);
+    }
+}
