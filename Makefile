@@ -6,7 +6,7 @@ SHELL := bash
 CARGO ?= cargo
 # Additional arguments for the program of a target, for example: make run ARGS=--log-level=debug
 ARGS ?=
-# The target of `make fuzz`: allocation, certificate, convert, flags, import, observers, parse_entry, reservations, reviews, sets or validate_pools
+# The target of `make fuzz`: allocation, certificate, convert, flags, observers, parse_entry, reservations, reviews, sets, table or validate_pools
 TARGET ?= parse_entry
 # The platforms of `make image`: linux/amd64, linux/arm64, or both separated by a comma. Default: this machine
 PLATFORMS ?=

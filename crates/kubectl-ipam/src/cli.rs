@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use capi_ipam_controller::options::parse_duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
 
 /// Shows IP address pools of Cluster API, their addresses, and who holds them.
 #[derive(Debug, Parser)]
@@ -13,7 +12,7 @@ use clap_complete::Shell;
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor, status or registry check has errors or warnings or import has problems, 2 invalid command line, \
+    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings or convert has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
                   6 pool or address not found, 7 other failure, 8 incomplete export."
 )]
@@ -135,9 +134,6 @@ pub struct ListFlags {
     /// Do not print the header of a table.
     #[arg(long)]
     pub no_headers: bool,
-    /// Sort by a field of the JSON output of an item, for example .counts.free.
-    #[arg(long, value_name = "FIELD")]
-    pub sort_by: Option<String>,
 }
 
 /// An output format.
@@ -152,8 +148,6 @@ pub enum Format {
     Json,
     /// YAML.
     Yaml,
-    /// Comma-separated values with a header (RFC 4180): the values of JSON, for programs.
-    Csv,
     /// One resource name per line, without the namespace, as kubectl prints it.
     Name,
 }
@@ -169,7 +163,7 @@ pub struct WriteFlags {
     pub yes: bool,
 }
 
-/// Flags of `status`.
+/// Flags of `doctor`.
 #[derive(Args, Clone, Debug)]
 pub struct WaitFlags {
     /// Wait until the provider works: no part has an error but for pools and claims.
@@ -324,9 +318,6 @@ pub enum Command {
     Pools {
         /// Only these pools: NAME, NAMESPACE/NAME or KIND/NAME.
         names: Vec<String>,
-        /// Print what changes until interrupted.
-        #[arg(short, long)]
-        watch: bool,
         /// Flags of lists.
         #[command(flatten)]
         list: ListFlags,
@@ -336,9 +327,6 @@ pub enum Command {
     Networks {
         /// Only these networks.
         names: Vec<String>,
-        /// Print what changes until interrupted.
-        #[arg(short, long)]
-        watch: bool,
         /// Flags of lists.
         #[command(flatten)]
         list: ListFlags,
@@ -373,51 +361,28 @@ pub enum Command {
         #[command(flatten)]
         list: ListFlags,
     },
-    /// Show the next addresses that a pool allocates.
-    #[command(after_help = "Examples:\n  kubectl ipam free web --count 3")]
-    Free {
-        /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
-        pool: String,
-        /// Number of addresses.
-        #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
-        count: u16,
-    },
-    /// Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims.
+    /// Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims.
     #[command(
         after_help = "Examples:\n  kubectl ipam show web -n team-a\n  kubectl ipam show GlobalIP/datacenter -o wide"
     )]
     Show {
         /// The pool: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: String,
-        /// Print the pool again when it has changed, until interrupted.
-        #[arg(short, long)]
-        watch: bool,
     },
-    /// Find what is wrong: with the provider, with pools, and with claims that wait; with the
-    /// repair.
+    /// Show the state of each part of the provider, and what is wrong with it, with pools and with
+    /// claims that wait; with the repair.
     ///
     /// Without --namespace and without a pool, everything is reported. With them, findings about
     /// other namespaces or pools are left out; those about the provider are not.
-    #[command(after_help = "Examples:\n  kubectl ipam doctor\n  kubectl ipam doctor --watch")]
+    #[command(
+        after_help = "Examples:\n  kubectl ipam doctor\n  kubectl ipam doctor --wait --wait-duration 2m"
+    )]
     Doctor {
         /// Only this pool, its network and its claims: NAME, NAMESPACE/NAME or KIND/NAME.
         pool: Option<String>,
         /// Only errors.
         #[arg(long)]
         errors: bool,
-        /// Print the findings again when they have changed, until interrupted.
-        #[arg(short, long)]
-        watch: bool,
-    },
-    /// Show the state of each part of the provider: definitions, lease, probes, permissions,
-    /// webhooks, certificate, sweeper, pools and claims.
-    #[command(
-        after_help = "Examples:\n  kubectl ipam status\n  kubectl ipam status --wait --wait-duration 2m"
-    )]
-    Status {
-        /// Print the parts again when they have changed, until interrupted.
-        #[arg(short, long, conflicts_with = "wait")]
-        watch: bool,
         /// Flags of commands that wait.
         #[command(flatten)]
         wait: WaitFlags,
@@ -474,45 +439,29 @@ pub enum Command {
         #[command(subcommand)]
         command: Option<RegistryCommand>,
     },
-    /// Write pools and reservations in a form that import reads: CSV, JSON or YAML.
-    ///
-    /// A table (CSV) lacks some fields of pools. Objects and fields that it cannot state are left
-    /// out, named in a warning, and change the exit code to 8.
-    #[command(after_help = "Examples:\n  kubectl ipam export -n team-a -o yaml > pools.yaml")]
+    /// Write pools and the reservations of users in them as manifests.
+    #[command(after_help = "Examples:\n  kubectl ipam export -n team-a > pools.yaml")]
     Export {
         /// Only these pools and the reservations in them: NAME, NAMESPACE/NAME or
         /// KIND/NAME.
         pools: Vec<String>,
     },
-    /// Create and update pools and reservations from a file, and print each change.
+    /// Write the pools, reservations and networks of a table as manifests.
     ///
-    /// All changes are made or none: the API server checks each of them before the first one is
-    /// made. The progress is on the standard error.
-    #[command(after_help = "Examples:\n  kubectl ipam import pools.yaml --dry-run=server")]
-    Import {
-        /// A file in CSV, JSON or YAML; `-` is the standard input.
+    /// No cluster is read. Nothing is written if a row is wrong.
+    #[command(after_help = "Examples:\n  kubectl ipam convert racks.csv | kubectl apply -f -")]
+    Convert {
+        /// A table in CSV or TSV; `-` is the standard input.
         file: PathBuf,
-        /// Name of this import, which is stored as a label of the objects that it creates.
-        #[arg(long, default_value = "default", value_name = "NAME")]
-        name: String,
-        /// Delete objects of the import with this name that the file does not contain.
-        #[arg(long, requires = "name")]
-        prune: bool,
-        /// `server` checks the file, lets the API server check each object, and prints the changes
-        /// without making them. `client` does not send them.
-        #[arg(long, value_enum, default_value_t, value_name = "MODE")]
-        dry_run: DryRun,
+        /// Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of
+        /// the file without its extension.
+        #[arg(long, value_name = "NAME")]
+        source: Option<String>,
     },
     /// List the flags of the connection, which all commands have.
     Options,
     /// Print the version of this program.
     Version,
-    /// Print the completion script of a shell.
-    #[command(after_help = "Examples:\n  source <(kubectl ipam completion bash)")]
-    Completion {
-        /// The shell.
-        shell: Shell,
-    },
     /// Write the completions, the manual pages and the JSON schema to a folder.
     #[command(hide = true)]
     Generate {

@@ -1,16 +1,13 @@
 //! The commands, one file each: read objects, compute the report, print it. `web` has its own
 //! module.
 
-mod alerts;
 mod block_holders;
 mod claims;
-mod completion;
 mod confirm;
+mod convert;
 mod diagnose;
 mod doctor;
 mod export;
-mod free;
-mod import;
 mod networks;
 mod pools;
 mod registry;
@@ -18,7 +15,6 @@ mod reservations;
 mod reserve;
 mod show;
 mod snapshot;
-mod status;
 mod unreserve;
 mod version;
 mod watch;
@@ -32,10 +28,8 @@ use crate::{generate, output, web};
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     let global = &cli.global;
     match &cli.command {
-        Command::Pools { names, watch, list } => pools::run(global, names, *watch, list).await,
-        Command::Networks { names, watch, list } => {
-            networks::run(global, names, *watch, list).await
-        }
+        Command::Pools { names, list } => pools::run(global, names, list).await,
+        Command::Networks { names, list } => networks::run(global, names, list).await,
         Command::Who { target } => who::run(global, target).await,
         Command::Claims {
             names,
@@ -53,14 +47,10 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             };
             claims::run(global, &wanted, *watch, list).await
         }
-        Command::Free { pool, count } => free::run(global, pool, *count).await,
-        Command::Show { pool, watch } => show::run(global, pool, *watch).await,
-        Command::Doctor {
-            pool,
-            errors,
-            watch,
-        } => doctor::run(global, pool.as_deref(), *errors, *watch).await,
-        Command::Status { watch, wait } => status::run(global, *watch, wait).await,
+        Command::Show { pool } => show::run(global, pool).await,
+        Command::Doctor { pool, errors, wait } => {
+            doctor::run(global, pool.as_deref(), *errors, wait).await
+        }
         Command::Web { port, no_open } => web::run(global, *port, !no_open).await,
         Command::Reserve {
             pool,
@@ -75,15 +65,9 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         } => unreserve::run(global, pool, address, flags).await,
         Command::Registry { command } => registry::run(global, command.as_ref()).await,
         Command::Export { pools } => export::run(global, pools).await,
-        Command::Import {
-            file,
-            name,
-            prune,
-            dry_run,
-        } => import::run(global, file, name, *prune, *dry_run).await,
+        Command::Convert { file, source } => convert::run(global, file, source.as_deref()).await,
         Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
         Command::Version => version::run(global.output),
-        Command::Completion { shell } => completion::run(*shell),
         Command::Generate { folder } => generate::run(folder),
     }
 }

@@ -102,7 +102,7 @@ mod tests {
             "hidden: {commands:?}"
         );
         assert_eq!(complete(&["cl"]), ["claims", ":4"]);
-        assert_eq!(complete(&["-n", "lab", "stat"]), ["status", ":4"]);
+        assert_eq!(complete(&["-n", "lab", "doc"]), ["doctor", ":4"]);
         assert_eq!(complete(&["claims", "--wai"]), ["--waiting", ":4"]);
         assert_eq!(complete(&["doctor", "-o", "j"]), ["json", ":4"]);
         assert_eq!(
@@ -113,9 +113,8 @@ mod tests {
             complete(&["reserve", "web", "--dry-run", "s"]),
             ["server", ":4"]
         );
-        assert_eq!(complete(&["completion", "ba"]), ["bash", ":4"]);
         assert_eq!(complete(&["registry", "rel"]), ["release", ":4"]);
-        assert_eq!(complete(&["import", ""]), [":0"], "files");
+        assert_eq!(complete(&["convert", ""]), [":0"], "files");
         assert_eq!(complete(&["pools", "--kubeconfig", "/e"]), [":0"], "files");
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Code {
     /// The command succeeded.
     Ok = 0,
-    /// `doctor`, `status` or `registry check` has errors or warnings, or `import` has problems.
+    /// `doctor`, `status` or `registry check` has errors or warnings, or `convert` has problems.
     Findings = 1,
     /// The command line is invalid.
     Usage = 2,

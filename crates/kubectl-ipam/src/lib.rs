@@ -8,16 +8,16 @@
 //!   `load`: lists of them, with the permissions that the caller lacks; `registry`: registries of
 //!   blocks and their records;
 //! - [`model`]: reports, computed by pure functions from the objects;
-//! - `sort`: `--sort-by`; `spelling`: misspelt names; `user_reservation`: reservations of users;
-//!   `transfer`: the files of `import` and `export`;
+//! - `spelling`: misspelt names; `user_reservation`: reservations of users;
+//!   `convert`: tables as manifests; `manifests`: manifests as text;
 //! - `render`: a report as text; `output`: formats, warnings and terminal;
 //! - `complete`: tab completion after `kubectl ipam`;
 //! - `web`: the web page of `web`, with its server and its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
-//! - Only `reserve`, `unreserve` and `import` write objects: pools, and reservations of users; and
-//!   `registry return` marks an IPSlice. Only `registry release`, `registry adopt` and `registry
+//! - Only `reserve` and `unreserve` write objects: reservations of users; and `registry return` marks an
+//!   IPSlice. Only `registry release`, `registry adopt` and `registry
 //!   create-network` write records of a registry. Each request has a deadline.
 //! - Lists are read in pages. An object that cannot be decoded is skipped and reported.
 //! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam`
@@ -30,21 +30,21 @@ pub mod model;
 mod cluster;
 mod commands;
 mod complete;
+mod convert;
 mod generate;
 mod input;
 mod load;
+mod manifests;
 mod objects;
 mod output;
 mod registry;
 mod render;
-mod sort;
 mod spelling;
-mod transfer;
 mod user_reservation;
 mod web;
 
 #[doc(hidden)]
-pub use crate::transfer::laws;
+pub use crate::convert::{Converted, Problem, convert};
 
 use std::io::Write;
 use std::process::ExitCode;

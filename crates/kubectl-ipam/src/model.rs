@@ -12,6 +12,7 @@ mod holders;
 mod map;
 mod networks;
 mod overview;
+mod parts;
 mod pool_name;
 mod pools;
 mod ranking;
@@ -21,17 +22,13 @@ mod search;
 mod show;
 mod size;
 mod slices;
-mod status;
 mod waiting_groups;
 mod window;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use self::changes::{
-    ChangeAction, ChangeResult, FieldChange, ImportChange, ImportProblem, ImportSummary,
-    ReservationAction, ReservationChange,
-};
+pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::doctor::{
@@ -52,6 +49,8 @@ pub use self::networks::{MemberLine, NetworkLine};
 pub(crate) use self::overview::{
     FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
 };
+pub use self::parts::{Part, PartLine, PartState};
+pub(crate) use self::parts::{health, parts};
 pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
@@ -74,8 +73,6 @@ pub use self::show::PoolDetails;
 pub(crate) use self::show::{show, specification};
 pub(crate) use self::size::size;
 pub use self::slices::SliceLine;
-pub(crate) use self::status::{Alerts, Prometheus, firing, is_usable, parts};
-pub use self::status::{Part, PartLine, PartState};
 pub(crate) use self::waiting_groups::{WaitingGroup, waiting_groups};
 pub(crate) use self::window::{MapPart, PoolObjects, PoolWindow, View, window};
 
@@ -114,25 +111,8 @@ pub enum Report {
         #[serde(rename = "items")]
         claims: Vec<ClaimLine>,
     },
-    /// The output of `free`.
-    FreeList {
-        /// The pool.
-        pool: PoolName,
-        /// The addresses or prefixes, the next one first.
-        #[serde(rename = "items")]
-        addresses: Vec<String>,
-        /// Why there are fewer addresses than requested, or why others can be allocated.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        note: Option<String>,
-    },
     /// The output of `doctor`.
     FindingList(FindingList),
-    /// The output of `status`.
-    StatusList {
-        /// The parts of the provider.
-        #[serde(rename = "items")]
-        parts: Vec<PartLine>,
-    },
     /// The output of `show`.
     PoolDetails(Box<PoolDetails>),
     /// The output of `reserve` and `unreserve`.
@@ -147,8 +127,6 @@ pub enum Report {
     RegistryCheck(RegistryCheck),
     /// The output of `registry release`.
     RegistryRelease(RegistryRelease),
-    /// The output of `import`.
-    ImportSummary(ImportSummary),
 }
 
 /// The version of the format of `-o json` and `-o yaml`.

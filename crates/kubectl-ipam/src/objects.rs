@@ -10,7 +10,6 @@ use capi_ipam_api::{
     gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
-use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_ledger::allocated_block;
@@ -44,7 +43,6 @@ pub(crate) struct PoolRow {
     pub(crate) created: Option<Timestamp>,
     /// Time of the deletion, of a pool that is being deleted.
     pub(crate) deleted: Option<Timestamp>,
-    pub(crate) initialized: bool,
 }
 
 impl From<&Pool> for PoolRow {
@@ -71,7 +69,6 @@ impl From<&Pool> for PoolRow {
             paused: is_paused(&pool.metadata),
             created: created(&pool.metadata),
             deleted: pool.metadata.deletion_timestamp.as_ref().map(|time| time.0),
-            initialized: finalizer::is_set(pool, names::PROTECT_POOL),
         }
     }
 }
@@ -155,11 +152,6 @@ impl PoolRow {
 
     pub(crate) fn is_deleting(&self) -> bool {
         self.deleted.is_some()
-    }
-
-    /// Whether only some claims get the last free addresses.
-    pub(crate) fn has_headroom(&self) -> bool {
-        self.key.kind.is_global() && self.spec.access().headroom.is_some()
     }
 
     /// The addresses or prefixes of the specification, with those of its ranges.

@@ -8,7 +8,7 @@ use crate::cli::{Format, Global, ListFlags};
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Document, Report};
-use crate::render::{Style, csv, lines, names, nothing, text};
+use crate::render::{Style, lines, names, nothing, text};
 
 /// Prints the warnings and the report of a command, and returns the exit code.
 pub(crate) fn finish(
@@ -98,7 +98,6 @@ pub(crate) fn format(
             let value = serde_json::to_value(&document).map_err(|error| failed(&error))?;
             serde_saphyr::to_string(&value).map_err(|error| failed(&error))?
         }
-        Format::Csv => csv(report, style.headers).map_err(|error| failed(&error))?,
         Format::Name => lines(&names(report)),
     })
 }
@@ -126,17 +125,9 @@ pub(crate) fn style(flags: &Global) -> Style {
     }
 }
 
-/// The value of `TERM` of a terminal without colors and control codes.
-const DUMB: &str = "dumb";
-
 /// Whether the variables `NO_COLOR` and `TERM` allow colors.
 fn allows_color(no_color: &str, term: &str) -> bool {
-    no_color.is_empty() && term != DUMB
-}
-
-/// Whether the terminal has no colors and no control codes.
-pub(crate) fn is_dumb_terminal() -> bool {
-    std::env::var_os("TERM").is_some_and(|term| term == DUMB)
+    no_color.is_empty() && term != "dumb"
 }
 
 /// Writes to the standard output. A closed pipe is no error.

@@ -1,10 +1,8 @@
 //! Reports as text.
 
-mod csv;
 mod details;
 mod findings;
 mod grid;
-mod import;
 mod lists;
 mod names;
 mod registries;
@@ -14,10 +12,8 @@ mod words;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-pub(crate) use self::csv::csv;
 pub(crate) use self::details::{body, details, head};
 pub(crate) use self::grid::clean;
-pub(crate) use self::import::problem_lines;
 pub(crate) use self::names::names;
 pub(crate) use self::registries::{block_holders, record_change_lines};
 pub(crate) use self::style::Style;
@@ -33,7 +29,6 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     match report {
         Report::PoolDetails(pool) => details(pool, style),
         Report::ReservationChange(change) => change_text(change),
-        Report::ImportSummary(summary) => import::text(summary, style),
         Report::HolderList {
             pools,
             holders: all,
@@ -50,13 +45,6 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
             let pools = memberships(pools.as_deref());
             format!("{pools}{blocks}{holders}{shared}")
         }
-        Report::FreeList {
-            addresses, note, ..
-        } => {
-            let mut text = lines(addresses);
-            text.extend(note.as_ref().map(|note| format!("{}\n", clean(note))));
-            text
-        }
         Report::FindingList(list) => findings::text(list, style),
         Report::PoolList { pools } => lists::pools(pools, style).text(style.headers),
         Report::NetworkList { networks } => lists::networks(networks, style).text(style.headers),
@@ -64,7 +52,6 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::RegistryList { registries } => registries::registries(registries, style),
         Report::RegistryCheck(check) => registries::check(check, style),
         Report::RegistryRelease(release) => registries::release(release),
-        Report::StatusList { parts } => lists::parts(parts, style).text(style.headers),
     }
 }
 
@@ -73,7 +60,6 @@ pub(crate) fn nothing(report: &Report) -> String {
     match report {
         // Without any check, nothing is found either.
         Report::FindingList(list) => findings::summary(list).trim_end().to_owned(),
-        Report::ImportSummary(_) => "Nothing was changed.".to_owned(),
         _ => "Nothing found.".to_owned(),
     }
 }

@@ -31,7 +31,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -s o -l output -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -58,23 +57,19 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "network" 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claims" -d 'List claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claim" -d 'List claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "free" -d 'Show the next addresses that a pool allocates'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "show" -d 'Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "doctor" -d 'Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "unreserve" -d 'Delete the reservation of an address'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "import" -d 'Create and update pools and reservations from a file, and print each change'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "export" -d 'Write pools and the reservations of users in them as manifests'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "convert" -d 'Write the pools, reservations and networks of a table as manifests'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "options" -d 'List the flags of the connection, which all commands have'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "version" -d 'Print the version of this program'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "completion" -d 'Print the completion script of a shell'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -82,7 +77,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s o -l
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -95,14 +89,12 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l requ
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pools" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -110,7 +102,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s o -l 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -123,14 +114,12 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l reque
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand pool" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -138,7 +127,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s o -l 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -151,14 +139,12 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l reque
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -166,7 +152,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s o -l o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -179,14 +164,12 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l reques
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand get" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -194,7 +177,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -207,14 +189,12 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand networks" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -222,7 +202,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s o 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -235,7 +214,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l re
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s w -l watch -d 'Print what changes until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l no-headers -d 'Do not print the header of a table'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand network" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
@@ -248,7 +226,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s o -l o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -268,7 +245,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand who" -s h -l h
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l pool -d 'Only claims of this pool: NAME, NAMESPACE/NAME or KIND/NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l cluster-name -d 'Only claims of this Cluster of Cluster API' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -276,7 +252,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -299,7 +274,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claims" -s h -
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l pool -d 'Only claims of this pool: NAME, NAMESPACE/NAME or KIND/NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l cluster-name -d 'Only claims of this Cluster of Cluster API' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -307,7 +281,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s o -l
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -327,31 +300,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s A -l
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s c -l count -d 'Number of addresses' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
-wide\t'Text with all columns'
-json\t'JSON, one document'
-yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
-name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand free" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -359,7 +307,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s o -l 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -372,11 +319,11 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l reque
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s w -l watch -d 'Print the pool again when it has changed, until interrupted'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l wait-duration -d 'How long to wait, for example 30s or 5m' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -384,7 +331,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -398,38 +344,11 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l cer
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l errors -d 'Only errors'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s w -l watch -d 'Print the findings again when they have changed, until interrupted'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l wait -d 'Wait until the provider works: no part has an error but for pools and claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s A -l all-namespaces -d 'All namespaces'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l wait-duration -d 'How long to wait, for example 30s or 5m' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
-wide\t'Text with all columns'
-json\t'JSON, one document'
-yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
-name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s w -l watch -d 'Print the parts again when they have changed, until interrupted'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l wait -d 'Wait until the provider works: no part has an error but for pools and claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l port -d 'Port on 127.0.0.1; 0 selects a free one' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -438,7 +357,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -s o -l o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand web" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -467,7 +385,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -s o 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand reserve" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -494,7 +411,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -512,37 +428,37 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand unreserve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check release adopt help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "return" -d 'Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "create-network" -d 'Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and not __fish_seen_subcommand_from list check return release adopt create-network help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -s l -l selector -d 'Label selector of the listed objects, for example environment=production' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l sort-by -d 'Sort by a field of the JSON output of an item, for example .counts.free' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l hub-kubeconfig -d 'Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l nats-server -d 'URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l context -d 'Context of the kubeconfig' -r
@@ -552,7 +468,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from list" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -581,7 +496,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -598,6 +512,33 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l network -d 'The network; by default the only one in which this management cluster has the block' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l dry-run -d '`server` lets the API server check the change, `client` does not send it' -r -f -a "none\t'Objects are changed'
+client\t'Nothing is sent to the API server'
+server\t'The API server checks the change, but does not make it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from return" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l cluster-id -d 'Identity of the management cluster in the registry' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l registry -d 'Name of the IPRegistry; by default the only one' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l dry-run -d '`client` prints what would be changed. A registry has no `server`' -r -f -a "none\t'Objects are changed'
@@ -612,7 +553,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from release" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -643,7 +583,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -661,10 +600,43 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from adopt" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l size -d 'Number of addresses or prefixes of a block: a power of two' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l quarantine-seconds -d 'Seconds after the return of a block during which no other management cluster takes it; by default a week' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l registry -d 'Name of the IPRegistry; by default the only one' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l dry-run -d '`client` prints what would be changed. A registry has no `server`' -r -f -a "none\t'Objects are changed'
+client\t'Nothing is sent to the API server'
+server\t'The API server checks the change, but does not make it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l hub-kubeconfig -d 'Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l nats-server -d 'URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from create-network" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "return" -d 'Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "create-network" -d 'Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand registry; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l kubeconfig -d 'Path of the kubeconfig' -r -F
@@ -673,7 +645,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s o -
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -690,35 +661,30 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s A -
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l name -d 'Name of this import, which is stored as a label of the objects that it creates' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l dry-run -d '`server` checks the file, lets the API server check each object, and prints the changes without making them. `client` does not send them' -r -f -a "none\t'Objects are changed'
-client\t'Nothing is sent to the API server'
-server\t'The API server checks the change, but does not make it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l source -d 'Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of the file without its extension' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l prune -d 'Delete objects of the import with this name that the file does not contain'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand import" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -726,7 +692,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -s o 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand options" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -750,7 +715,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s o 
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -767,30 +731,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s A 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l context -d 'Context of the kubeconfig' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l kubeconfig -d 'Path of the kubeconfig' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s n -l namespace -d 'Namespace; by default that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
-wide\t'Text with all columns'
-json\t'JSON, one document'
-yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
-name\t'One resource name per line, without the namespace, as kubectl prints it'"
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as-group -d 'Group to impersonate; can be repeated' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l as-uid -d 'UID to impersonate' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l user -d 'User of the kubeconfig, instead of that of the context' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s s -l server -d 'Address and port of the API server' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l token -d 'Bearer token, instead of the credentials of the user' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s A -l all-namespaces -d 'All namespaces'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand completion" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -798,7 +738,6 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s o
 wide\t'Text with all columns'
 json\t'JSON, one document'
 yaml\t'YAML'
-csv\t'Comma-separated values with a header (RFC 4180): the values of JSON, for programs'
 name\t'One resource name per line, without the namespace, as kubectl prints it'"
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l as-group -d 'Group to impersonate; can be repeated' -r
@@ -815,26 +754,25 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s A
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "claims" -d 'List claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "free" -d 'Show the next addresses that a pool allocates'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "show" -d 'Show a pool: ranges, counts, a map of its addresses, holders, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "doctor" -d 'Find what is wrong: with the provider, with pools, and with claims that wait; with the repair'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "status" -d 'Show the state of each part of the provider: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "unreserve" -d 'Delete the reservation of an address'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "export" -d 'Write pools and reservations in a form that import reads: CSV, JSON or YAML'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "import" -d 'Create and update pools and reservations from a file, and print each change'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "options" -d 'List the flags of the connection, which all commands have'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "version" -d 'Print the version of this program'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "completion" -d 'Print the completion script of a shell'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims free show doctor status web reserve unreserve registry export import options version completion generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "claims" -d 'List claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "show" -d 'Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "doctor" -d 'Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "unreserve" -d 'Delete the reservation of an address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "export" -d 'Write pools and the reservations of users in them as manifests'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "convert" -d 'Write the pools, reservations and networks of a table as manifests'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "options" -d 'List the flags of the connection, which all commands have'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "version" -d 'Print the version of this program'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "generate" -d 'Write the completions, the manual pages and the JSON schema to a folder'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "return" -d 'Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "release" -d 'Delete the records of a management cluster that no longer exists: others can take its blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "adopt" -d 'Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has: it was built again'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "create-network" -d 'Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does'

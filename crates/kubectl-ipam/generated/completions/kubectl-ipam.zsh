@@ -23,13 +23,11 @@ _kubectl-ipam() {
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -65,7 +63,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -74,13 +71,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -95,8 +90,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print what changes until interrupted]' \
-'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -111,7 +104,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -120,13 +112,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -141,8 +131,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print what changes until interrupted]' \
-'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -157,7 +145,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -166,13 +153,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -187,8 +172,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print what changes until interrupted]' \
-'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -203,7 +186,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -212,13 +194,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -233,8 +213,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print what changes until interrupted]' \
-'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -249,7 +227,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -258,13 +235,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -279,8 +254,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print what changes until interrupted]' \
-'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -295,7 +268,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -304,13 +276,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -325,8 +295,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print what changes until interrupted]' \
-'--watch[Print what changes until interrupted]' \
 '--no-headers[Do not print the header of a table]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -347,13 +315,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -383,7 +349,6 @@ _arguments "${_arguments_options[@]}" : \
 '--cluster-name=[Only claims of this Cluster of Cluster API]:NAME:_default' \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -392,13 +357,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -432,7 +395,6 @@ _arguments "${_arguments_options[@]}" : \
 '--cluster-name=[Only claims of this Cluster of Cluster API]:NAME:_default' \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -441,13 +403,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -475,48 +435,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '*::names -- Only these claims\: NAME or NAMESPACE/NAME:_default' \
 && ret=0
 ;;
-(free)
-_arguments "${_arguments_options[@]}" : \
-'-c+[Number of addresses]:COUNT:_default' \
-'--count=[Number of addresses]:COUNT:_default' \
-'--context=[Context of the kubeconfig]:NAME:_default' \
-'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
-'-n+[Namespace; by default that of the context]:NAME:_default' \
-'--namespace=[Namespace; by default that of the context]:NAME:_default' \
-'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
-'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
-'--as-uid=[UID to impersonate]:UID:_default' \
-'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
-'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
-'-s+[Address and port of the API server]:URL:_default' \
-'--server=[Address and port of the API server]:URL:_default' \
-'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
-'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
-'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
-'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
-'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'(-n --namespace)-A[All namespaces]' \
-'(-n --namespace)--all-namespaces[All namespaces]' \
-'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
-'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-':pool -- The pool\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
-&& ret=0
-;;
 (show)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -527,13 +445,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -548,8 +464,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'-w[Print the pool again when it has changed, until interrupted]' \
-'--watch[Print the pool again when it has changed, until interrupted]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
@@ -561,6 +475,7 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 ;;
 (doctor)
 _arguments "${_arguments_options[@]}" : \
+'--wait-duration=[How long to wait, for example 30s or 5m]:DURATION:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -569,13 +484,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -591,51 +504,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--errors[Only errors]' \
-'-w[Print the findings again when they have changed, until interrupted]' \
-'--watch[Print the findings again when they have changed, until interrupted]' \
-'(-n --namespace)-A[All namespaces]' \
-'(-n --namespace)--all-namespaces[All namespaces]' \
-'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
-'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-'::pool -- Only this pool, its network and its claims\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
-&& ret=0
-;;
-(status)
-_arguments "${_arguments_options[@]}" : \
-'--wait-duration=[How long to wait, for example 30s or 5m]:DURATION:_default' \
-'--context=[Context of the kubeconfig]:NAME:_default' \
-'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
-'-n+[Namespace; by default that of the context]:NAME:_default' \
-'--namespace=[Namespace; by default that of the context]:NAME:_default' \
-'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
-'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
-'--as-uid=[UID to impersonate]:UID:_default' \
-'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
-'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
-'-s+[Address and port of the API server]:URL:_default' \
-'--server=[Address and port of the API server]:URL:_default' \
-'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
-'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
-'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
-'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
-'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'(--wait)-w[Print the parts again when they have changed, until interrupted]' \
-'(--wait)--watch[Print the parts again when they have changed, until interrupted]' \
 '--wait[Wait until the provider works\: no part has an error but for pools and claims]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
@@ -643,6 +511,7 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+'::pool -- Only this pool, its network and its claims\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
 (web)
@@ -656,13 +525,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -700,13 +567,11 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -744,13 +609,11 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -787,13 +650,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -828,7 +689,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 _arguments "${_arguments_options[@]}" : \
 '()-l+[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
 '()--selector=[Label selector of the listed objects, for example environment=production]:LABELS:_default' \
-'--sort-by=[Sort by a field of the JSON output of an item, for example .counts.free]:FIELD:_default' \
 '--hub-kubeconfig=[Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token]:FILE:_files' \
 '*--nats-server=[URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated]:URL:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -839,13 +699,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -884,13 +742,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -914,6 +770,48 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 ':network -- The network:_default' \
 && ret=0
 ;;
+(return)
+_arguments "${_arguments_options[@]}" : \
+'--network=[The network; by default the only one in which this management cluster has the block]:NAME:_default' \
+'--dry-run=[\`server\` lets the API server check the change, \`client\` does not send it]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
+server\:"The API server checks the change, but does not make it"))' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':block -- The block, such as 10.0.0.64/26:_default' \
+&& ret=0
+;;
 (release)
 _arguments "${_arguments_options[@]}" : \
 '--cluster-id=[Identity of the management cluster in the registry]:ID:_default' \
@@ -931,13 +829,11 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -978,13 +874,11 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -1007,6 +901,52 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
+(create-network)
+_arguments "${_arguments_options[@]}" : \
+'--size=[Number of addresses or prefixes of a block\: a power of two]:NUMBER:_default' \
+'--quarantine-seconds=[Seconds after the return of a block during which no other management cluster takes it; by default a week]:SECONDS:_default' \
+'--registry=[Name of the IPRegistry; by default the only one]:NAME:_default' \
+'--dry-run=[\`client\` prints what would be changed. A registry has no \`server\`]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
+server\:"The API server checks the change, but does not make it"))' \
+'--hub-kubeconfig=[Kubeconfig of a registry at another API server, instead of that in the Secret. It contains certificates and token]:FILE:_files' \
+'*--nats-server=[URL of a server of a registry in NATS, instead of those of the IPRegistry, for example that of a forwarded port; can be repeated]:URL:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':network -- The network:_default' \
 && ret=0
 ;;
 (help)
@@ -1029,11 +969,19 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(return)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (release)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (adopt)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(create-network)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1059,13 +1007,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -1089,12 +1035,9 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '*::pools -- Only these pools and the reservations in them\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
-(import)
+(convert)
 _arguments "${_arguments_options[@]}" : \
-'--name=[Name of this import, which is stored as a label of the objects that it creates]:NAME:_default' \
-'--dry-run=[\`server\` checks the file, lets the API server check each object, and prints the changes without making them. \`client\` does not send them]:MODE:((none\:"Objects are changed"
-client\:"Nothing is sent to the API server"
-server\:"The API server checks the change, but does not make it"))' \
+'--source=[Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of the file without its extension]:NAME:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -1103,13 +1046,11 @@ server\:"The API server checks the change, but does not make it"))' \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -1124,14 +1065,13 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
 '-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
 '--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'--prune[Delete objects of the import with this name that the file does not contain]' \
 '(-n --namespace)-A[All namespaces]' \
 '(-n --namespace)--all-namespaces[All namespaces]' \
 '--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-':file -- A file in CSV, JSON or YAML; `-` is the standard input:_files' \
+':file -- A table in CSV or TSV; `-` is the standard input:_files' \
 && ret=0
 ;;
 (options)
@@ -1144,13 +1084,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -1183,13 +1121,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -1210,46 +1146,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-&& ret=0
-;;
-(completion)
-_arguments "${_arguments_options[@]}" : \
-'--context=[Context of the kubeconfig]:NAME:_default' \
-'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
-'-n+[Namespace; by default that of the context]:NAME:_default' \
-'--namespace=[Namespace; by default that of the context]:NAME:_default' \
-'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
-'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
-'--as-uid=[UID to impersonate]:UID:_default' \
-'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
-'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
-'-s+[Address and port of the API server]:URL:_default' \
-'--server=[Address and port of the API server]:URL:_default' \
-'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
-'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
-'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
-'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
-'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'(-n --namespace)-A[All namespaces]' \
-'(-n --namespace)--all-namespaces[All namespaces]' \
-'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
-'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-':shell -- The shell:(bash elvish fish powershell zsh)' \
 && ret=0
 ;;
 (generate)
@@ -1262,13 +1158,11 @@ _arguments "${_arguments_options[@]}" : \
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
 wide\:"Text with all columns"
 json\:"JSON, one document"
 yaml\:"YAML"
-csv\:"Comma-separated values with a header (RFC 4180)\: the values of JSON, for programs"
 name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
 '--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
 '*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
@@ -1320,19 +1214,11 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
-(free)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
 (show)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (doctor)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
-(status)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1368,11 +1254,19 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(return)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (release)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (adopt)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(create-network)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1384,7 +1278,7 @@ esac
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
-(import)
+(convert)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1393,10 +1287,6 @@ _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (version)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
-(completion)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -1429,19 +1319,16 @@ _kubectl-ipam_commands() {
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
 'claim:List claims' \
-'free:Show the next addresses that a pool allocates' \
-'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
-'doctor:Find what is wrong\: with the provider, with pools, and with claims that wait; with the repair' \
-'status:Show the state of each part of the provider\: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims' \
+'show:Show a pool\: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims' \
+'doctor:Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
-'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
-'import:Create and update pools and reservations from a file, and print each change' \
+'export:Write pools and the reservations of users in them as manifests' \
+'convert:Write the pools, reservations and networks of a table as manifests' \
 'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
-'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
@@ -1452,10 +1339,10 @@ _kubectl-ipam__subcmd__claims_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam claims commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__completion_commands] )) ||
-_kubectl-ipam__subcmd__completion_commands() {
+(( $+functions[_kubectl-ipam__subcmd__convert_commands] )) ||
+_kubectl-ipam__subcmd__convert_commands() {
     local commands; commands=()
-    _describe -t commands 'kubectl-ipam completion commands' commands "$@"
+    _describe -t commands 'kubectl-ipam convert commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__doctor_commands] )) ||
 _kubectl-ipam__subcmd__doctor_commands() {
@@ -1466,11 +1353,6 @@ _kubectl-ipam__subcmd__doctor_commands() {
 _kubectl-ipam__subcmd__export_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam export commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__free_commands] )) ||
-_kubectl-ipam__subcmd__free_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam free commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__generate_commands] )) ||
 _kubectl-ipam__subcmd__generate_commands() {
@@ -1484,19 +1366,16 @@ _kubectl-ipam__subcmd__help_commands() {
 'networks:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
-'free:Show the next addresses that a pool allocates' \
-'show:Show a pool\: ranges, counts, a map of its addresses, holders, and waiting claims' \
-'doctor:Find what is wrong\: with the provider, with pools, and with claims that wait; with the repair' \
-'status:Show the state of each part of the provider\: definitions, lease, probes, permissions, webhooks, certificate, sweeper, pools and claims' \
+'show:Show a pool\: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims' \
+'doctor:Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
-'export:Write pools and reservations in a form that import reads\: CSV, JSON or YAML' \
-'import:Create and update pools and reservations from a file, and print each change' \
+'export:Write pools and the reservations of users in them as manifests' \
+'convert:Write the pools, reservations and networks of a table as manifests' \
 'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
-'completion:Print the completion script of a shell' \
 'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
@@ -1507,10 +1386,10 @@ _kubectl-ipam__subcmd__help__subcmd__claims_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help claims commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__help__subcmd__completion_commands] )) ||
-_kubectl-ipam__subcmd__help__subcmd__completion_commands() {
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__convert_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__convert_commands() {
     local commands; commands=()
-    _describe -t commands 'kubectl-ipam help completion commands' commands "$@"
+    _describe -t commands 'kubectl-ipam help convert commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__doctor_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__doctor_commands() {
@@ -1522,11 +1401,6 @@ _kubectl-ipam__subcmd__help__subcmd__export_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help export commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__help__subcmd__free_commands] )) ||
-_kubectl-ipam__subcmd__help__subcmd__free_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam help free commands' commands "$@"
-}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__generate_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__generate_commands() {
     local commands; commands=()
@@ -1536,11 +1410,6 @@ _kubectl-ipam__subcmd__help__subcmd__generate_commands() {
 _kubectl-ipam__subcmd__help__subcmd__help_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help help commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__help__subcmd__import_commands] )) ||
-_kubectl-ipam__subcmd__help__subcmd__import_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam help import commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__networks_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__networks_commands() {
@@ -1562,8 +1431,10 @@ _kubectl-ipam__subcmd__help__subcmd__registry_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
+'return:Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
+'create-network:Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does' \
     )
     _describe -t commands 'kubectl-ipam help registry commands' commands "$@"
 }
@@ -1577,6 +1448,11 @@ _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__check_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help registry check commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__create-network_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__create-network_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help registry create-network commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__list_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__list_commands() {
     local commands; commands=()
@@ -1587,6 +1463,11 @@ _kubectl-ipam__subcmd__help__subcmd__registry__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help registry release commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__return_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__registry__subcmd__return_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help registry return commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__reserve_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__reserve_commands() {
     local commands; commands=()
@@ -1596,11 +1477,6 @@ _kubectl-ipam__subcmd__help__subcmd__reserve_commands() {
 _kubectl-ipam__subcmd__help__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help show commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__help__subcmd__status_commands] )) ||
-_kubectl-ipam__subcmd__help__subcmd__status_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam help status commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__unreserve_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__unreserve_commands() {
@@ -1622,11 +1498,6 @@ _kubectl-ipam__subcmd__help__subcmd__who_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help who commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__import_commands] )) ||
-_kubectl-ipam__subcmd__import_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam import commands' commands "$@"
-}
 (( $+functions[_kubectl-ipam__subcmd__networks_commands] )) ||
 _kubectl-ipam__subcmd__networks_commands() {
     local commands; commands=()
@@ -1647,8 +1518,10 @@ _kubectl-ipam__subcmd__registry_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
+'return:Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
+'create-network:Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry commands' commands "$@"
@@ -1663,13 +1536,20 @@ _kubectl-ipam__subcmd__registry__subcmd__check_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry check commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__create-network_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__create-network_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry create-network commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__help_commands() {
     local commands; commands=(
 'list:List the registries, the management clusters that use them, and who has how many blocks' \
 'check:Show who has the blocks of the addresses in use of a network\: free blocks are taken first, a block of another management cluster is a conflict' \
+'return:Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over' \
 'release:Delete the records of a management cluster that no longer exists\: others can take its blocks' \
 'adopt:Take over the blocks of a management cluster that no longer exists, and whose clusterID this one has\: it was built again' \
+'create-network:Write the size and the quarantine of the blocks of a network into the registry, before a management cluster does' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam registry help commands' commands "$@"
@@ -1683,6 +1563,11 @@ _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__adopt_commands() {
 _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__check_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry help check commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__create-network_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__create-network_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry help create-network commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__help_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__help_commands() {
@@ -1699,6 +1584,11 @@ _kubectl-ipam__subcmd__registry__subcmd__help__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry help release commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__return_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__help__subcmd__return_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry help return commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__registry__subcmd__list_commands] )) ||
 _kubectl-ipam__subcmd__registry__subcmd__list_commands() {
     local commands; commands=()
@@ -1709,6 +1599,11 @@ _kubectl-ipam__subcmd__registry__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam registry release commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__registry__subcmd__return_commands] )) ||
+_kubectl-ipam__subcmd__registry__subcmd__return_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam registry return commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__reserve_commands] )) ||
 _kubectl-ipam__subcmd__reserve_commands() {
     local commands; commands=()
@@ -1718,11 +1613,6 @@ _kubectl-ipam__subcmd__reserve_commands() {
 _kubectl-ipam__subcmd__show_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam show commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__status_commands] )) ||
-_kubectl-ipam__subcmd__status_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam status commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__unreserve_commands] )) ||
 _kubectl-ipam__subcmd__unreserve_commands() {

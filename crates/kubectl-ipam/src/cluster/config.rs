@@ -25,6 +25,18 @@ pub(super) async fn config(flags: &Global) -> Result<Config, Error> {
     Ok(config)
 }
 
+/// The namespace of the flags, or that of the kubeconfig.
+pub(crate) async fn namespace(flags: &Global) -> Result<String, Error> {
+    if let Some(namespace) = &flags.namespace {
+        return Ok(namespace.clone());
+    }
+    match config(flags).await {
+        Ok(config) => Ok(config.default_namespace),
+        Err(Error::NotConfigured) => Ok("default".to_owned()),
+        Err(error) => Err(error),
+    }
+}
+
 /// The names of the entries of the kubeconfig.
 #[derive(Debug, Default)]
 pub(crate) struct KubeconfigNames {

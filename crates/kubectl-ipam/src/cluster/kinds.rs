@@ -76,9 +76,6 @@ impl Kind {
 /// The plural of the kind Cluster, which the program does not read.
 pub(crate) const CLUSTERS: &str = "clusters";
 
-/// The API group of the Prometheus operator.
-pub(crate) const PROMETHEUS_OPERATOR: &str = "monitoring.coreos.com";
-
 /// A kind of another API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherKind {
@@ -88,9 +85,7 @@ pub(crate) enum OtherKind {
     Lease,
     Namespace,
     Pod,
-    PrometheusRule,
     Secret,
-    Service,
     Webhook,
     EndpointSlice,
 }
@@ -102,9 +97,7 @@ impl OtherKind {
             Self::Definition => ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
             Self::Deployment => ("apps", "v1", "deployments"),
             Self::Event => ("", "v1", "events"),
-            Self::PrometheusRule => (PROMETHEUS_OPERATOR, "v1", "prometheusrules"),
             Self::Secret => ("", "v1", "secrets"),
-            Self::Service => ("", "v1", "services"),
             Self::Lease => ("coordination.k8s.io", "v1", "leases"),
             Self::Namespace => ("", "v1", "namespaces"),
             Self::Pod => ("", "v1", "pods"),

@@ -27,7 +27,7 @@ pub(crate) const PAGE_SIZE: u32 = 500;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a service of the cluster may take to answer: less than `--request-timeout`, since the
 /// API server is well although a service hangs.
-const SERVICE_TIMEOUT: Duration = Duration::from_secs(4);
+const POD_TIMEOUT: Duration = Duration::from_secs(4);
 /// Duration of a watch in seconds, after which it is opened again.
 pub(crate) const WATCH_TIMEOUT: u32 = 30;
 /// Silence after which a connection is dead. Requests have their own deadline, so this is longer
@@ -409,53 +409,34 @@ impl Cluster {
         Ok(list.items)
     }
 
-    /// The answer of a service of the cluster to a GET request. The API server forwards the request.
+    /// The answer of a pod to a GET request. The pod is named with its port: `manager-0:8081`. The API server
+    /// forwards the request.
     ///
-    /// The inner error is the reason why the service does not answer.
-    pub(crate) async fn get_from_service(
-        &self,
-        namespace: &str,
-        service: &str,
-        path: &str,
-    ) -> Result<Result<String, String>, ListError> {
-        self.get_from("services", namespace, service, path).await
-    }
-
-    /// The same for a pod, which is named with its port: `manager-0:8081`.
+    /// The inner error is the reason why the pod does not answer.
     pub(crate) async fn get_from_pod(
         &self,
         namespace: &str,
         pod: &str,
         path: &str,
     ) -> Result<Result<String, String>, ListError> {
-        self.get_from("pods", namespace, pod, path).await
-    }
-
-    async fn get_from(
-        &self,
-        plural: &'static str,
-        namespace: &str,
-        name: &str,
-        path: &str,
-    ) -> Result<Result<String, String>, ListError> {
-        let folder = format!("/api/v1/namespaces/{namespace}/{plural}/{name}/proxy");
-        let operation = || format!("get {path} from {plural} {namespace}/{name}");
+        let folder = format!("/api/v1/namespaces/{namespace}/pods/{pod}/proxy");
+        let operation = || format!("get {path} from pods {namespace}/{pod}");
         let request = http::Request::get(format!("{folder}{path}")).body(Vec::new());
         let request = request.map_err(|error| self.rejected(operation(), &error))?;
         let answer = self.call(operation, self.client.request_text(request));
-        let Ok(answer) = tokio::time::timeout(SERVICE_TIMEOUT, answer).await else {
-            return Ok(Err(format!("no answer within {SERVICE_TIMEOUT:?}")));
+        let Ok(answer) = tokio::time::timeout(POD_TIMEOUT, answer).await else {
+            return Ok(Err(format!("no answer within {POD_TIMEOUT:?}")));
         };
         match answer {
             Ok(text) => Ok(Ok(text)),
             Err(error) if lacks_permission(&error, "get") => {
                 Err(ListError::Forbidden(MissingRight {
                     verb: "get",
-                    resource: format!("{plural}/proxy"),
+                    resource: "pods/proxy".to_owned(),
                     namespace: Some(namespace.to_owned()),
                 }))
             }
-            // The status is that of the service, or the API server does not reach it.
+            // The status is that of the pod, or the API server does not reach it.
             Err(error) => match error_text(&error) {
                 Some(reason) => Ok(Err(reason)),
                 None => Err(ListError::Other(self.error(&error))),

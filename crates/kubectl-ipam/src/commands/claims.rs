@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
-use super::watch::{self, LIST_INTERVAL, Reading};
+use super::watch::{self, Reading};
 use crate::cli::{Global, ListFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
@@ -14,7 +14,6 @@ use crate::model::{ClaimLine, Report, claims};
 use crate::objects::{ClaimRow, UnservedClaim};
 use crate::output;
 use crate::render::Style;
-use crate::sort::sort_by;
 
 /// Which claims are listed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,7 +117,7 @@ pub(super) async fn run(
         namespaces: namespace.is_none(),
         ..output::list_style(global, list)
     };
-    watch::print(global, style, watch.then_some(LIST_INTERVAL), async || {
+    watch::print(global, style, watch, async || {
         let mut loader = Loader::new(&cluster);
         let report = report(&mut loader, namespace, wanted, list).await?;
         Ok(Reading::of(&loader, report))
@@ -145,8 +144,7 @@ async fn report(
             loader.find_pool(pool).await?;
         }
     }
-    let claims = sort_by(lines, list.sort_by.as_deref())?;
-    Ok(Report::ClaimList { claims })
+    Ok(Report::ClaimList { claims: lines })
 }
 
 async fn lines(

@@ -1,4 +1,4 @@
-//! Makes the checks of `doctor` and `status`.
+//! Makes the checks of `doctor`.
 
 use std::collections::HashSet;
 use std::time::Duration;

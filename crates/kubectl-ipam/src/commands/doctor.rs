@@ -1,44 +1,65 @@
-//! `doctor`: makes all checks, and prints what is wrong.
+//! `doctor`: makes all checks, and prints the state of each part and what is wrong.
 
-use super::diagnose::diagnose;
-use super::watch::{self, DIAGNOSIS_INTERVAL, Reading};
-use crate::cli::Global;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::diagnose::{Diagnosed, diagnose};
+use crate::cli::{Global, WaitFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::{Report, Selection};
+use crate::model::{Report, Selection, health, parts};
 use crate::output;
 use crate::render::Style;
+
+/// Time between two attempts of `--wait`.
+const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(
     global: &Global,
     pool: Option<&str>,
     only_errors: bool,
-    watch: bool,
+    wait: &WaitFlags,
 ) -> Result<Code, Error> {
+    let end = Instant::now().checked_add(wait.wait_duration);
+    let is_over = || !wait.wait || end.is_some_and(|end| Instant::now() >= end);
+    loop {
+        // A definition can be installed between two attempts.
+        match Cluster::connect(global).await {
+            Ok(cluster) => {
+                let selection = selection(&cluster, global, pool, only_errors).await?;
+                let mut found = diagnose(&cluster).await?;
+                found.diagnosis.parts = parts(&found.diagnosis, &found.snapshot);
+                found.diagnosis.healthy = health(&found.diagnosis.parts);
+                if found.diagnosis.healthy != Some(false) || is_over() {
+                    selection.apply(&mut found.diagnosis, &found.snapshot);
+                    return print(global, found);
+                }
+            }
+            // An API server that starts does not answer yet.
+            Err(Error::Unreachable { .. }) if !is_over() => {}
+            Err(error) => return Err(error),
+        }
+        tokio::time::sleep(WAIT_INTERVAL).await;
+    }
+}
+
+fn print(global: &Global, found: Diagnosed<'_>) -> Result<Code, Error> {
     // Findings are of objects of all namespaces.
     let style = Style {
         namespaces: true,
         ..output::style(global)
     };
-    let interval = watch.then_some(DIAGNOSIS_INTERVAL);
-    watch::print(global, style, interval, async || {
-        // A definition can be installed between two reads.
-        let cluster = Cluster::connect(global).await?;
-        let selection = selection(&cluster, global, pool, only_errors).await?;
-        let mut found = diagnose(&cluster).await?;
-        selection.apply(&mut found.diagnosis, &found.snapshot);
-        let code = found.code();
-        let report = Report::FindingList(found.diagnosis);
-        let mut reading = Reading::of(&found.loader, report);
-        reading.code = code;
-        // The text has the missing permissions.
-        if output::is_text(global.output) {
-            reading.warnings.clear();
-        }
-        Ok(reading)
-    })
-    .await
+    let code = found.code();
+    // The text has the missing permissions.
+    if !output::is_text(global.output) {
+        output::warn_incomplete(&found.loader);
+    }
+    let missing = found.loader.sentences();
+    let report = Report::FindingList(found.diagnosis);
+    output::print_report(&report, &missing, global.output, style)?;
+    Ok(code)
 }
 
 /// What the flags select. A namespace or a pool that does not exist is an error: nothing would be

@@ -1,27 +1,118 @@
-//! `export`: pools and reservations of users as a file.
+//! `export`: pools, and the reservations of users in them, as manifests.
+
+use std::collections::HashSet;
+
+use capi_ipam_api::{IPReservation, Pool, PoolKey};
+use kube::ResourceExt;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::cli::Global;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
+use crate::input::matches;
 use crate::load::Loader;
+use crate::manifests::{self, plain_pool, plain_reservation};
 use crate::output;
-use crate::transfer::export;
 
 /// What is left out has its own exit code.
-pub(super) async fn run(global: &Global, pools: &[String]) -> Result<Code, Error> {
+pub(super) async fn run(global: &Global, names: &[String]) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
     let mut loader = Loader::new(&cluster);
     let namespace = global.listed_namespace(&cluster.namespace);
-    let exported = export(&mut loader, namespace, pools, global.output).await?;
-    output::print(&exported.text)?;
-    for text in &exported.left_out {
+    let pools = pools(&mut loader, namespace, names).await?;
+    let (reservations, left_out) = reservations(&mut loader, &pools).await?;
+    let mut objects = Vec::new();
+    for pool in &pools {
+        objects.push(value(pool)?);
+    }
+    for reservation in &reservations {
+        objects.push(value(reservation)?);
+    }
+    output::print(&manifests::text(&objects, global.output)?)?;
+    for text in &left_out {
         output::warn(text);
     }
     output::warn_incomplete(&loader);
     // A warning names an object that cannot be decoded.
-    let is_complete = exported.left_out.is_empty() && loader.warnings.is_empty();
+    let is_complete = left_out.is_empty() && loader.warnings.is_empty();
     match output::code(&loader) {
         Code::Ok if !is_complete => Ok(Code::Incomplete),
         code => Ok(code),
     }
+}
+
+fn value(object: &impl Serialize) -> Result<Value, Error> {
+    serde_json::to_value(object).map_err(|error| Error::Output(error.to_string()))
+}
+
+/// The pools of a namespace, or of all, and the global pools. With names, only these.
+async fn pools(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+    names: &[String],
+) -> Result<Vec<Pool>, Error> {
+    let mut pools: Vec<Pool> = Vec::new();
+    let each = |pool: &Pool| pools.push(plain_pool(pool));
+    loader.each_pool(namespace, each).await?.into_seen();
+    pools.sort_by_key(PoolKey::of);
+    if names.is_empty() {
+        return Ok(pools);
+    }
+    for name in names {
+        if !pools.iter().any(|pool| matches(&PoolKey::of(pool), name)) {
+            let place = match namespace {
+                Some(namespace) => {
+                    format!("the namespace {namespace} or among the global pools")
+                }
+                None => "any namespace".to_owned(),
+            };
+            return Err(Error::NoPool {
+                name: name.clone(),
+                place,
+            });
+        }
+    }
+    pools.retain(|pool| {
+        let key = PoolKey::of(pool);
+        names.iter().any(|name| matches(&key, name))
+    });
+    Ok(pools)
+}
+
+/// The reservations of users in some pools, and those that are left out with the reason.
+async fn reservations(
+    loader: &mut Loader<'_>,
+    pools: &[Pool],
+) -> Result<(Vec<IPReservation>, Vec<String>), Error> {
+    let keys: HashSet<PoolKey> = pools.iter().map(PoolKey::of).collect();
+    let mut found: Vec<IPReservation> = Vec::new();
+    let mut left_out = Vec::new();
+    let each = |reservation: IPReservation| {
+        let pool = PoolKey::of_reservation(&reservation.spec.pool_ref);
+        if !is_of_user(&reservation) || pool.is_none_or(|pool| !keys.contains(&pool)) {
+            return;
+        }
+        match reservation.slot() {
+            Ok(_) => found.push(plain_reservation(reservation)),
+            Err(problem) => left_out.push(format!(
+                "IPReservation {} is left out: {problem}",
+                reservation.name_any()
+            )),
+        }
+    };
+    let listed = loader.list(Kind::Reservation, None, each).await?;
+    listed.into_seen();
+    found.sort_by_key(|reservation| reservation.slot().ok());
+    Ok((found, left_out))
+}
+
+/// Whether neither a claim has the address nor it cools down.
+fn is_of_user(reservation: &IPReservation) -> bool {
+    let spec = &reservation.spec;
+    let is_held = match &spec.claim_ref {
+        Some(claim) => claim.uid.is_some(),
+        None => false,
+    };
+    !is_held && spec.released_at.is_none()
 }

@@ -1,6 +1,5 @@
 //! `networks`: the networks, with their pools that join or leave.
 
-use super::watch::{self, LIST_INTERVAL, Reading};
 use crate::cli::{Global, ListFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
@@ -8,22 +7,17 @@ use crate::load::{Loader, Selected};
 use crate::model::{Report, network_lines};
 use crate::objects::NetworkRow;
 use crate::output;
-use crate::sort::sort_by;
 
 pub(super) async fn run(
     global: &Global,
     names: &[String],
-    watch: bool,
     list: &ListFlags,
 ) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
+    let mut loader = Loader::new(&cluster);
+    let report = report(&mut loader, names, list).await?;
     let style = output::list_style(global, list);
-    watch::print(global, style, watch.then_some(LIST_INTERVAL), async || {
-        let mut loader = Loader::new(&cluster);
-        let report = report(&mut loader, names, list).await?;
-        Ok(Reading::of(&loader, report))
-    })
-    .await
+    output::finish(&loader, &report, global.output, style)
 }
 
 async fn report(
@@ -40,8 +34,9 @@ async fn report(
     } else {
         named(&rows, names)?
     };
-    let networks = sort_by(network_lines(&rows), list.sort_by.as_deref())?;
-    Ok(Report::NetworkList { networks })
+    Ok(Report::NetworkList {
+        networks: network_lines(&rows),
+    })
 }
 
 /// The networks with these names, in their order.

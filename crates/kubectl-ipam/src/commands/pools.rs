@@ -1,6 +1,5 @@
 //! `pools`: the pools with their occupancy, once or as they change.
 
-use super::watch::{self, LIST_INTERVAL, Reading};
 use crate::cli::{Global, ListFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
@@ -8,22 +7,17 @@ use crate::load::{Loader, Selected};
 use crate::model::{Report, pools};
 use crate::objects::{ClaimRow, PoolRow};
 use crate::output;
-use crate::sort::sort_by;
 
 pub(super) async fn run(
     global: &Global,
     names: &[String],
-    watch: bool,
     list: &ListFlags,
 ) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
+    let mut loader = Loader::new(&cluster);
+    let report = report(&mut loader, global, names, list).await?;
     let style = output::list_style(global, list);
-    watch::print(global, style, watch.then_some(LIST_INTERVAL), async || {
-        let mut loader = Loader::new(&cluster);
-        let report = report(&mut loader, global, names, list).await?;
-        Ok(Reading::of(&loader, report))
-    })
-    .await
+    output::finish(&loader, &report, global.output, style)
 }
 
 async fn report(
@@ -50,9 +44,9 @@ async fn report(
     };
     // Claims of all namespaces wait for global pools.
     let waiting = loader.claims(None, ClaimRow::is_waiting).await?;
-    let lines = pools(&rows, &waiting.as_ref());
-    let pools = sort_by(lines, list.sort_by.as_deref())?;
-    Ok(Report::PoolList { pools })
+    Ok(Report::PoolList {
+        pools: pools(&rows, &waiting.as_ref()),
+    })
 }
 
 /// The pools with these names, in their order.

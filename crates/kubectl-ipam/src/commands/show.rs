@@ -4,33 +4,32 @@
 use std::collections::HashSet;
 
 use capi_ipam_api::PoolKey;
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ledger::{Ledger, Outcome};
 
-use super::watch::{self, LIST_INTERVAL, Reading};
 use crate::cli::Global;
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::{Loader, Readable};
-use crate::model::{PoolDetails, Report, show, specification};
+use crate::model::{Fact, PoolDetails, Report, show, specification};
 use crate::objects::{ClaimRow, PoolRow, SliceRow};
 use crate::output;
 use crate::render::{self, Style};
 
-pub(super) async fn run(global: &Global, pool: &str, watch: bool) -> Result<Code, Error> {
+/// The number of next addresses that are shown.
+const MAX_NEXT: i64 = 5;
+
+pub(super) async fn run(global: &Global, pool: &str) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
     let style = output::style(global);
-    if !watch && output::is_text(global.output) {
-        let mut loader = Loader::new(&cluster);
-        let pool = loader.find_pool(pool).await?;
+    let mut loader = Loader::new(&cluster);
+    let pool = loader.find_pool(pool).await?;
+    if output::is_text(global.output) {
         return print(&mut loader, &pool, style).await;
     }
-    watch::print(global, style, watch.then_some(LIST_INTERVAL), async || {
-        let mut loader = Loader::new(&cluster);
-        let pool = loader.find_pool(pool).await?;
-        let details = details(&mut loader, &pool).await?;
-        let report = Report::PoolDetails(Box::new(details));
-        Ok(Reading::of(&loader, report))
-    })
-    .await
+    let details = details(&mut loader, &pool).await?;
+    let report = Report::PoolDetails(Box::new(details));
+    output::finish(&loader, &report, global.output, style)
 }
 
 /// Prints a pool: first its specification, then what is computed from all IPAddresses, reservations
@@ -59,7 +58,7 @@ async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<PoolDetails,
     } else {
         Readable::complete(Vec::new())
     };
-    Ok(show(
+    let mut shown = show(
         pool,
         &supply.ledger.as_ref(),
         &supply.pools.as_ref().map(Vec::as_slice),
@@ -67,5 +66,31 @@ async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<PoolDetails,
         &supply.reservations,
         &slices,
         &claims,
-    ))
+    );
+    if pool.spec.slices().is_none() {
+        shown.next = next_addresses(supply.into_ledger(), &pool.key);
+    }
+    Ok(shown)
+}
+
+/// The addresses that the pool allocates next. With slices, they depend on the owner of the claim.
+fn next_addresses(ledger: Readable<Ledger>, pool: &PoolKey) -> Fact<Vec<String>> {
+    if !ledger.is_complete() {
+        return Fact::Unknown;
+    }
+    let mut ledger = ledger.into_seen();
+    let mut addresses = Vec::new();
+    for number in 0..MAX_NEXT {
+        // Each proposal holds its address for a claim that does not exist, in a namespace without
+        // another address.
+        let claim = NamespacedName::new(&format!("-{number}"), "");
+        match ledger.propose(pool, &claim, number) {
+            Outcome::Offer(slot) => addresses.push(slot.block.to_string()),
+            _ => break,
+        }
+    }
+    if addresses.is_empty() {
+        return Fact::Absent;
+    }
+    Fact::Known(addresses)
 }

@@ -1,4 +1,4 @@
-//! `--watch`: the output of a command, and then what changes in it, until Ctrl-C.
+//! `--watch`: a list, and then what changes in it, until Ctrl-C.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -13,10 +13,8 @@ use crate::model::Report;
 use crate::output;
 use crate::render::Style;
 
-/// Time between two reads of a list.
-pub(super) const LIST_INTERVAL: Duration = Duration::from_secs(2);
-/// Time between two reads of everything that `doctor` checks.
-pub(super) const DIAGNOSIS_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two reads.
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// What a command has read.
 pub(super) struct Reading {
@@ -38,24 +36,24 @@ impl Reading {
     }
 }
 
-/// Prints what a command reads: once, or with an interval until Ctrl-C. Returns the exit code of
-/// the last read.
+/// Prints what a command reads: once, or again and again until Ctrl-C. Returns the exit code of the
+/// last read.
 pub(super) async fn print(
     global: &Global,
     style: Style,
-    interval: Option<Duration>,
+    watch: bool,
     read: impl AsyncFn() -> Result<Reading, Error>,
 ) -> Result<Code, Error> {
-    let Some(interval) = interval else {
+    if !watch {
         let reading = read().await?;
         reading.warnings.iter().for_each(|text| output::warn(text));
         output::print_report(&reading.report, &reading.missing, global.output, now(style))?;
         return Ok(reading.code);
-    };
+    }
     let mut code = Code::Ok;
     // Before the first read: otherwise Ctrl-C would end the program in the middle of a line.
     tokio::select! {
-        ended = print_changes(global.output, style, interval, read, &mut code) => ended?,
+        ended = print_changes(global.output, style, read, &mut code) => ended?,
         _ = tokio::signal::ctrl_c() => {}
     }
     Ok(code)
@@ -73,7 +71,6 @@ fn now(style: Style) -> Style {
 async fn print_changes(
     format: Format,
     style: Style,
-    interval: Duration,
     read: impl AsyncFn() -> Result<Reading, Error>,
     code: &mut Code,
 ) -> Result<(), Error> {
@@ -96,14 +93,14 @@ async fn print_changes(
         if !output::print_while_read(&text)? {
             return Ok(());
         }
-        tokio::time::sleep(interval).await;
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 
 /// What a watch has printed.
 #[derive(Default)]
 struct Printed {
-    /// The rows of a list, or the whole report, in JSON without ages.
+    /// The rows of the list, or the whole document, in JSON.
     contents: Option<HashSet<String>>,
     warnings: Vec<String>,
 }
@@ -125,34 +122,24 @@ impl Printed {
         new
     }
 
-    /// Takes in what was read, and returns what has to be printed: of a list the rows that changed,
-    /// otherwise everything if something changed.
+    /// Takes in what was read, and returns what has to be printed: the rows that changed, or the whole
+    /// document if something changed.
     fn update(&mut self, reading: &Reading, format: Format, style: Style) -> Result<String, Error> {
-        let is_first = self.is_first();
         let before = self.contents.take().unwrap_or_default();
         let text = output::format(&reading.report, &reading.missing, format, style)?;
         let has_rows = !matches!(format, Format::Json | Format::Yaml);
-        let rows = if has_rows {
-            rows(&reading.report)?
-        } else {
-            None
-        };
-        let lines: Vec<&str> = text.lines().collect();
-        let header = rows
-            .as_ref()
-            .and_then(|rows| lines.len().checked_sub(rows.len()));
-        // Without rows, or if a row has several lines, everything is printed.
-        let (Some(rows), Some(header @ 0..=1)) = (rows, header) else {
+        let (Report::ClaimList { claims }, true) = (&reading.report, has_rows) else {
             let content = json(&(&reading.report, &reading.missing))?;
-            let content = without_ages(&content);
             let is_printed = before.contains(&content);
             self.contents = Some([content].into());
-            return Ok(match (is_printed, is_first || !output::is_text(format)) {
-                (true, _) => String::new(),
-                (false, true) => text,
-                (false, false) => format!("\n{}\n{text}", style.now),
-            });
+            return Ok(if is_printed { String::new() } else { text });
         };
+        let mut rows = Vec::new();
+        for claim in claims {
+            rows.push(json(claim)?);
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        let header = lines.len().saturating_sub(rows.len());
         let mut changes: Vec<&str> = Vec::new();
         if before.is_empty() {
             changes.extend(lines.iter().take(header));
@@ -167,40 +154,14 @@ impl Printed {
     }
 }
 
-/// The rows of a list, each as JSON; `None` if a report is no list.
-fn rows(report: &Report) -> Result<Option<Vec<String>>, Error> {
-    Ok(Some(match report {
-        Report::PoolList { pools } => all_json(pools)?,
-        Report::NetworkList { networks } => all_json(networks)?,
-        Report::ClaimList { claims } => all_json(claims)?,
-        _ => return Ok(None),
-    }))
-}
-
-fn all_json<T: Serialize>(items: &[T]) -> Result<Vec<String>, Error> {
-    items.iter().map(json).collect()
-}
-
 fn json(value: &impl Serialize) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| Error::Output(error.to_string()))
-}
-
-/// A text without the ages such as `2s ago`, which change with each read.
-fn without_ages(text: &str) -> String {
-    let mut words: Vec<&str> = Vec::new();
-    for word in text.split(' ') {
-        if word.starts_with("ago") {
-            words.pop();
-        }
-        words.push(word);
-    }
-    words.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Part, PartLine, PartState, PoolLine, PoolName};
+    use crate::model::{ClaimLine, ClaimState, Fact, PoolName};
 
     fn style() -> Style {
         Style {
@@ -221,86 +182,63 @@ mod tests {
         }
     }
 
-    fn pools(waiting: &[(&str, u64)]) -> Reading {
-        let line = |(name, waiting): &(&str, u64)| PoolLine {
+    fn claims(waiting: &[(&str, &str)]) -> Reading {
+        let line = |(name, reason): &(&str, &str)| ClaimLine {
+            namespace: "a".to_owned(),
+            name: (*name).to_owned(),
             pool: PoolName {
                 kind: "InClusterIPPool".to_owned(),
                 namespace: Some("a".to_owned()),
-                name: (*name).to_owned(),
+                name: "web".to_owned(),
             },
-            network: None,
-            counts: None,
-            waiting: Some(*waiting),
-            ready: "True".to_owned(),
-            reason: None,
+            address: Fact::Absent,
+            state: ClaimState::Waiting,
+            created: None,
+            reason: Some((*reason).to_owned()),
+            message: None,
+            cluster: None,
+            machine: None,
         };
-        reading(Report::PoolList {
-            pools: waiting.iter().map(line).collect(),
+        reading(Report::ClaimList {
+            claims: waiting.iter().map(line).collect(),
         })
-    }
-
-    fn status(detail: &str) -> Reading {
-        let line = PartLine {
-            part: Part::Lease,
-            state: PartState::Ok,
-            detail: detail.to_owned(),
-            problems: Vec::new(),
-        };
-        reading(Report::StatusList { parts: vec![line] })
     }
 
     #[test]
     fn watch_prints_the_rows_that_changed() {
         let mut printed = Printed::default();
-        let mut update = |waiting: &[(&str, u64)]| {
+        let mut update = |waiting: &[(&str, &str)]| {
             let text = printed
-                .update(&pools(waiting), Format::Table, style())
+                .update(&claims(waiting), Format::Table, style())
                 .unwrap();
             text.lines().map(str::to_owned).collect::<Vec<_>>()
         };
         assert!(update(&[]).is_empty(), "nothing exists yet");
-        let first = update(&[("one", 0), ("two", 0)]);
+        let first = update(&[("one", "A"), ("two", "A")]);
         assert_eq!(first.len(), 3, "the header and two rows: {first:?}");
-        assert!(update(&[("one", 0), ("two", 0)]).is_empty());
-        let changed = update(&[("one", 0), ("two", 7)]);
+        assert!(update(&[("one", "A"), ("two", "A")]).is_empty());
+        let changed = update(&[("one", "A"), ("two", "B")]);
         assert_eq!(changed.len(), 1, "{changed:?}");
         assert!(
-            changed[0].contains("two") && changed[0].contains('7'),
+            changed[0].contains("two") && changed[0].contains('B'),
             "{changed:?}"
         );
-        assert_eq!(update(&[("new", 0), ("one", 0), ("two", 7)]).len(), 1);
+        assert_eq!(update(&[("new", "A"), ("one", "A"), ("two", "B")]).len(), 1);
     }
 
     #[test]
     fn watch_prints_a_changed_document_as_a_whole() {
         let mut printed = Printed::default();
-        let mut update = |waiting| {
+        let mut update = |reason| {
             printed
-                .update(&pools(&[("one", waiting)]), Format::Json, style())
+                .update(&claims(&[("one", reason)]), Format::Json, style())
                 .unwrap()
         };
-        let first = update(0);
+        let first = update("A");
         assert!(first.starts_with('{'), "{first}");
-        assert_eq!(update(0), "");
-        let second = update(1);
+        assert_eq!(update("A"), "");
+        let second = update("B");
         assert!(second.starts_with('{') && second != first, "{second}");
-    }
-
-    #[test]
-    fn watch_does_not_repeat_a_report_whose_ages_grow() {
-        let mut printed = Printed::default();
-        let mut update = |detail: &str| {
-            printed
-                .update(&status(detail), Format::Table, style())
-                .unwrap()
-        };
-        assert!(update("pod-1, renewed 2s ago").starts_with("PART"));
-        assert_eq!(update("pod-1, renewed 4s ago"), "");
-        let changed = update("pod-2, renewed 1s ago");
-        assert!(
-            changed.starts_with("\n2026-01-05T03:04:05Z\nPART"),
-            "{changed}"
-        );
     }
 
     #[test]

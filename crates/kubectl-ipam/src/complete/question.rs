@@ -257,6 +257,6 @@ mod tests {
             assert_eq!(values_of(words), Some(values), "{words:?}");
         }
         assert_eq!(values_of(&["show", "web", ""]), None, "one pool");
-        assert_eq!(values_of(&["pools", "-nlab", "--sort-by", ""]), None);
+        assert_eq!(values_of(&["pools", "-nlab", "--selector", ""]), None);
     }
 }

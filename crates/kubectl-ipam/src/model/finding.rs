@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::parts::PartLine;
 use super::pool_name::PoolName;
 use crate::error::MissingRight;
 
@@ -130,6 +131,10 @@ impl Finding {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FindingList {
+    /// Whether the provider works, whatever is wrong with single objects; `null` if this is unknown.
+    pub healthy: Option<bool>,
+    /// The state of each part of the provider.
+    pub parts: Vec<PartLine>,
     /// The checks that were made, at least for some objects.
     pub checks: Vec<Check>,
     /// What is wrong, the most urgent first.

@@ -74,6 +74,12 @@ pub struct PoolDetails {
     pub access: Vec<String>,
     /// Counts of the listed objects.
     pub counts: KnownCounts,
+    /// The addresses or prefixes that the pool allocates next; of a pool with the order `Random`, some of
+    /// them. Omitted if there are none, or if they depend on the owner of the claim; `null` if they are
+    /// unknown.
+    #[serde(skip_serializing_if = "Fact::is_absent")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub next: Fact<Vec<String>>,
     /// The slices of the pool, in the order of their addresses; `null` if they may not be read.
     #[serde(skip_serializing_if = "is_empty_list")]
     pub slices: Option<Vec<SliceLine>>,
@@ -205,6 +211,7 @@ pub(super) fn describe(
         address_metadata: pool.spec.address_metadata().map(keys).unwrap_or_default(),
         access: access(pool),
         counts,
+        next: Fact::Absent,
         slices: Some(Vec::new()),
         map: Fact::Absent,
         holders: Some(Vec::new()),

@@ -201,6 +201,12 @@ fn table<T>(
 pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     let counts = counts(pool);
     let mut text = counts.clone();
+    let next = match &pool.next {
+        Fact::Absent => String::new(),
+        Fact::Unknown => UNKNOWN.to_owned(),
+        Fact::Known(addresses) => addresses.join(", "),
+    };
+    text.push_str(&line("Next", &next));
     table(
         &mut text,
         "Slices",

@@ -1,13 +1,15 @@
 //! The findings of `doctor`.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use super::grid::clean;
 use super::style::{Color, Style};
-use super::words::age;
+use super::words::{age, wrapped_words};
 use crate::error::{MissingRight, sentences};
-use crate::model::{Cause, Check, Finding, FindingList, Severity, Unchecked, counted};
+use crate::model::{
+    Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked, counted,
+};
 
 /// Maximum number of findings of one kind, and of what a finding causes, that the text names.
 const MAX_NAMED: usize = 5;
@@ -15,22 +17,114 @@ const MAX_NAMED: usize = 5;
 /// What prints all findings.
 const ALL: &str = "kubectl ipam doctor --output json";
 
-/// One paragraph for each problem: its lines are too long for a table. Findings of one check with
-/// the same repair are one paragraph, and what a finding causes is a part of its paragraph.
+/// Characters of a line of a part.
+const DETAIL_WIDTH: usize = 60;
+
+/// Whether the provider works, the parts, and below each part one paragraph for each problem: its lines
+/// are too long for a table. Findings of one check with the same repair are one paragraph, and what a
+/// finding causes is a part of its paragraph.
 pub(super) fn text(list: &FindingList, style: Style) -> String {
-    let mut text = String::new();
-    if !has_checked(list) {
-        text.push_str("Nothing could be checked:\n");
-    }
+    let mut text = verdict(list);
     let mut effects: HashMap<&Cause, Vec<&Finding>> = HashMap::new();
-    let mut causes: Vec<&Finding> = Vec::new();
+    let mut causes: BTreeMap<Part, Vec<&Finding>> = BTreeMap::new();
     for finding in &list.findings {
         match &finding.cause {
             Some(cause) => effects.entry(cause).or_default().push(finding),
-            None => causes.push(finding),
+            None => causes
+                .entry(Part::of(finding.check))
+                .or_default()
+                .push(finding),
         }
     }
-    let mut rest = causes.as_slice();
+    let parts = if has_checked(list) {
+        &list.parts[..]
+    } else {
+        // All of them are unknown.
+        &[]
+    };
+    for line in parts {
+        text.push_str(&part(line, style));
+        let findings = causes.remove(&line.part).unwrap_or_default();
+        text.push_str(&indented(&paragraphs(&findings, &effects, style)));
+    }
+    text.push_str(&unknown(&list.unchecked, style));
+    text.push_str(&summary(list));
+    text
+}
+
+/// The first line: whether the provider works.
+fn verdict(list: &FindingList) -> String {
+    if !has_checked(list) {
+        return "It is unknown whether the provider works: nothing could be checked.
+"
+        .to_owned();
+    }
+    let named = |state: PartState| {
+        let mut lines: Vec<&PartLine> = list.parts.iter().collect();
+        lines.retain(|line| line.state == state && !line.part.is_of_objects());
+        let names: Vec<String> = lines
+            .iter()
+            .map(|line| format!("{:?}", line.part))
+            .collect();
+        names.join(", ")
+    };
+    match list.healthy {
+        Some(true) => "The provider works.
+"
+        .to_owned(),
+        Some(false) => format!(
+            "The provider does not work, see {}.
+",
+            named(PartState::Error)
+        ),
+        None => format!(
+            "It is unknown whether the provider works, see {}.
+",
+            named(PartState::Unknown)
+        ),
+    }
+}
+
+/// The line of a part.
+fn part(line: &PartLine, style: Style) -> String {
+    let color = match line.state {
+        PartState::Ok => Color::Green,
+        PartState::Unknown | PartState::Warning => Color::Yellow,
+        PartState::Error => Color::Red,
+    };
+    let name = format!("{:?}", line.part);
+    // Colors do not count for the width.
+    let state = format!("{:8}", line.state.word());
+    let head = format!("{name:12} {}", style.paint(&state, color));
+    let mut details = wrapped_words(&line.detail, DETAIL_WIDTH).into_iter();
+    let first = details.next().unwrap_or_default();
+    let mut text = format!(
+        "{}
+",
+        format!("{head} {first}").trim_end()
+    );
+    for more in details {
+        let _ = writeln!(text, "{:22}{more}", "");
+    }
+    text
+}
+
+fn indented(text: &str) -> String {
+    let mut indented = String::new();
+    for line in text.lines() {
+        let _ = writeln!(indented, "  {line}");
+    }
+    indented
+}
+
+/// The paragraphs of the findings of a part.
+fn paragraphs(
+    findings: &[&Finding],
+    effects: &HashMap<&Cause, Vec<&Finding>>,
+    style: Style,
+) -> String {
+    let mut text = String::new();
+    let mut rest = findings;
     while let Some(first) = rest.first() {
         let is_same = |other: &&&Finding| {
             let same_kind = (other.check, other.severity) == (first.check, first.severity);
@@ -39,11 +133,9 @@ pub(super) fn text(list: &FindingList, style: Style) -> String {
         let count = rest.iter().take_while(is_same).count();
         let (group, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
         text.push_str(&paragraph(first, group, style));
-        text.push_str(&caused(group, &effects));
+        text.push_str(&caused(group, effects));
         rest = others;
     }
-    text.push_str(&unknown(&list.unchecked, style));
-    text.push_str(&summary(list));
     text
 }
 

@@ -2,10 +2,9 @@
 
 use super::grid::Grid;
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full, is_capped, wrapped_words};
+use super::words::{UNKNOWN, age, fact, full, is_capped};
 use crate::model::{
-    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PartLine, PartState, PoolLine, PoolName,
-    SliceLine,
+    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PoolLine, PoolName, SliceLine,
 };
 
 fn short_kind(kind: &str) -> String {
@@ -306,33 +305,4 @@ fn short(pool: &PoolName) -> String {
         Some(namespace) => format!("{kind}/{namespace}/{}", pool.name),
         None => format!("{kind}/{}", pool.name),
     }
-}
-
-/// The columns that are left for the detail of a part in a terminal of 100 columns.
-const DETAIL_WIDTH: usize = 78;
-
-/// The parts of `status`, each problem in separate lines.
-pub(super) fn parts(parts: &[PartLine], style: Style) -> Grid {
-    let mut grid = Grid::new(&["PART", "STATE", "DETAIL"]);
-    for line in parts {
-        let color = match line.state {
-            PartState::Ok => Color::Green,
-            PartState::Unknown | PartState::Warning => Color::Yellow,
-            PartState::Error => Color::Red,
-        };
-        let mut texts = Vec::new();
-        for text in std::iter::once(&line.detail).chain(&line.problems) {
-            texts.extend(wrapped_words(text, DETAIL_WIDTH));
-        }
-        let mut texts = texts.into_iter();
-        grid.row(vec![
-            format!("{:?}", line.part),
-            style.paint(line.state.word(), color),
-            texts.next().unwrap_or_default(),
-        ]);
-        for text in texts {
-            grid.row(vec![String::new(), String::new(), text]);
-        }
-    }
-    grid
 }

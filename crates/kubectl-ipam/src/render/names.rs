@@ -2,10 +2,9 @@
 
 use capi_ipam_api::names::GROUP;
 
-use super::import::is_done;
 use crate::model::{
-    Check, CheckedBlock, ClaimLine, Finding, Holder, ImportChange, NetworkLine, PartLine, PoolName,
-    RecordChange, RegistryLine, Report,
+    Check, CheckedBlock, ClaimLine, Finding, Holder, NetworkLine, PoolName, RecordChange,
+    RegistryLine, Report,
 };
 
 pub(crate) fn names(report: &Report) -> Vec<String> {
@@ -23,12 +22,7 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
             Some(holders) => holders.iter().filter_map(of_holder).collect(),
             None => Vec::new(),
         },
-        Report::FreeList { addresses, .. } => addresses.clone(),
         Report::FindingList(list) => of_findings(&list.findings),
-        Report::StatusList { parts } => {
-            let name = |line: &PartLine| format!("{:?}", line.part).to_lowercase();
-            parts.iter().map(name).collect()
-        }
         Report::PoolDetails(details) => vec![of_pool(&details.pool)],
         Report::ReservationChange(change) => vec![own("ipreservation", &change.name)],
         Report::RegistryList { registries } => {
@@ -43,19 +37,7 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
             let record = |change: &RecordChange| change.record.clone();
             release.changes.iter().map(record).collect()
         }
-        Report::ImportSummary(summary) => of_changes(&summary.changes),
     }
-}
-
-/// The objects that an import has changed.
-fn of_changes(changes: &[ImportChange]) -> Vec<String> {
-    let mut names = Vec::new();
-    for change in changes {
-        if is_done(change) {
-            names.push(own(&change.kind, &change.name));
-        }
-    }
-    names
 }
 
 /// An object of the API group of the provider.

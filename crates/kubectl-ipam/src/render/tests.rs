@@ -21,8 +21,8 @@ use crate::cli::Format;
 use crate::error::MissingRight;
 use crate::load::{Claims, Readable};
 use crate::model::{
-    AccountRow, Alerts, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow,
-    PartState, PoolDetails, Rule, Snapshot, WebhookMode, WebhookRow, claims, diagnosis, holders,
+    AccountRow, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, PartState,
+    PoolDetails, Rule, Snapshot, WebhookMode, WebhookRow, claims, diagnosis, health, holders,
     matches_of, network_lines, parts, pools, show,
 };
 use crate::objects::{

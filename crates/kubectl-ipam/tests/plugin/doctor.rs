@@ -188,7 +188,7 @@ fn findings_are_selected(admin: &Path, namespace: &str) {
             "AddressesOutOfRange",
             "LostAddress",
         ),
-        (&["doctor", "--errors"], "LostAddress", "warning "),
+        (&["doctor", "--errors"], "LostAddress", "\n  warning "),
     ] {
         let (code, output, _) = run(admin, arguments);
         assert_eq!(code, 1, "{output}");
@@ -412,9 +412,7 @@ async fn missing_definition_is_not_the_go_provider() {
     assert_eq!((code, errors.as_str()), (5, ""), "{output}");
     let finding =
         "error MissingDefinition: customresourcedefinition ipreservations.ipam.cluster.x-k8s.io\n";
-    assert!(output.starts_with(finding), "{output}");
-    let (code, output, _) = run(admin, &["status"]);
-    assert_eq!(code, 5, "{output}");
+    assert!(output.contains(finding), "{output}");
     assert!(output.contains("10 of 11 kinds"), "{output}");
     // The other commands cannot tell what is reserved.
     let (code, _, errors) = run(admin, &["who", "10.0.0.1"]);

@@ -59,8 +59,6 @@ async fn flags_of_kubectl_have_their_effect() {
     };
     assert_eq!(pools(&["-l", "tier=web"]), ["a", "c"]);
     assert_eq!(pools(&["--selector=tier!=web"]), ["b"]);
-    assert_eq!(pools(&["--sort-by=.pool.name"]), ["a", "b", "c"]);
-    assert_eq!(ask(&["pools", "--sort-by=.none"]).0, 2);
     assert_eq!(
         ask(&["claims", "-l", "app=x", "-o", "name"]).1,
         "ipaddressclaim.ipam.cluster.x-k8s.io/x\n"

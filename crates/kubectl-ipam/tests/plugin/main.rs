@@ -7,14 +7,13 @@
     reason = "test code: a failure ends the test"
 )]
 
-mod alerts;
 #[path = "../browser/mod.rs"]
 mod browser;
 mod columns;
+mod convert;
 mod doctor;
 mod flags;
 mod habits;
-mod import;
 mod night;
 mod permissions;
 mod reads;

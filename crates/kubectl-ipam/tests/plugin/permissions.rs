@@ -38,7 +38,7 @@ const RESOURCES: [(&str, &str); 18] = [
     ("", "secrets"),
 ];
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 15] = [
     &["pools"],
     &["pools", "-A"],
     &["networks"],
@@ -51,12 +51,21 @@ const COMMANDS: [&[&str]; 17] = [
     &["show", "web"],
     &["show", "shared"],
     &["show", "globalprefix/pods"],
-    &["free", "web"],
-    &["free", "globalprefix/pods"],
     &["reserve", "web", "--dry-run=server"],
     &["reserve", "web", "10.0.0.50", "--dry-run=server"],
     &["doctor"],
 ];
+
+/// The output of a command, without the parts of doctor: they have ages, and a state that depends on what
+/// could be checked.
+fn report(output: &str) -> Value {
+    let mut report: Value = serde_json::from_str(output).expect("the output is JSON");
+    if let Some(fields) = report.as_object_mut() {
+        fields.remove("parts");
+        fields.remove("healthy");
+    }
+    report
+}
 
 /// What a text must not say if a permission is missing.
 const CLAIMS_OF_ABSENCE: [&str; 5] = [
@@ -169,7 +178,7 @@ fn check(admin: &Path, namespace: &str, without: &str, command: &[&str], whole: 
         );
         return;
     }
-    let part: Value = serde_json::from_str(&output).expect("the output is JSON");
+    let part = report(&output);
     // What doctor has found is more important than what it could not check.
     let incomplete = |code: i32| code == 4 || code == 1 && command == ["doctor"];
     if part.get("missing").is_none() {
@@ -299,14 +308,14 @@ async fn what_may_not_be_listed_is_unknown() {
         let whole = if code == 6 {
             Value::Null
         } else {
-            serde_json::from_str(&output).expect("the output is JSON")
+            report(&output)
         };
         assert!(
             code == 0 || (code, command[0]) == (6, "who") || (code, command[0]) == (1, "doctor"),
             "{command:?}: {errors}"
         );
         // Only these commands list objects of other groups.
-        let is_wide = ["doctor", "free", "reserve"].contains(&command[0]);
+        let is_wide = ["doctor", "reserve"].contains(&command[0]);
         for (_, without) in RESOURCES
             .into_iter()
             .filter(|(group, _)| is_wide || *group == GROUP)
@@ -364,7 +373,7 @@ fn nothing_is_claimed_without_any_permission(admin: &Path, namespace: &str) {
             );
         }
         assert_eq!(
-            output.starts_with("Nothing could be checked:"),
+            output.contains("nothing could be checked"),
             is_doctor,
             "{command:?}: {output}"
         );

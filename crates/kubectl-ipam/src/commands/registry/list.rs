@@ -8,7 +8,6 @@ use crate::error::{Code, Error};
 use crate::load::{Loader, Selected};
 use crate::model::{RegistryFacts, Report, registry_lines};
 use crate::objects::RegistryRow;
-use crate::sort::sort_by;
 use crate::{output, registry};
 
 pub(super) async fn run(
@@ -31,8 +30,7 @@ pub(super) async fn run(
         loader.warnings.extend(warning(&facts));
         all.push(facts);
     }
-    let lines = registry_lines(&all, &networks, clock::timestamp());
-    let registries = sort_by(lines, list.sort_by.as_deref())?;
+    let registries = registry_lines(&all, &networks, clock::timestamp());
     let report = Report::RegistryList { registries };
     output::finish(
         &loader,

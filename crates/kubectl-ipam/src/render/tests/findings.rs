@@ -77,17 +77,6 @@ fn each_fault_has_a_finding_with_its_repair() {
     snapshot.webhooks = Readable::complete(vec![webhook]);
     let report = findings_of(&snapshot);
     golden("doctor.txt", &text(&report, style()));
-    golden(
-        "doctor.csv",
-        &output::format(&report, &[], Format::Csv, style()).unwrap(),
-    );
-    let parts = Report::StatusList {
-        parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
-    };
-    let status = text(&parts, style());
-    golden("status.txt", &status);
-    let widths = status.lines().map(|line| line.chars().count());
-    assert!(widths.max() <= Some(100), "{status}");
 
     snapshot.pools = Readable::complete(Vec::new());
     let missing: Vec<_> = diagnosis(&snapshot)
@@ -104,18 +93,36 @@ fn each_fault_has_a_finding_with_its_repair() {
 #[test]
 fn healthy_system_is_ok() {
     let snapshot = healthy();
-    let findings = text(&findings_of(&snapshot), style());
-    assert_eq!(findings, "46 checks, no problem.\n");
+    golden(
+        "doctor-healthy.txt",
+        &text(&findings_of(&snapshot), style()),
+    );
     // What -o name has instead of names.
     assert_eq!(nothing(&findings_of(&snapshot)), "46 checks, no problem.");
-    let parts = Report::StatusList {
-        parts: parts(&diagnosis(&snapshot), &snapshot, &Alerts::NoOperator),
-    };
-    golden("status-healthy.txt", &text(&parts, style()));
 }
 
 fn findings_of(snapshot: &Snapshot) -> Report {
-    Report::FindingList(diagnosis(snapshot))
+    let mut list = diagnosis(snapshot);
+    list.parts = parts(&list, snapshot);
+    list.healthy = health(&list.parts);
+    Report::FindingList(list)
+}
+
+/// The paragraphs below the parts, and the last line.
+fn paragraphs_of(snapshot: &Snapshot) -> String {
+    let text = text(&findings_of(snapshot), style());
+    let mut paragraphs = String::new();
+    for line in text.lines() {
+        let is_continued = line.starts_with("                      ");
+        if let Some(line) = line.strip_prefix("  ")
+            && !is_continued
+        {
+            paragraphs.push_str(line);
+            paragraphs.push('\n');
+        }
+    }
+    paragraphs.push_str(text.lines().last().unwrap());
+    paragraphs
 }
 
 fn lease(renewed: Option<Timestamp>) -> LeaseRow {
@@ -215,7 +222,7 @@ fn claim_of_an_unknown_kind_is_unserved() {
         served: Vec::new(),
         unserved: vec![unserved()],
     });
-    let findings = text(&findings_of(&snapshot), style());
+    let findings = paragraphs_of(&snapshot);
     let expected = "error UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
                     InClusterIPPool?\n  Age:    3d\n  Repair: a claim cannot be changed: correct the pool";
     assert!(findings.starts_with(expected), "{findings}");
@@ -255,7 +262,7 @@ fn claims_of_another_provider_are_a_note_while_they_wait() {
             of_other("new", &style().now.to_string(), &json!({})),
         ],
     });
-    let findings = text(&findings_of(&snapshot), style());
+    let findings = paragraphs_of(&snapshot);
     let expected = "note UnknownPoolKind: claims of kind IPPool of ipam.metal3.io\n  2 claims wait (team-a/old-1, \
                     team-a/old-2): kind IPPool of ipam.metal3.io is of another provider; this one serves \
                     InClusterIPPool, ";
@@ -278,11 +285,9 @@ fn check_that_is_not_possible_is_no_good_result() {
         "OrphanAddress",
         "MissingPool",
     ] {
-        let line = partly.lines().next().unwrap();
-        assert!(
-            line.starts_with("unknown ") && line.contains(check),
-            "{partly}"
-        );
+        let mut lines = partly.lines();
+        let line = lines.find(|line| line.starts_with("unknown ")).unwrap();
+        assert!(line.contains(check), "{partly}");
     }
     assert!(
         partly.contains("  not checked: you may not list ipaddresses in all namespaces"),
@@ -312,7 +317,9 @@ fn check_that_is_not_possible_is_no_good_result() {
     assert_eq!(diagnosis(&nothing).checks, [Check::MissingDefinition]);
     let text = text_of(&nothing);
     assert!(
-        text.starts_with("Nothing could be checked:\nunknown "),
+        text.starts_with(
+            "It is unknown whether the provider works: nothing could be checked.\nunknown "
+        ),
         "{text}"
     );
     // Each permission is named once, although most are missing for several checks.
@@ -331,7 +338,7 @@ fn check_that_is_not_possible_is_no_good_result() {
             "{resource}: {text}"
         );
     }
-    let parts = parts(&diagnosis(&nothing), &nothing, &Alerts::NoOperator);
+    let parts = parts(&diagnosis(&nothing), &nothing);
     let known: Vec<_> = parts
         .iter()
         .filter(|line| line.state != PartState::Unknown)
@@ -356,7 +363,7 @@ fn each_object_of_a_group_has_its_commands() {
         served: (0..7).map(restored).collect(),
         unserved: Vec::new(),
     });
-    let table = text(&findings_of(&snapshot), style());
+    let table = paragraphs_of(&snapshot);
     let command = "kubectl get ipaddresses.ipam.cluster.x-k8s.io vm-";
     let expected = ["0", "1", "2", "3", "4"];
     for number in expected {
@@ -394,7 +401,7 @@ fn full_pools_are_one_paragraph() {
         served: (0..60).map(waiting).collect(),
         unserved: Vec::new(),
     });
-    let table = text(&findings_of(&snapshot), style());
+    let table = paragraphs_of(&snapshot);
     assert!(
         table.starts_with("error PoolExhausted: 60 objects\n"),
         "{table}"
@@ -418,7 +425,7 @@ fn cause_is_shown_with_what_it_causes() {
         served: (0..3).map(unprocessed).collect(),
         unserved: Vec::new(),
     });
-    let table = text(&findings_of(&snapshot), style());
+    let table = paragraphs_of(&snapshot);
     assert!(
         table.starts_with("error NoLeader: lease system/"),
         "{table}"
@@ -437,7 +444,7 @@ fn many_findings_of_one_kind_are_grouped() {
         served: (0..40).map(waiting).collect(),
         unserved: Vec::new(),
     });
-    let table = text(&findings_of(&snapshot), style());
+    let table = paragraphs_of(&snapshot);
     assert_eq!(table.lines().count(), 6, "{table}");
     let problem =
         "it does not exist; 40 claims wait (team-a/vm-00, team-a/vm-01, team-a/vm-02 and 37 more)";
@@ -453,7 +460,7 @@ fn many_findings_of_one_kind_are_grouped() {
     );
     let mut snapshot = healthy();
     snapshot.pools = Readable::complete(vec![wrong]);
-    let table = text(&findings_of(&snapshot), style());
+    let table = paragraphs_of(&snapshot);
     assert!(
         table.contains("10.0.0.302") && !table.contains("10.0.0.303"),
         "{table}"

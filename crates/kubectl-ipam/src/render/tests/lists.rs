@@ -23,7 +23,6 @@ fn pools_of_all_kinds_are_in_one_table() {
     for (format, file) in [
         (Format::Json, "pools.json"),
         (Format::Yaml, "pools.yaml"),
-        (Format::Csv, "pools.csv"),
         (Format::Name, "pools-name.txt"),
     ] {
         golden(
@@ -64,7 +63,6 @@ fn networks_show_counts_and_moving_pools() {
     for (format, file) in [
         (Format::Json, "networks.json"),
         (Format::Yaml, "networks.yaml"),
-        (Format::Csv, "networks.csv"),
         (Format::Name, "networks-name.txt"),
     ] {
         golden(

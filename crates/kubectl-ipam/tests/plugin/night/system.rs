@@ -210,26 +210,26 @@ impl System {
             .kubectl(&[&arguments[..], &["--wait=false"]].concat());
     }
 
-    /// Waits until doctor and status find nothing wrong.
+    /// Waits until doctor finds nothing wrong.
     pub(crate) async fn is_healthy(&self) {
         eventually_within(TIMEOUT, "the system is healthy", async || {
             let (code, output, _) = run(self.admin(), &["doctor"]);
-            let (status, parts, _) = run(self.admin(), &["status"]);
-            let is_ok = code == 0 && status == 0;
-            if is_ok {
-                assert!(output.contains(" checks, no problem"), "{output}");
-                assert!(
-                    !parts.contains("error") && !parts.contains("warning"),
-                    "{parts}"
-                );
+            if code != 0 {
+                return None;
             }
-            is_ok.then_some(())
+            assert!(output.starts_with("The provider works.\n"), "{output}");
+            assert!(output.contains(" checks, no problem"), "{output}");
+            assert!(
+                !output.contains(" error ") && !output.contains(" warning "),
+                "{output}"
+            );
+            Some(())
         })
         .await;
     }
 
     /// Waits until doctor finds something with this severity about an object whose name ends so,
-    /// and status has a part in this state. Returns the problem.
+    /// and the part has an error or a warning. Returns the problem.
     pub(crate) async fn finds(
         &self,
         severity: &str,
@@ -259,7 +259,7 @@ impl System {
         })
         .await;
         if severity != "Note" {
-            let what = format!("status shows {check} in {part}");
+            let what = format!("doctor shows {check} in {part}");
             eventually_within(TIMEOUT, &what, async || {
                 let state = self.state(part)?;
                 ["Error", "Warning"].contains(&state.as_str()).then_some(())
@@ -269,11 +269,11 @@ impl System {
         problem
     }
 
-    /// The state of a part in the output of status.
+    /// The state of a part in the output of doctor.
     pub(crate) fn state(&self, part: &str) -> Option<String> {
-        let (_, output, _) = run(self.admin(), &["status", "-o", "json"]);
+        let (_, output, _) = run(self.admin(), &["doctor", "-o", "json"]);
         let report: Value = serde_json::from_str(&output).ok()?;
-        let parts = report["items"].as_array()?;
+        let parts = report["parts"].as_array()?;
         let line = parts.iter().find(|line| line["part"] == part)?;
         Some(line["state"].as_str()?.to_owned())
     }

@@ -1,0 +1,57 @@
+//! `convert`: a table as manifests.
+
+use std::path::Path;
+
+use crate::cli::Global;
+use crate::cluster::namespace;
+use crate::convert::{convert, file};
+use crate::error::{Code, Error};
+use crate::model::counted;
+use crate::{manifests, output};
+
+pub(super) async fn run(global: &Global, file: &Path, source: Option<&str>) -> Result<Code, Error> {
+    let source = source_of(file, source)?;
+    let text = file::read(file)?;
+    let namespace = namespace(global).await?;
+    match convert(&text, &namespace, source.as_deref()) {
+        Ok(converted) => {
+            for warning in &converted.warnings {
+                output::warn(warning);
+            }
+            output::print(&manifests::text(&converted.objects, global.output)?)?;
+            Ok(Code::Ok)
+        }
+        Err(problems) => {
+            for problem in &problems {
+                output::note(&problem.to_string());
+            }
+            output::note(&counted(problems.len(), "problem"));
+            Ok(Code::Findings)
+        }
+    }
+}
+
+/// The name of the table: the flag, or the name of the file without its extension.
+fn source_of(file: &Path, source: Option<&str>) -> Result<Option<String>, Error> {
+    let name = match source {
+        Some(name) => name,
+        None if file.as_os_str() == "-" => return Ok(None),
+        None => file
+            .file_stem()
+            .and_then(|stem| stem.to_str())
+            .unwrap_or_default(),
+    };
+    let is_end = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_label = name.len() <= 63
+        && is_end(name.chars().next())
+        && is_end(name.chars().last())
+        && name.chars().all(is_part);
+    if is_label {
+        return Ok(Some(name.to_owned()));
+    }
+    Err(Error::Argument(format!(
+        "{name} cannot be the value of a label: write --source with at most 63 letters, digits, dashes, dots and \
+         underscores"
+    )))
+}

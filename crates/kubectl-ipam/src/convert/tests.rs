@@ -1,0 +1,279 @@
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "test code: a failure ends the test"
+)]
+
+use capi_ipam_api::{IPReservation, Pool};
+use serde_json::{Value, json};
+
+use super::{Converted, SOURCE_LABEL, convert};
+
+const TABLE: &str = "\
+kind,namespace,name,addresses,excludedAddresses,prefix,gateway,network,pool,claim
+IPReservation,team-a,,10.0.0.7,,,,,ip/web,vm-1
+InClusterIPPool,team-a,web,10.0.0.2-10.0.0.9 10.0.0.20,10.0.0.5,24,10.0.0.1,lab,,
+GlobalPrefix,,pods,fd00::/48,,64,,,,
+,,,,,,,,,
+IPReservation,,,fd00:0:0:7::/64,,,,,GlobalPrefix/pods,team-b/vm-2
+IPNetwork,,lab,,10.0.0.1-10.0.0.3,,,,,
+";
+
+fn converted(text: &str) -> Converted {
+    convert(text, "team-a", None).unwrap()
+}
+
+fn problems(text: &str) -> Vec<String> {
+    match convert(text, "team-a", None) {
+        Ok(converted) => panic!("no problem: {converted:?}"),
+        Err(problems) => problems.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The problems of a row of a pool of single addresses.
+fn pool_problems(row: &str) -> Vec<String> {
+    problems(&format!(
+        "kind,name,addresses,excludedAddresses,prefix,gateway,network,addressReuseGracePeriodSeconds\n{row}\n"
+    ))
+}
+
+#[test]
+fn objects_follow_those_that_they_refer_to() {
+    let found = converted(TABLE);
+    let names: Vec<_> = found
+        .objects
+        .iter()
+        .map(|it| &it["metadata"]["name"])
+        .collect();
+    let expected = [
+        "lab",
+        "web",
+        "pods",
+        "gp.pods.fd00-0000-0000-0007-0000-0000-0000-0000-64",
+        "n.lab.10.0.0.7",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(
+        found.objects[0]["spec"],
+        json!({ "excluded": ["10.0.0.1-10.0.0.3"] })
+    );
+    let web = &found.objects[1];
+    assert_eq!(web["apiVersion"], "ipam.cluster.x-k8s.io/v1alpha2");
+    assert_eq!(
+        web["metadata"],
+        json!({ "name": "web", "namespace": "team-a" })
+    );
+    let spec = json!({
+        "addresses": ["10.0.0.2-10.0.0.9", "10.0.0.20"], "excludedAddresses": ["10.0.0.5"], "prefix": 24,
+        "gateway": "10.0.0.1", "network": "lab",
+    });
+    assert_eq!(web["spec"], spec);
+    let spec = json!({ "prefixes": ["fd00::/48"], "allocationPrefixLength": 64 });
+    assert_eq!(found.objects[2]["spec"], spec);
+    let claims = [3, 4].map(|index| {
+        let new: IPReservation = serde_json::from_value(found.objects[index].clone()).unwrap();
+        assert!(new.slot().is_ok(), "{new:?}");
+        new.spec.claim_ref.unwrap().namespace
+    });
+    assert_eq!(claims, ["team-b", "team-a"]);
+    assert!(found.warnings.is_empty());
+}
+
+#[test]
+fn all_objects_have_the_label_of_the_source() {
+    let found = convert(TABLE, "team-a", Some("racks")).unwrap();
+    for object in &found.objects {
+        let labels = &object["metadata"]["labels"];
+        assert_eq!(labels, &json!({ SOURCE_LABEL: "racks" }));
+    }
+}
+
+#[test]
+fn order_of_the_rows_does_not_matter() {
+    let mut lines: Vec<&str> = TABLE.lines().collect();
+    lines[1..].reverse();
+    assert_eq!(converted(&lines.join("\n")), converted(TABLE));
+}
+
+#[test]
+fn cells_of_every_column_are_in_the_pool() {
+    let text = "kind;name;addresses;prefix;allocateReservedIPAddresses;addressReuseGracePeriodSeconds;owner\n\
+                GlobalIP;p;10.0.0.0 \u{2013} 10.0.0.9;/24;TRUE;600;anna\n";
+    let found = converted(text);
+    let spec = json!({
+        "addresses": ["10.0.0.0-10.0.0.9"], "prefix": 24, "allocateReservedIPAddresses": true,
+        "addressReuseGracePeriodSeconds": 600,
+    });
+    assert_eq!(found.objects[0]["spec"], spec);
+    let pool: Pool = serde_json::from_value(found.objects[0].clone()).unwrap();
+    assert!(pool.spec.usable().is_ok());
+    assert_eq!(found.warnings, ["the column owner is ignored"]);
+}
+
+#[test]
+fn problem_has_its_line_and_column() {
+    for (row, expected) in [
+        ("IP,,10.0.0.2,,24,,,", "line 2, column name: is empty"),
+        ("IP,web,,,24,,,", "line 2, column addresses: is empty"),
+        ("IP,web,10.0.0.2,,,,,", "line 2, column prefix: is empty"),
+        (
+            "IP,web,10.0.0.2,,x,,,",
+            "line 2, column prefix: x is not a number",
+        ),
+        (
+            "IP,web,10.0.0.2,,99,,,",
+            "line 2, column prefix: 99 is not between 0 and 32",
+        ),
+        (
+            "IP,web,10.0.0.2,,24,10.0.0.1,,-1",
+            "line 2, column addressReuseGracePeriodSeconds: ",
+        ),
+        (
+            "IP,web,10.0.0.2,,24,fd00::1,,",
+            "line 2, column gateway: fd00::1 is IPv6",
+        ),
+        ("IP,web,10.0.0.300,,24,,,", "line 2, column addresses: "),
+        (
+            "IP,web,10.0.0.2,10.0.0.x,24,,,",
+            "line 2, column excludedAddresses: ",
+        ),
+        (
+            "IP,Web,10.0.0.2,,24,,,",
+            "line 2, column name: must consist of",
+        ),
+        (
+            "Prefix,p,fd00::/48,,64,,,3",
+            "line 2, column addressReuseGracePeriodSeconds: an InClusterPrefixPool has none",
+        ),
+        (
+            "Pool,web,10.0.0.2,,24,,,",
+            "line 2, column kind: Pool is neither a pool nor",
+        ),
+        (",web,10.0.0.2,,24,,,", "line 2, column kind: is empty"),
+        (
+            "IP,web,10.0.0.2,,24,,,,,",
+            "line 2: the row has 10 cells, and the table 8 columns",
+        ),
+        (
+            "IPNetwork,lab,10.0.0.2,,,,,",
+            "line 2, column addresses: an IPNetwork has none",
+        ),
+        (
+            "IPNetwork,lab,,10.0.0.x,,,,",
+            "line 2, column excludedAddresses: ",
+        ),
+        (
+            "IPNetwork,lab.a,,,,,,",
+            "line 2, column name: must consist of",
+        ),
+    ] {
+        let found = pool_problems(row);
+        assert!(
+            found.len() == 1 && found[0].starts_with(expected),
+            "{row}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn all_problems_are_found_at_once() {
+    let text = "kind,name,addresses,prefix,gateway\nIP,,10.0.0.x,24,fd00::1\nIP,b,10.1.0.2,24,x\n";
+    let found = problems(text);
+    assert_eq!(found.len(), 2, "{found:?}");
+    let text = "kind,name,addresses,prefix,gateway\nIP,a,10.0.0.x,y,fd00::1\nIP,b,10.1.0.2,24,x\n";
+    assert!(problems(text).len() >= 2);
+    let text = "kind,adresses,kind\nIP,a,b\n";
+    assert_eq!(problems(text).len(), 2);
+}
+
+#[test]
+fn rows_that_contradict_each_other_are_problems() {
+    let header = "kind,namespace,name,addresses,prefix,network,pool,claim\n";
+    for (rows, expected) in [
+        (
+            "IP,,a,10.0.0.2,24,,,\nIP,team-a,a,10.1.0.2,24,,,\n",
+            "line 3, column name: InClusterIPPool team-a/a is also in line 2",
+        ),
+        (
+            "IPNetwork,,lab,,,,,\nIPNetwork,,lab,,,,,\n",
+            "line 3, column name: IPNetwork lab is also in line 2",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,24,,,\nGlobalIP,,b,10.0.0.9-10.0.0.20,24,,,\n",
+            "line 3, column addresses: 10.0.0.9 is also in InClusterIPPool team-a/a: both would allocate it",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,24,lab,,\nPrefix,,b,10.1.0.0/16,24,lab,,\n",
+            "line 3, column network: InClusterPrefixPool team-a/b allocates IPv4 blocks of length 24",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,24,,,\nIPReservation,,,10.0.0.10,,,a,\n",
+            "line 3, column addresses: InClusterIPPool team-a/a does not contain 10.0.0.10",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,24,,,\nIPReservation,,,10.0.0.3,,,a,\nIPReservation,,,10.0.0.3,,,a,vm\n",
+            "line 4, column addresses: 10.0.0.3 of",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,24,,,\nIPReservation,,,10.0.0.3,,lab,a,\n",
+            "line 3, column network: InClusterIPPool team-a/a has the network none in line 2",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,24,,,\nIPReservation,,,10.0.0.3,,,a,team-b/vm\n",
+            "line 3, column claim: ",
+        ),
+    ] {
+        let found = problems(&format!("{header}{rows}"));
+        assert!(
+            found.len() == 1 && found[0].starts_with(expected),
+            "{rows}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn pools_of_networks_may_have_the_same_addresses() {
+    let header = "kind,name,addresses,prefix,network\n";
+    for rows in [
+        "IP,a,10.0.0.2-10.0.0.9,24,lab\nIP,b,10.0.0.2-10.0.0.9,24,lab\n",
+        "IP,a,10.0.0.2-10.0.0.9,24,lab\nIP,b,10.0.0.2-10.0.0.9,24,\n",
+    ] {
+        assert_eq!(converted(&format!("{header}{rows}")).objects.len(), 2);
+    }
+}
+
+#[test]
+fn overlap_with_a_pool_that_reaches_further_is_found() {
+    let text = "kind,name,addresses,prefix\nIP,a,10.0.0.2-10.0.0.200,24\nIP,b,10.0.0.5,24\nIP,c,10.0.0.100,24\n";
+    let found = problems(text);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found
+            .iter()
+            .all(|it| it.contains("InClusterIPPool team-a/a"))
+    );
+}
+
+/// Only the problem of the pool is reported.
+#[test]
+fn reservation_in_a_pool_with_a_problem_is_no_further_problem() {
+    let text = "kind,name,addresses,prefix,pool\nIP,a,10.0.0.x,24,\nIP,b,10.0.0.2,,\nIPReservation,,10.0.0.3,,a\n\
+                IPReservation,,10.0.0.3,,b\n";
+    assert_eq!(problems(text).len(), 2);
+}
+
+#[test]
+fn reservation_in_another_pool_states_its_network() {
+    let text =
+        "kind,addresses,network,pool\nIPReservation,10.0.0.3,lab,a\nIPReservation,10.0.0.4,,b\n";
+    let found = converted(text);
+    let scopes: Vec<&Value> = found
+        .objects
+        .iter()
+        .map(|it| &it["spec"]["scope"])
+        .collect();
+    assert_eq!(scopes, ["p.team-a.b", "n.lab"]);
+    assert_eq!(found.warnings.len(), 1);
+    let warning = "line 3: InClusterIPPool team-a/b is not in the table; ";
+    assert!(found.warnings[0].starts_with(warning), "{found:?}");
+}
