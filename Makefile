@@ -11,7 +11,7 @@ TARGET ?= parse_entry
 # The platforms of `make image`: linux/amd64, linux/arm64, or both separated by a comma. Default: this machine
 PLATFORMS ?=
 # The command that prints a generated file
-GENERATE ?= $(CARGO) run --locked --quiet --bin manager -- generate
+GENERATE ?= $(CARGO) run --locked --quiet --package xtask --
 # The command that generates the files of the plugin of kubectl
 GENERATE_PLUGIN ?= $(CARGO) run --locked --quiet --package kubectl-ipam -- generate
 # The name of the image, without a tag

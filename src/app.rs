@@ -1,10 +1,5 @@
-//! The program `manager`: flags, wiring, and generated manifests.
+//! The program `manager`: flags and wiring.
 
-mod api_reference;
-mod generate;
-pub mod rbac;
-mod registry;
-mod webhook_configuration;
 mod webhooks;
 
 use std::process::ExitCode;
@@ -13,7 +8,7 @@ use capi_ipam_api::names;
 use capi_ipam_controller::manager::{Identity, print_usage, run_with_options};
 use capi_ipam_controller::options::Options;
 use capi_ipam_webhook::options::WebhookOptions;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser};
 
 use crate::in_cluster::{self, InClusterOptions, LedgerHandle};
 use webhooks::CertificateOptions;
@@ -29,7 +24,6 @@ const IDENTITY: Identity = Identity::new("capi-ipam-in-cluster", env!("CARGO_PKG
 #[command(
     name = "manager",
     version = IDENTITY.full_version(),
-    args_conflicts_with_subcommands = true,
     args_override_self = true
 )]
 struct Flags {
@@ -41,38 +35,11 @@ struct Flags {
     webhooks: WebhookOptions,
     #[command(flatten)]
     certificate: CertificateOptions,
-    #[command(subcommand)]
-    command: Option<Command>,
 }
 
-#[derive(Subcommand)]
-enum Command {
-    /// Print a generated file.
-    Generate {
-        /// The file to print.
-        file: Generated,
-    },
-}
-
-/// A generated file.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Generated {
-    /// The CustomResourceDefinitions.
-    Crds,
-    /// The ClusterRoles, and the Role for leader election.
-    Rbac,
-    /// The additional ClusterRole and Role for --webhook-certs=self-managed.
-    RbacSelfManagedCerts,
-    /// The ValidatingWebhookConfiguration.
-    Webhooks,
-    /// What an API server needs that several management clusters use as a registry of blocks.
-    Registry,
-    /// A table of all flags, in Markdown.
-    Flags,
-    /// Tables of all metrics, in Markdown.
-    Metrics,
-    /// Tables of all fields of all kinds, in Markdown.
-    Api,
+/// The command line of the program, for the table of its flags.
+pub fn command() -> clap::Command {
+    Flags::command()
 }
 
 /// Runs the program with the command line of the process.
@@ -86,11 +53,7 @@ pub fn main() -> ExitCode {
         in_cluster: in_cluster_options,
         webhooks: webhook_options,
         certificate,
-        command,
     } = flags;
-    if let Some(Command::Generate { file }) = command {
-        return generate::print(file);
-    }
     let ledger = LedgerHandle::default();
     run_with_options(
         IDENTITY,

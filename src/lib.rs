@@ -16,7 +16,7 @@
 //! | [`capi_ipam_ledger`] | index of the addresses in use, the free addresses and the waiting claims; no requests | ip, controller, provider, api |
 //! | [`in_cluster`] | allocation and release, controllers of pools, sweeper | ip, controller, provider, api, ledger |
 //! | [`admission`] | validation and conversion of pools and reservations: pure functions | ip, webhook, api |
-//! | [`app`] | the program: flags, wiring, generated manifests | all |
+//! | [`app`] | the program: flags and wiring | all |
 //!
 //! Cargo enforces the boundaries of the crates, and `tests/architecture.rs` further rules.
 //!

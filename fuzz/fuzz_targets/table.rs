@@ -28,7 +28,9 @@ fuzz_target!(|text: &str| {
             _ => {
                 let pool: Pool = serde_json::from_value(object.clone()).unwrap();
                 let usable = pool.spec.usable();
-                assert!(usable.is_ok() && pool.spec.field_problems(usable.as_ref().ok()).is_empty());
+                assert!(
+                    usable.is_ok() && pool.spec.field_problems(usable.as_ref().ok()).is_empty()
+                );
             }
         }
     }

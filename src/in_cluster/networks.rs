@@ -25,7 +25,7 @@ use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span};
 use capi_ipam_ip::Family;
-use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkBlocks};
+use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkBlocks, NetworkReport};
 use capi_ipam_provider::advanced::{
     changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
 };
@@ -195,36 +195,29 @@ impl NetworkReconciler {
     async fn reconcile_network(&self, network: &Arc<IPNetwork>) -> Result<Action, CallError> {
         let name = network.name_any();
         let is_deleting = is_deleting(network);
+        let report = self.report(network);
         // Pools wait for the block lengths. Counts can wait.
-        let is_urgent = is_deleting
-            || network.status.is_none()
-            || self
-                .context
-                .ledger
-                .read(|ledger| ledger.lacks_block_length(&name));
+        let is_urgent = is_deleting || network.status.is_none() || report.lacks_block_length;
         if let Some(wait) = self.wait_time(network).filter(|_| !is_urgent) {
             return Ok(Action::Requeue(wait));
         }
         // The counts of the status stay until it is known which blocks are those of this cluster.
         let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && network.status.is_some();
-        let ledger = &self.context.ledger;
-        if is_starting && ledger.read(|ledger| ledger.awaits_identity(&name)) {
+        if is_starting && report.awaits_identity {
             return Ok(Action::Requeue(GATE_INTERVAL));
         }
-        let view = self.context.ledger.read(|ledger| ledger.network(&name));
+        let view = &report.view;
         let is_protected = is_deleting && !is_released(network);
         if is_protected && !view.is_used() && !self.has_reservations(&name).await? {
             // No pool belongs to the deleted network.
             return Ok(Action::AwaitChange);
         }
-        let lengths = block_lengths(network, &view);
-        let blocks = ledger.read(|ledger| ledger.network_blocks(&name));
-        let missing_registry = self.missing_registry(network);
-        let obstacle = blocks
-            .as_ref()
-            .and_then(|blocks| blocks.supply.obstacle.as_ref());
-        let ready = ready(network, &view, lengths, obstacle, missing_registry);
-        let status = status(network, &view, blocks.as_ref(), ready, lengths);
+        let lengths = block_lengths(network, view);
+        let missing_registry = self.missing_registry(network, &report);
+        let blocks = report.blocks.as_ref();
+        let obstacle = blocks.and_then(|blocks| blocks.supply.obstacle.as_ref());
+        let ready = ready(network, view, lengths, obstacle, missing_registry);
+        let status = status(network, view, blocks, ready, lengths);
         self.write_status(network, status).await?;
         Ok(if is_deleting {
             Action::Requeue(DELETION_RETRY_DELAY)
@@ -233,13 +226,25 @@ impl NetworkReconciler {
         })
     }
 
+    /// What the ledger knows of a network.
+    fn report(&self, network: &IPNetwork) -> NetworkReport {
+        let name = network.name_any();
+        let blocks = network.spec.blocks.as_ref();
+        let registry = blocks.map(|blocks| blocks.registry.as_str());
+        let ledger = &self.context.ledger;
+        ledger.read(|ledger| ledger.network_report(&name, registry))
+    }
+
     /// The name of the registry of a network if that does not exist. While this is not known, it is
     /// what the status says.
-    fn missing_registry<'a>(&self, network: &'a IPNetwork) -> Option<&'a str> {
+    fn missing_registry<'a>(
+        &self,
+        network: &'a IPNetwork,
+        report: &NetworkReport,
+    ) -> Option<&'a str> {
         let registry = &network.spec.blocks.as_ref()?.registry;
         let is_missing = if self.registries_listed.is_ready() {
-            let ledger = &self.context.ledger;
-            ledger.read(|ledger| ledger.lacks_registry(registry))
+            report.lacks_registry
         } else {
             let ready = conditions::find(&network.status.as_ref()?.conditions, conditions::READY)?;
             ready.reason.as_deref() == Some(conditions::REGISTRY_NOT_FOUND)
@@ -278,9 +283,7 @@ impl NetworkReconciler {
         attempt: &Attempt<Conflicts>,
     ) -> Result<Action, CallError> {
         if !error.is_not_found() && attempt.is_rejected_lastingly() {
-            let (name, ledger) = (network.name_any(), &self.context.ledger);
-            let view = ledger.read(|ledger| ledger.network(&name));
-            let blocks = ledger.read(|ledger| ledger.network_blocks(&name));
+            let report = self.report(network);
             let message = format!(
                 "cannot add the finalizer {}, will retry: {}",
                 names::PROTECT_NETWORK,
@@ -289,7 +292,8 @@ impl NetworkReconciler {
             let reason = conditions::INITIALIZATION_FAILED;
             let ready = Condition::new(conditions::READY, false, reason, message);
             let lengths = known_lengths(network);
-            let status = status(network, &view, blocks.as_ref(), ready, lengths);
+            let blocks = report.blocks.as_ref();
+            let status = status(network, &report.view, blocks, ready, lengths);
             self.write_status(network, status).await?;
         }
         Err(error)

@@ -23,7 +23,7 @@ use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span};
-use capi_ipam_ledger::{DrainingUse, Ledger, PoolInfo};
+use capi_ipam_ledger::{DrainingUse, Ledger, PoolInfo, PoolUse};
 use capi_ipam_provider::advanced::{
     STATUS_INTERVAL, StatusLimiter, changed_conditions, log_transitions, publish_rejected_status,
     publish_warnings,
@@ -374,7 +374,9 @@ impl PoolReconciler {
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
         let writer = self.read_writer(pool, &info).await?;
-        let status = self.status(&key, pool, blocker.as_ref(), None, writer.as_deref());
+        let Some(status) = self.status(pool, blocker.as_ref(), None, writer.as_deref()) else {
+            return Ok(Action::Requeue(STATUS_INTERVAL));
+        };
         let removed = removed_fields(pool, &info, writer.as_deref());
         if let Some(wait) = self.write_status(pool, status).await? {
             self.context
@@ -411,8 +413,10 @@ impl PoolReconciler {
             return Ok(Action::AwaitChange);
         };
         if is_reported {
-            let status = self.status(&key, &current, None, Some(&error_chain(&error)), None);
-            self.write_status(&current, status).await?;
+            let problem = error_chain(&error);
+            if let Some(status) = self.status(&current, None, Some(&problem), None) {
+                self.write_status(&current, status).await?;
+            }
         }
         Err(error)
     }
@@ -434,77 +438,51 @@ impl PoolReconciler {
     /// Finds what blocks the deletion of a pool: in the ledger, and if it knows of nothing, on the
     /// API server. `None` until this is known.
     fn find_blocker(&self, key: &PoolKey, uid: &str) -> Option<CheckResult> {
-        let ledger = &self.context.ledger;
-        if ledger.read(|ledger| ledger.is_in_use(key)) {
-            let counts = ledger.read(|ledger| ledger.counts(key));
-            let used = counts.used.saturating_add(counts.out_of_range);
-            return Some(Ok(Some(DeletionBlocker::Addresses {
-                count: usize::try_from(used).unwrap_or_default(),
-                claims: ledger.read(|ledger| ledger.first_claims(key)),
-            })));
-        }
-        if let Some(held) = ledger.read(|ledger| ledger.held_in(key)) {
-            return Some(Ok(Some(DeletionBlocker::Reservation(
-                held.reservation_name(),
-            ))));
-        }
-        let scopes = ledger.read(|ledger| ledger.possible_scopes(key));
+        let scopes = match self.context.ledger.read(|ledger| ledger.pool_use(key)) {
+            PoolUse::Addresses { count, claims } => {
+                return Some(Ok(Some(DeletionBlocker::Addresses { count, claims })));
+            }
+            PoolUse::Reservation(held) => {
+                let name = held.reservation_name();
+                return Some(Ok(Some(DeletionBlocker::Reservation(name))));
+            }
+            PoolUse::Unused { scopes } => scopes,
+        };
         let checker = &self.context.deletion_checker;
         checker.find_blocker(key, uid, scopes)
     }
 
+    /// The status of a pool, from one report of the ledger; `None` if the pool was removed from it a moment
+    /// ago.
     fn status(
         &self,
-        key: &PoolKey,
         pool: &Pool,
         blocker: Option<&DeletionBlocker>,
         finalizer_error: Option<&str>,
         writer: Option<&str>,
-    ) -> PoolStatus {
-        let ledger = &self.context.ledger;
-        let info = ledger
-            .read(|ledger| ledger.pool_info(key))
-            .unwrap_or_else(|| Arc::new(PoolInfo::of(pool)));
-        let overlapping = ledger.overlapping(key);
-        let has_one_length = info.usable.as_ref().is_ok_and(|usable| {
-            ledger.read(|ledger| ledger.have_length(&overlapping, usable.length))
-        });
-        let first = overlapping.first();
-        let first = first.and_then(|first| ledger.read(|ledger| ledger.pool_info(first)));
-        let shared = match (&info.usable, first.as_ref().map(|first| &first.usable)) {
-            (Ok(usable), Some(Ok(theirs))) => usable.first_shared(theirs),
-            _ => None,
-        };
+    ) -> Option<PoolStatus> {
+        let (key, ledger) = (PoolKey::of(pool), &self.context.ledger);
+        let overlapping = ledger.overlapping(&key);
+        let report = ledger.read(|ledger| ledger.pool_report(&key, overlapping))?;
         let snapshot = PoolSnapshot {
-            key,
-            info: &info,
-            counts: ledger.read(|ledger| ledger.counts(key)),
-            cooldown_end: ledger.read(|ledger| ledger.cooldown_end(key)),
+            report: &report,
             finalizer_error,
-            missing_block: ledger.read(|ledger| ledger.missing_block(key)),
-            overlapping,
-            shared,
-            has_one_length,
             blocker,
-            over_limit: ledger.read(|ledger| ledger.over_limit(key)),
-            slices: ledger.read(|ledger| ledger.slice_counts(key)),
-            draining: ledger.read(|ledger| ledger.draining_use(key)),
-            kept_in_network: kept_in_network(pool, &info, writer),
+            kept_in_network: kept_in_network(pool, &report.info, writer),
         };
-        let mut list = pool
-            .status
-            .as_ref()
-            .map(|status| status.conditions.clone())
-            .unwrap_or_default();
+        let mut list = match &pool.status {
+            Some(status) => status.conditions.clone(),
+            None => Vec::new(),
+        };
         snapshot.update(&mut list, pool.metadata.generation, &clock::now());
-        PoolStatus {
+        Some(PoolStatus {
             observed_generation: pool.metadata.generation,
-            ip_addresses: Some(snapshot.counts),
-            slices: snapshot.slices,
-            network: ledger.read(|ledger| ledger.pool_network(key)),
-            draining: snapshot.draining.as_ref().map(DrainingUse::status),
+            ip_addresses: Some(report.counts),
+            slices: report.slices,
+            draining: report.draining.as_ref().map(DrainingUse::status),
+            network: report.network,
             conditions: list,
-        }
+        })
     }
 
     /// Writes the status if it has changed. Returns the remaining delay if the rate limit does not

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use capi_ipam::app::rbac::{
+use capi_ipam_api::InClusterKind;
+use serde_json::json;
+use xtask::rbac::{
     CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES,
     SELF_MANAGED_CERTS_NAMESPACE_RULES,
 };
-use capi_ipam_api::InClusterKind;
-use serde_json::json;
 
 use support::consumer::{Consumer, object};
 use support::control_plane::{AccessRequest, ControlPlane, NAMESPACE, Options};

@@ -29,7 +29,7 @@ impl DrainingUse {
 
 impl Ledger {
     /// What is in use in the draining parts of a pool; `None` if its spec names none.
-    pub fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
+    pub(super) fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
         let entry = self.pools.get(pool)?;
         if !entry.info.as_ref()?.is_draining {
             return None;
@@ -51,7 +51,7 @@ impl Ledger {
 
     /// The claims of the lowest addresses of a pool that are in use, at most as many as a message
     /// names.
-    pub fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
+    pub(super) fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
         let mut lowest: Vec<(Block, Scope)> = Vec::new();
         for scope in self.scopes_with(pool) {
             for (block, usage) in self.usage_in(&scope) {

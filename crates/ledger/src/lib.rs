@@ -47,6 +47,7 @@ mod recount;
 mod refresh;
 mod registry_names;
 mod released;
+mod report;
 mod reservation_changes;
 mod scope_preview;
 mod scope_rule;
@@ -83,6 +84,7 @@ pub use self::problems::{
 };
 pub use self::queries::{Held, PoolCounts};
 pub use self::quota::LimitReached;
+pub use self::report::{NetworkReport, PoolReport, PoolUse};
 pub use self::slice_changes::{SliceRetention, SliceStep, SliceView};
 pub use self::slice_refusal::SliceRefusal;
 pub use self::turns::PoolLookup;

@@ -107,7 +107,7 @@ impl Ledger {
     }
 
     /// The network to which a pool belongs, or which it leaves.
-    pub fn pool_network(&self, pool: &PoolKey) -> Option<PoolNetwork> {
+    pub(super) fn pool_network(&self, pool: &PoolKey) -> Option<PoolNetwork> {
         let entry = self.pools.get(pool)?;
         let scope = entry.scope(pool);
         // What it still holds elsewhere, and the network in which that is.
@@ -135,7 +135,7 @@ impl Ledger {
     }
 
     /// Whether a pool waits until a network is initialized.
-    pub fn lacks_block_length(&self, name: &str) -> bool {
+    pub(super) fn lacks_block_length(&self, name: &str) -> bool {
         self.networks.awaiting(name).next().is_some()
     }
 

@@ -130,7 +130,7 @@ impl Ledger {
     }
 
     /// Whether all these pools allocate blocks of this length, so that one network can have them.
-    pub fn have_length(&self, pools: &[PoolKey], length: u8) -> bool {
+    pub(super) fn have_length(&self, pools: &[PoolKey], length: u8) -> bool {
         for pool in pools {
             // A pool that does not exist, or is not valid, can have any blocks later.
             if let Some(entry) = self.pools.get(pool)

@@ -179,7 +179,7 @@ impl Ledger {
     }
 
     /// An address of the pool that is reserved for a claim, if there is one.
-    pub fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
+    pub(super) fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
         let is_held = |usage: &AddressUsage| match &usage.reservation {
             Some(reservation) => reservation.pool == *pool && reservation.is_held(),
             None => false,

@@ -252,7 +252,7 @@ impl Ledger {
     }
 
     /// The counts of the slices of a pool; `None` without slices.
-    pub fn slice_counts(&self, pool: &PoolKey) -> Option<SliceCounts> {
+    pub(super) fn slice_counts(&self, pool: &PoolKey) -> Option<SliceCounts> {
         self.pools.get(pool)?.slice_counts()
     }
 

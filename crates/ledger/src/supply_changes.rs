@@ -52,7 +52,7 @@ impl Ledger {
 
     /// The block that a pool needs for its next claim; `None` if it has free addresses, or if no
     /// further block has addresses of it.
-    pub fn missing_block(&self, pool: &PoolKey) -> Option<MissingBlock> {
+    pub(super) fn missing_block(&self, pool: &PoolKey) -> Option<MissingBlock> {
         let entry = self.pools.get(pool)?;
         let Some(Scope::Network(network)) = &entry.scope else {
             return None;

@@ -5,8 +5,7 @@ use capi_ipam_api::{
     AddressCounts, Audience, NetworkRefusal, OverLimit, PoolKey, SliceCounts, advice, counted,
     names,
 };
-use capi_ipam_ip::Entry;
-use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, MissingBlock, PoolInfo};
+use capi_ipam_ledger::{DrainingUse, MAX_OVERLAPS, MissingBlock, PoolReport};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::in_cluster::deletion_check::DeletionBlocker;
@@ -34,27 +33,10 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
 
 /// The state of a pool from which its conditions are computed.
 pub(super) struct PoolSnapshot<'a> {
-    pub(super) key: &'a PoolKey,
-    pub(super) info: &'a PoolInfo,
-    pub(super) counts: AddressCounts,
-    /// When the next cool-down ends, in seconds since the Unix epoch.
-    pub(super) cooldown_end: Option<i64>,
-    /// The block of its network that the pool needs for its next claim.
-    pub(super) missing_block: Option<MissingBlock>,
+    pub(super) report: &'a PoolReport,
     /// Why the API server rejects our finalizer.
     pub(super) finalizer_error: Option<&'a str>,
-    pub(super) overlapping: Vec<PoolKey>,
-    /// The first addresses that one of these has, too.
-    pub(super) shared: Option<Entry>,
-    /// Whether these allocate blocks of the same length as this pool.
-    pub(super) has_one_length: bool,
     pub(super) blocker: Option<&'a DeletionBlocker>,
-    /// The addresses beyond what the access rules of the pool allow; `None` without rules.
-    pub(super) over_limit: Option<OverLimit>,
-    /// The counts of the slices of the pool; `None` without slices.
-    pub(super) slices: Option<SliceCounts>,
-    /// What is in use in the draining parts of the pool; `None` without such parts.
-    pub(super) draining: Option<DrainingUse>,
     /// Why the pool stays in its network, which it would have left; `None` if it would not.
     pub(super) kept_in_network: Option<String>,
 }
@@ -91,18 +73,18 @@ impl PoolSnapshot<'_> {
         let condition = |ready, reason, message: String| {
             Condition::new(conditions::READY, ready, reason, message)
         };
-        if self.info.deleting {
+        if self.report.info.deleting {
             let message = self
                 .blocker
-                .map(|blocker| deletion_message(self.key, blocker));
+                .map(|blocker| deletion_message(&self.report.key, blocker));
             condition(false, conditions::DELETING, message.unwrap_or_default())
         } else if let Some(refusal @ NetworkRefusal::LengthMismatch { .. }) =
-            &self.info.network_problem
+            &self.report.info.network_problem
         {
             condition(false, network_reason(refusal), refusal.to_string())
-        } else if let Err(problems) = &self.info.usable {
+        } else if let Err(problems) = &self.report.info.usable {
             condition(false, conditions::INVALID_SPEC, problems.to_string())
-        } else if let Some(refusal) = &self.info.network_problem {
+        } else if let Some(refusal) = &self.report.info.network_problem {
             condition(false, network_reason(refusal), refusal.to_string())
         } else if let Some(error) = self.finalizer_error {
             let message = format!(
@@ -110,7 +92,7 @@ impl PoolSnapshot<'_> {
                 names::PROTECT_POOL
             );
             condition(false, conditions::INITIALIZATION_FAILED, message)
-        } else if self.info.paused {
+        } else if self.report.info.paused {
             let message = format!(
                 "the pool is paused; {}: remove its annotation {}",
                 advice::PAUSED,
@@ -123,14 +105,14 @@ impl PoolSnapshot<'_> {
     }
 
     fn exhausted(&self) -> Condition {
-        if self.info.usable.is_ok() && self.counts.free == 0 {
-            let counts = describe_counts(self.counts, self.cooldown_end);
-            if let Some(missing) = &self.missing_block {
+        if self.report.info.usable.is_ok() && self.report.counts.free == 0 {
+            let counts = describe_counts(self.report.counts, self.report.cooldown_end);
+            if let Some(missing) = &self.report.missing_block {
                 return exhausted_in_blocks(&counts, missing);
             }
             let message = format!(
                 "no address is free ({counts}); {}",
-                advice::exhausted(&self.counts)
+                advice::exhausted(&self.report.counts)
             );
             return Condition::new(
                 conditions::EXHAUSTED,
@@ -143,17 +125,17 @@ impl PoolSnapshot<'_> {
     }
 
     fn overlaps(&self) -> Condition {
-        if self.overlapping.is_empty() {
+        if self.report.overlapping.is_empty() {
             return Condition::new(conditions::OVERLAPPING, false, conditions::NO_OVERLAP, "");
         }
-        let at_least = if self.overlapping.len() >= MAX_OVERLAPS {
+        let at_least = if self.report.overlapping.len() >= MAX_OVERLAPS {
             "at least "
         } else {
             ""
         };
-        let pools = Audience::of_pool(self.key).pools(&self.overlapping);
-        let advice = advice::overlap(&self.info.scope, self.has_one_length);
-        let problem = advice::overlap_problem(self.shared, &format!("{at_least}{pools}"));
+        let pools = Audience::of_pool(&self.report.key).pools(&self.report.overlapping);
+        let advice = advice::overlap(&self.report.info.scope, self.report.has_one_length);
+        let problem = advice::overlap_problem(self.report.shared, &format!("{at_least}{pools}"));
         let message = format!("{problem}; {advice}");
         Condition::new(
             conditions::OVERLAPPING,
@@ -168,7 +150,7 @@ impl PoolSnapshot<'_> {
             groups,
             addresses,
             not_allowed,
-        } = self.over_limit?;
+        } = self.report.over_limit?;
         let mut parts = Vec::new();
         if addresses > 0 {
             parts.push(format!(
@@ -212,7 +194,7 @@ impl PoolSnapshot<'_> {
             total,
             assigned,
             free,
-        } = self.slices?;
+        } = self.report.slices?;
         if free > 0 {
             return Some(Condition::new(
                 conditions::SLICES_EXHAUSTED,
@@ -243,7 +225,7 @@ impl PoolSnapshot<'_> {
     }
 
     fn draining(&self) -> Option<Condition> {
-        let DrainingUse { addresses, claims } = self.draining.as_ref()?;
+        let DrainingUse { addresses, claims } = self.report.draining.as_ref()?;
         if *addresses == 0 {
             let message = "no address of spec.draining is in use; remove its entries together with the addresses";
             return Some(Condition::new(
@@ -253,7 +235,7 @@ impl PoolSnapshot<'_> {
                 message,
             ));
         }
-        let claims = Audience::of_pool(self.key).claims(claims, *addresses);
+        let claims = Audience::of_pool(&self.report.key).claims(claims, *addresses);
         let by_claims = if claims.is_empty() {
             claims
         } else {
@@ -286,7 +268,7 @@ impl PoolSnapshot<'_> {
     }
 
     fn out_of_range(&self) -> Condition {
-        let count = self.counts.out_of_range;
+        let count = self.report.counts.out_of_range;
         if count == 0 {
             return Condition::new(
                 conditions::OUT_OF_RANGE,
@@ -303,7 +285,10 @@ impl PoolSnapshot<'_> {
                 "{count} addresses in use are no longer in the pool; they stay in use until they are released"
             )
         };
-        let message = format!("{addresses}; to list them: {}", advice::show(self.key));
+        let message = format!(
+            "{addresses}; to list them: {}",
+            advice::show(&self.report.key)
+        );
         Condition::new(
             conditions::OUT_OF_RANGE,
             true,
@@ -392,8 +377,28 @@ mod tests {
     use capi_ipam_controller::namespaced_name::NamespacedName;
     use serde_json::{Value, json};
 
+    use std::sync::Arc;
+
     use super::*;
-    use capi_ipam_ledger::BlockObstacle;
+    use capi_ipam_ledger::{BlockObstacle, PoolInfo};
+
+    /// The report of a pool without addresses in use.
+    fn report(pool: &Pool) -> PoolReport {
+        PoolReport {
+            key: PoolKey::of(pool),
+            info: Arc::new(PoolInfo::of(pool)),
+            counts: AddressCounts::default(),
+            cooldown_end: None,
+            missing_block: None,
+            overlapping: Vec::new(),
+            shared: None,
+            has_one_length: true,
+            over_limit: None,
+            slices: None,
+            draining: None,
+            network: None,
+        }
+    }
 
     fn conditions_of(
         change: &Value,
@@ -415,27 +420,22 @@ mod tests {
         });
         json_patch::merge(&mut pool, change);
         let pool = serde_json::from_value::<Pool>(pool).unwrap();
-        let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
         let other = |index| PoolKey::new(InClusterKind::GlobalIPPool, None, &format!("o{index}"));
         let overlapping = (0..overlapping).map(other).collect();
         let blocker = Some(&DeletionBlocker::Addresses {
             count: 3,
             claims: vec![NamespacedName::new("n", "c")],
         });
-        let snapshot = PoolSnapshot {
-            key: &key,
-            info: &info,
+        let report = PoolReport {
             counts,
-            cooldown_end: None,
-            finalizer_error: None,
-            missing_block: None,
             overlapping,
-            shared: None,
-            has_one_length: true,
-            blocker,
             over_limit,
-            slices: None,
-            draining: None,
+            ..report(&pool)
+        };
+        let snapshot = PoolSnapshot {
+            report: &report,
+            finalizer_error: None,
+            blocker,
             kept_in_network: None,
         };
         let describe = |condition: Condition| {
@@ -563,26 +563,19 @@ mod tests {
     fn draining_parts_name_claims_of_their_own_namespace_only() {
         let condition = |pool: serde_json::Value, addresses: usize| {
             let pool = serde_json::from_value::<Pool>(pool).unwrap();
-            let (key, info) = (PoolKey::of(&pool), PoolInfo::of(&pool));
             let claims = ["a", "b"].map(|name| NamespacedName::new("n", name));
             let draining = DrainingUse {
                 addresses,
                 claims: claims.into_iter().take(addresses).collect(),
             };
-            let snapshot = PoolSnapshot {
-                key: &key,
-                info: &info,
-                counts: AddressCounts::default(),
-                cooldown_end: None,
-                finalizer_error: None,
-                missing_block: None,
-                overlapping: Vec::new(),
-                shared: None,
-                has_one_length: true,
-                blocker: None,
-                over_limit: None,
-                slices: None,
+            let report = PoolReport {
                 draining: Some(draining),
+                ..report(&pool)
+            };
+            let snapshot = PoolSnapshot {
+                report: &report,
+                finalizer_error: None,
+                blocker: None,
                 kept_in_network: None,
             };
             let condition = snapshot.draining().unwrap();

@@ -82,7 +82,7 @@ const RULES: [Rule; 9] = [
 ];
 
 /// All objects, in the order in which they are created; the definitions are the first ones.
-pub(super) fn documents(mut definitions: Vec<Value>) -> Vec<Value> {
+pub(crate) fn documents(mut definitions: Vec<Value>) -> Vec<Value> {
     definitions.push(json!({
         "apiVersion": "v1",
         "kind": "Namespace",

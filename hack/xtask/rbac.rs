@@ -293,7 +293,7 @@ const EDITOR_RULES: &[Rule] = &[Rule {
 
 /// The roles of the manager; the viewer role, which is aggregated to `view`, `edit` and `admin`;
 /// and the editor role, which is not aggregated.
-pub(super) fn documents() -> [Value; 4] {
+pub(crate) fn documents() -> [Value; 4] {
     [
         role(
             "ClusterRole",
@@ -340,7 +340,7 @@ fn aggregated_to(targets: &[&str], name: &str, rules: &[Rule]) -> Value {
 }
 
 /// The ClusterRole and the Role for `--webhook-certs=self-managed`.
-pub(super) fn self_managed_certs_documents() -> [Value; 2] {
+pub(crate) fn self_managed_certs_documents() -> [Value; 2] {
     let name = "capi-ipam-in-cluster-self-managed-certs-role";
     [
         role("ClusterRole", name, SELF_MANAGED_CERTS_CLUSTER_RULES),

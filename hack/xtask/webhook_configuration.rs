@@ -5,11 +5,10 @@
 //! These work while no webhook is available. Reservations of the provider are excluded too: a webhook
 //! call would double the time of an allocation.
 
+use capi_ipam::admission::routes::{self, Paths};
 use capi_ipam_api::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
 use capi_ipam_api::{InClusterKind, names};
 use serde_json::{Value, json};
-
-use crate::admission::routes::{self, Paths};
 
 /// Matches creations, updates of the spec and deletions, except deletions of objects that are being
 /// deleted already, and those with an annotation that allows them. Claims keep their addresses in a
@@ -62,7 +61,7 @@ struct Requests<'a> {
 }
 
 /// The ValidatingWebhookConfiguration.
-pub(super) fn documents() -> [Value; 1] {
+pub(crate) fn documents() -> [Value; 1] {
     let operations = &["CREATE", "UPDATE", "DELETE"];
     let pools = InClusterKind::ALL.map(|kind| {
         let Paths { validate, .. } = routes::paths_of(kind);

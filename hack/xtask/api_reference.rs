@@ -52,7 +52,7 @@ struct ValidationRule {
 
 /// Returns the page in Markdown. Kinds with the same fields share a section. Fails when a
 /// definition cannot be represented as JSON.
-pub(super) fn page(definitions: &[CustomResourceDefinition]) -> Result<String, serde_json::Error> {
+pub(crate) fn page(definitions: &[CustomResourceDefinition]) -> Result<String, serde_json::Error> {
     let kinds = definitions
         .iter()
         .map(Kind::of)
