@@ -22,6 +22,10 @@
 //! that anybody restores. So a slice of such a backup is that of a block which no other cluster has
 //! taken since, and addresses of the block are allocated without a comparison with the record.
 //!
+//! A registry that was restored shows blocks as free that clusters have taken since. Each cluster writes
+//! its records again and then a sign of life, as soon as the records [show what it has](Record::shows_use).
+//! Until all have done so, no block is [taken](Access::Recovering).
+//!
 //! A slice is deleted after a list shows that no address of its block is in use or reserved, and the
 //! list is later than the mark of the slice. An allocation creates its reservation and then reads
 //! the slice. So either the list shows the reservation, or the read shows the mark.
@@ -51,6 +55,28 @@ pub struct View {
     /// Whether another manager of this cluster can be taking the block for a claim that this one does
     /// not see.
     pub is_being_taken: bool,
+    /// What this cluster may do with the blocks of the network.
+    pub access: Access,
+}
+
+/// What a cluster may do with the blocks of a network. To take a block is to write a record of it without a
+/// slice: a record that was lost is written again in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Another process has the identity of this cluster: the blocks can be those of the other one. Only a
+    /// conflict is written down.
+    Suspended,
+    /// The registry has lost writes, and not all clusters have written their records again: a block that
+    /// it shows as free, or as one of this cluster, can be one of another cluster. No block is taken, and
+    /// a block without an address in use is not confirmed. Addresses in use show what this cluster has.
+    Recovering,
+    /// The registry has not shown the last sign of life of this cluster: another one can have the same
+    /// identity, and the registry can have lost writes. No block is taken or returned.
+    Unseen,
+    /// No further block is taken.
+    Limited,
+    /// Blocks are taken and returned.
+    Full,
 }
 
 /// The record of a block, as the last read or write of it shows it.
@@ -105,6 +131,28 @@ impl Record {
             Self::Absent | Self::Theirs { .. } | Self::Unreadable => false,
         }
     }
+
+    /// Whether the record shows what this cluster has of the block, with its slice. Others conclude so from
+    /// the sign of life of this cluster after a restore of the registry, and take blocks. A block without a
+    /// slice is taken after the first sign of life only.
+    pub fn shows_use(self, slice: Option<Slice>, is_used: bool) -> bool {
+        // A process that starts without the registry allocates from a confirmed slice.
+        if slice.is_some_and(Slice::is_confirmed) && !self.is_ours_alone() {
+            return false;
+        }
+        let has_slice = slice.is_some();
+        match self {
+            Self::Ours { is_returned, .. } => !(is_returned && has_slice && is_used),
+            Self::Theirs {
+                names_us,
+                is_full,
+                holding,
+            } => names_us || is_full || !is_used || !has_slice && holding == Holding::Free,
+            Self::Unreadable => true,
+            Self::Absent => !has_slice,
+            Self::Unknown => false,
+        }
+    }
 }
 
 /// The slice of a block.
@@ -126,11 +174,15 @@ impl Slice {
         mark: Mark::None,
     };
 
+    /// Whether the slice says that only this cluster has the block. Then its mark can be removed without the
+    /// registry.
+    pub fn is_confirmed(self) -> bool {
+        self.confirmation == Confirmation::Written && !self.is_conflicting
+    }
+
     /// Whether addresses of the block may be allocated.
     pub fn is_usable(self) -> bool {
-        self.confirmation == Confirmation::Written
-            && !self.is_conflicting
-            && self.mark == Mark::None
+        self.is_confirmed() && self.mark == Mark::None
     }
 }
 
@@ -215,6 +267,14 @@ impl Step {
         }
     }
 
+    /// Whether the step writes that this cluster has a block.
+    fn is_of_take(self) -> bool {
+        matches!(
+            self,
+            Self::CreateRecord | Self::TakeRecord | Self::KeepRecord
+        )
+    }
+
     /// Whether the step returns a block: no claim of this cluster waits for it.
     pub fn is_of_return(self) -> bool {
         match self {
@@ -238,10 +298,23 @@ impl View {
     /// The next write for the block.
     pub fn next(self) -> Step {
         let step = self.step();
-        if self.is_being_taken && self.ends_take(step) {
+        let is_undone = self.is_being_taken && self.ends_take(step);
+        if is_undone || !self.may_send(step) {
             return Step::Wait;
         }
         step
+    }
+
+    /// Whether the access of the cluster allows a step.
+    fn may_send(self, step: Step) -> bool {
+        let is_taken = step.is_of_take() && self.slice.is_none();
+        match self.access {
+            Access::Suspended => step == Step::MarkConflict,
+            Access::Recovering => !is_taken && (self.is_used || !self.goes_on_to_take(step)),
+            Access::Unseen => !is_taken && step != Step::ReturnRecord,
+            Access::Limited => !is_taken,
+            Access::Full => true,
+        }
     }
 
     /// Whether the next write waits only for the time after which the record is settled.
@@ -251,6 +324,16 @@ impl View {
             ..self
         };
         settled.next() != self.next()
+    }
+
+    /// Whether a step goes on with the take of a block whose record is that of this cluster.
+    fn goes_on_to_take(self, step: Step) -> bool {
+        match step {
+            Step::ConfirmRecord | Step::CreateSlice | Step::ConfirmSlice => true,
+            // A block that was confirmed is kept as one whose record was lost.
+            Step::KeepRecord => !self.slice.is_some_and(Slice::is_confirmed),
+            _ => false,
+        }
     }
 
     /// Whether a step undoes what a cluster has written to take the block.
@@ -318,8 +401,7 @@ impl View {
     /// still get addresses of the block: a slice that exists was not returned, so its mark can be
     /// removed.
     fn unknown_record(self, slice: Slice) -> Step {
-        let is_confirmed = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
-        if is_confirmed && slice.mark != Mark::None && self.is_wanted() {
+        if slice.is_confirmed() && slice.mark != Mark::None && self.is_wanted() {
             Step::ClearMark
         } else {
             Step::Wait
@@ -352,8 +434,7 @@ impl View {
     /// Another cluster has returned the block, and this one has a slice of it: it has contended for the
     /// block, or the registry was restored and does not show that this cluster has taken it.
     fn free_record(self, slice: Slice) -> Step {
-        let is_held = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
-        if self.is_used || self.is_shared && (is_held || self.is_needed) {
+        if self.is_used || self.is_shared && (slice.is_confirmed() || self.is_needed) {
             Step::TakeRecord
         } else {
             self.drop_slice(slice)
@@ -363,6 +444,10 @@ impl View {
     /// The other cluster uses no address of the block any more, so there is no conflict. This one takes the
     /// block after the quarantine if it uses addresses of it.
     fn quarantined_record(self, slice: Slice) -> Step {
+        if !self.is_used && slice.is_confirmed() {
+            // Not kept as an empty block is: without the registry, its mark would be removed.
+            return Step::AwaitQuarantine;
+        }
         if !self.is_used {
             return self.drop_slice(slice);
         }
@@ -398,8 +483,7 @@ impl View {
             return self.drain(slice);
         }
         // Also a conflict ends with a confirmation: the record is ours in this moment.
-        let is_confirmed = slice.confirmation == Confirmation::Written && !slice.is_conflicting;
-        if !is_confirmed {
+        if !slice.is_confirmed() {
             return match slice.confirmation {
                 Confirmation::Received => Step::ConfirmSlice,
                 _ if self.is_settled => Step::ConfirmRecord,

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{Ledger, NetworkBlocks};
-use capi_ipam_protocol::block::{Holding, Record};
+use capi_ipam_ledger::{BlockSlice, Ledger, NetworkBlocks};
 use capi_ipam_registry::{Backend, Key};
 
 use super::facts::{Delays, Memory, Shown};
@@ -179,7 +178,7 @@ impl Driver {
         let second = clock::now().0.as_second();
         let record =
             Shown::of(entry.as_deref()).record(&registry.cluster, due.delays.quarantine, second);
-        shows_use(record, slice.is_some(), due.is_used)
+        record.shows_use(slice.as_ref().map(BlockSlice::state), due.is_used)
     }
 
     /// The delays of the blocks of a network.
@@ -230,22 +229,6 @@ impl Due {
     }
 }
 
-/// Whether a record shows that this cluster has a block, or uses addresses of it. A block without a slice is
-/// taken after the first sign of life only.
-fn shows_use(record: Record, has_slice: bool, is_used: bool) -> bool {
-    match record {
-        Record::Ours { is_returned, .. } => !(is_returned && has_slice && is_used),
-        Record::Theirs {
-            names_us,
-            is_full,
-            holding,
-        } => names_us || is_full || !is_used || !has_slice && holding == Holding::Free,
-        Record::Unreadable => true,
-        Record::Absent => !has_slice,
-        Record::Unknown => false,
-    }
-}
-
 /// The name of the record of a network.
 fn network_key(network: &str) -> Key {
     Key::Network {
@@ -257,36 +240,4 @@ fn network_key(network: &str) -> Key {
 fn slices(found: &NetworkBlocks) -> usize {
     let views = found.blocks.iter();
     views.filter(|view| view.slice.is_some()).count()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As after a restore of the registry.
-    #[test]
-    fn earlier_record_does_not_show_the_use_of_a_block() {
-        let ours = |is_returned| Record::Ours {
-            is_returned,
-            is_contested: false,
-        };
-        let theirs = |names_us| Record::Theirs {
-            names_us,
-            is_full: false,
-            holding: Holding::Free,
-        };
-        for (record, expected) in [
-            (ours(false), true),
-            (ours(true), false),
-            (theirs(true), true),
-            (theirs(false), false),
-            (Record::Absent, false),
-        ] {
-            assert_eq!(shows_use(record, true, true), expected, "{record:?}");
-            // It is taken later.
-            assert!(shows_use(record, false, true), "{record:?}");
-        }
-        assert!(shows_use(theirs(false), true, false));
-        assert!(!shows_use(Record::Absent, true, false));
-    }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::{BlockRecord, MAX_CONTENDERS};
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Confirmation, Holding, Mark, Record, Slice, View};
+use capi_ipam_protocol::block::{Access, Confirmation, Holding, Mark, Record, Slice, View};
 use capi_ipam_registry::{Entry, Record as RegistryEntry, Version};
 
 use super::backoff::Backoff;
@@ -84,6 +84,7 @@ pub(super) struct Facts<'a> {
     pub(super) slice: Option<&'a BlockSlice>,
     pub(super) is_used: bool,
     pub(super) is_needed: bool,
+    pub(super) access: Access,
 }
 
 impl Memory {
@@ -223,6 +224,7 @@ impl Facts<'_> {
             is_idle: self.has_conflict() || memory.idle_time(delays, now) >= delays.idle(),
             is_settled: is_known_for(memory.record.as_ref(), delays.settle, now),
             is_being_taken: self.is_being_taken(second),
+            access: self.access,
         };
         // A mark in the future would keep the block until then: the clock has jumped, or the mark was
         // edited. It is written again, unless it is removed.

@@ -135,7 +135,7 @@ impl BlockSlice {
     }
 
     /// The slice for the decisions of the protocol.
-    fn state(&self) -> Slice {
+    pub fn state(&self) -> Slice {
         Slice {
             confirmation: match self.confirmed_at {
                 Some(_) => Confirmation::Written,

@@ -41,6 +41,7 @@ const HELD: View = View {
     is_idle: true,
     is_settled: true,
     is_being_taken: false,
+    access: Access::Full,
 };
 
 /// What a write changes, if no other cluster writes.
@@ -339,4 +340,181 @@ fn conflict_ends_with_the_return_of_the_other_cluster() {
         ..waiting
     };
     assert_eq!(unused.next(), Step::DeleteSlice);
+    let confirmed = View {
+        slice: Some(USABLE),
+        ..unused
+    };
+    assert_eq!(confirmed.next(), Step::AwaitQuarantine);
+}
+
+/// A block that the registry shows as free, in each of the forms of a free record.
+const FREE_RECORDS: [Record; 3] = [Record::Absent, FREE, RETURNED];
+
+/// The step for a needed block without a slice, with an access to the registry.
+fn take(record: Record, access: Access) -> Step {
+    let needed = View {
+        record,
+        slice: None,
+        is_needed: true,
+        access,
+        ..HELD
+    };
+    needed.next()
+}
+
+#[test]
+fn block_is_taken_only_with_full_access() {
+    for record in FREE_RECORDS {
+        assert_ne!(take(record, Access::Full), Step::Wait, "{record:?}");
+        for access in [
+            Access::Limited,
+            Access::Unseen,
+            Access::Recovering,
+            Access::Suspended,
+        ] {
+            assert_eq!(take(record, access), Step::Wait, "{record:?} {access:?}");
+        }
+    }
+    assert_eq!(take(OURS, Access::Limited), Step::CreateSlice);
+    assert_eq!(take(OURS, Access::Unseen), Step::CreateSlice);
+}
+
+#[test]
+fn lost_record_of_a_slice_is_written_while_no_block_is_taken() {
+    for access in [Access::Limited, Access::Unseen, Access::Recovering] {
+        for record in FREE_RECORDS {
+            let lost = View {
+                record,
+                access,
+                ..HELD
+            };
+            let step = lost.next();
+            assert!(step.is_of_registry(), "{record:?} {access:?}: {step:?}");
+        }
+    }
+}
+
+#[test]
+fn take_goes_on_during_a_recovery_only_with_addresses_in_use() {
+    let unconfirmed = View {
+        slice: Some(Slice::NEW),
+        is_needed: true,
+        ..HELD
+    };
+    let received = Slice {
+        confirmation: Confirmation::Received,
+        ..Slice::NEW
+    };
+    for (record, slice, expected) in [
+        (OURS, None, Step::CreateSlice),
+        (OURS, Some(Slice::NEW), Step::ConfirmRecord),
+        (OURS, Some(received), Step::ConfirmSlice),
+        (RETURNED, Some(Slice::NEW), Step::KeepRecord),
+    ] {
+        let unused = View {
+            record,
+            slice,
+            access: Access::Recovering,
+            ..unconfirmed
+        };
+        assert_eq!(unused.next(), Step::Wait, "{record:?} {slice:?}");
+        assert!(!unused.is_settling());
+        let used = View {
+            is_used: true,
+            ..unused
+        };
+        assert_eq!(used.next(), expected, "{record:?} {slice:?}");
+    }
+}
+
+#[test]
+fn block_is_returned_only_after_a_sign_of_life() {
+    for (access, expected) in [
+        (Access::Suspended, Step::Wait),
+        (Access::Unseen, Step::Wait),
+        (Access::Recovering, Step::ReturnRecord),
+        (Access::Limited, Step::ReturnRecord),
+        (Access::Full, Step::ReturnRecord),
+    ] {
+        let unused = View {
+            slice: None,
+            access,
+            ..HELD
+        };
+        assert_eq!(unused.next(), expected, "{access:?}");
+    }
+}
+
+#[test]
+fn suspended_cluster_only_writes_down_conflicts() {
+    let suspended = View {
+        access: Access::Suspended,
+        ..HELD
+    };
+    assert_eq!(suspended.next(), Step::Wait);
+    let contested = View {
+        record: THEIRS,
+        is_used: true,
+        ..suspended
+    };
+    assert_eq!(contested.next(), Step::MarkConflict);
+    let marked = View {
+        slice: Some(CONFLICTING),
+        ..contested
+    };
+    assert_eq!(marked.next(), Step::Wait);
+}
+
+/// As after a restore of the registry.
+#[test]
+fn earlier_record_does_not_show_the_use_of_a_block() {
+    let named = Record::Theirs {
+        names_us: true,
+        is_full: false,
+        holding: Holding::Free,
+    };
+    for (record, expected) in [
+        (OURS, true),
+        (RETURNED, false),
+        (named, true),
+        (FREE, false),
+        (Record::Absent, false),
+    ] {
+        let shows_use = record.shows_use(Some(Slice::NEW), true);
+        assert_eq!(shows_use, expected, "{record:?}");
+        // It is taken later.
+        assert!(record.shows_use(None, true), "{record:?}");
+    }
+    assert!(FREE.shows_use(Some(Slice::NEW), false));
+    assert!(!Record::Absent.shows_use(Some(Slice::NEW), false));
+}
+
+/// A process that starts without the registry would use it.
+#[test]
+fn confirmed_slice_is_shown_by_an_own_record_only() {
+    let contested = Record::Ours {
+        is_returned: false,
+        is_contested: true,
+    };
+    for slice in [USABLE, MARKED] {
+        assert!(OURS.shows_use(Some(slice), false));
+        for record in [
+            contested,
+            RETURNED,
+            THEIRS,
+            theirs(Holding::Returned),
+            FREE,
+            Record::Unreadable,
+        ] {
+            assert!(!record.shows_use(Some(slice), false), "{record:?}");
+            assert!(record.shows_use(Some(CONFLICTING), false), "{record:?}");
+            let recovering = View {
+                record,
+                slice: Some(slice),
+                access: Access::Recovering,
+                ..HELD
+            };
+            assert_ne!(recovering.next(), Step::Wait, "{record:?} {slice:?}");
+        }
+    }
 }

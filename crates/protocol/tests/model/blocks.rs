@@ -5,8 +5,9 @@
 //! may crash at any step. The registry may lose a write that it has acknowledged, and then gives the
 //! revision of this write to the next one; it may answer a read with the state before the last
 //! write; a reply to a write may be lost; and a record may be deleted by hand. The first cluster may
-//! stop to share blocks, and its API server may be [restored](restore). Its claim may be
-//! [moved](moves) to the second cluster.
+//! stop to share blocks, and its API server may be [restored](restore), or [built again](rebuilt) as
+//! another cluster with the same identity. Its claim may be [moved](moves) to the second cluster. The
+//! registry may be [restored](registry), also with a third cluster.
 //!
 //! Which write follows is decided by `capi_ipam_protocol::block`, as in the product.
 //!
@@ -18,12 +19,16 @@
 //! | `Sweep` | the release of a reservation whose claim is gone |
 //! | `Look`, `Return` | the read of the slice before a block is returned, and the write of its record |
 //! | `EndQuarantine` | the time after which another cluster may take a block that was returned |
+//! | `ListRecords`, `ShowLife`, `EndRecovery` | see [`registry`] |
+//! | `Adopt` | `kubectl ipam registry adopt`, and the restore of the claims and reservations |
 
 mod actions;
 mod day;
 mod moves;
 mod mutations;
 mod properties;
+mod rebuilt;
+mod registry;
 mod restore;
 mod state;
 mod writes;
@@ -60,7 +65,21 @@ struct Scope {
     restores: u32,
     /// Whether the claim of the first cluster may be moved to the second one.
     moves: bool,
+    third: Third,
+    /// How often the registry is restored.
+    registry_restores: u32,
     mutation: Option<Mutation>,
+}
+
+/// The cluster of the third manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Third {
+    /// The first one, beside its first manager.
+    First,
+    /// A third one.
+    Other,
+    /// The first one, which is built again.
+    Rebuilt,
 }
 
 struct Blocks(Scope);
@@ -90,7 +109,7 @@ impl Model for Blocks {
 const SMALLEST: Scope = Scope {
     blocks: 1,
     managers: 2,
-    lives: [1, 1],
+    lives: [1, 1, 0],
     crashes: 0,
     lost_replies: 0,
     lost_writes: 0,
@@ -102,6 +121,8 @@ const SMALLEST: Scope = Scope {
     ends: false,
     restores: 0,
     moves: false,
+    third: Third::First,
+    registry_restores: 0,
     mutation: None,
 };
 
@@ -116,7 +137,7 @@ const INTERRUPTED: Scope = Scope {
 /// Two managers in the first cluster.
 const TWO_MANAGERS: Scope = Scope {
     managers: 3,
-    max_revision: 7,
+    max_revision: 6,
     max_version: 5,
     ..SMALLEST
 };
@@ -135,7 +156,9 @@ const LOST_RECORD: Scope = Scope {
 
 /// Two managers, and a claim that is created again while the block is returned.
 const TAKEN_AGAIN: Scope = Scope {
-    lives: [2, 1],
+    lives: [2, 1, 0],
+    max_revision: 5,
+    max_version: 5,
     ..TWO_MANAGERS
 };
 
@@ -151,7 +174,13 @@ const ENDING: Scope = Scope {
     ..SMALLEST
 };
 
-/// The same with interruptions and old answers.
+/// The same with two managers in it.
+const ENDING_OF_TWO: Scope = Scope {
+    ends: true,
+    ..TWO_MANAGERS
+};
+
+/// The end of sharing with interruptions and old answers.
 const ENDING_INTERRUPTED: Scope = Scope {
     ends: true,
     ..INTERRUPTED
@@ -167,7 +196,7 @@ const ENDING_LOST_RECORD: Scope = Scope {
 /// Two blocks.
 const TWO_BLOCKS: Scope = Scope {
     blocks: 2,
-    max_revision: 6,
+    max_revision: 5,
     ..SMALLEST
 };
 
@@ -223,7 +252,7 @@ fn deleted_record_is_found() {
 fn both_know_the_conflict_of_a_cluster_that_joins() {
     assert_holds(Scope {
         joins: true,
-        lives: [1, 2],
+        lives: [1, 2, 0],
         ..SMALLEST
     });
 }
@@ -233,8 +262,8 @@ fn both_know_the_conflict_of_a_cluster_that_joins() {
 fn blocks_are_returned_when_a_network_shares_none_any_more() {
     assert_holds(ENDING);
     assert_holds(Scope {
-        ends: true,
-        ..TWO_MANAGERS
+        max_revision: 5,
+        ..ENDING_OF_TWO
     });
 }
 
@@ -247,4 +276,29 @@ fn end_of_sharing_survives_crashes_and_lost_records() {
 #[test]
 fn claim_is_served_from_another_block() {
     assert_holds(TWO_BLOCKS);
+}
+
+#[test]
+#[ignore = "millions of states: run with --release"]
+fn larger_scopes_of_blocks_hold() {
+    for scope in [
+        Scope {
+            max_revision: 7,
+            ..TWO_MANAGERS
+        },
+        Scope {
+            max_revision: 7,
+            ..TAKEN_AGAIN
+        },
+        Scope {
+            max_revision: 7,
+            ..ENDING_OF_TWO
+        },
+        Scope {
+            max_revision: 6,
+            ..TWO_BLOCKS
+        },
+    ] {
+        assert_holds(scope);
+    }
 }

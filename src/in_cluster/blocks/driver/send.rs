@@ -7,7 +7,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
-use capi_ipam_protocol::block::{Step, View};
+use capi_ipam_protocol::block::{Access, Step, View};
 use capi_ipam_registry::{Backend, Entry, Key, Record, RegistryError, cidr};
 use tracing::{debug, info, warn};
 
@@ -21,16 +21,6 @@ use super::{Driver, Due, INTERVAL, network_key};
 
 /// The maximum number of writes for a block in one pass.
 const MAX_STEPS: usize = 8;
-
-/// Whether a step goes on with a block that was taken before the registry lost writes: it can be one of
-/// another management cluster. A slice with addresses in use shows what this one uses.
-fn goes_on_to_take(step: Step, due: &Due) -> bool {
-    let is_of_take = matches!(
-        step,
-        Step::KeepRecord | Step::ConfirmRecord | Step::CreateSlice | Step::ConfirmSlice
-    );
-    is_of_take && !due.is_used
-}
 
 /// What is to be done for a block now.
 enum Decision {
@@ -96,20 +86,7 @@ impl Driver {
     ) -> Decision {
         let view = self.view(due, target, is_read, memory);
         let step = view.next();
-        // A record that was lost is written again in any case.
-        let is_of_record = matches!(
-            step,
-            Step::CreateRecord | Step::TakeRecord | Step::KeepRecord
-        );
-        let is_taken = is_of_record && target.slice.is_none();
-        let is_held_up = if self.registry().is_recovering() {
-            is_taken || goes_on_to_take(step, due)
-        } else {
-            let is_unseen = !self.registry().shows_life();
-            is_taken && !due.may_take || (is_taken || step == Step::ReturnRecord) && is_unseen
-        };
-        let may_send = self.may_send(step, view.is_shared, target);
-        if step == Step::Wait || !may_send || is_held_up {
+        if step == Step::Wait || !self.may_send(step, view.is_shared, target) {
             let settles =
                 view.is_settling() && self.may_send(Step::ConfirmRecord, view.is_shared, target);
             return Decision::Wait(if settles { due.delays.settle } else { INTERVAL });
@@ -142,6 +119,7 @@ impl Driver {
             slice: target.slice.as_ref(),
             is_used: self.ledger(|ledger| ledger.is_block_used(&due.network, due.block)),
             is_needed: due.is_needed,
+            access: self.access(due),
         };
         let second = clock::now().0.as_second();
         let now = Instant::now();
@@ -149,12 +127,24 @@ impl Driver {
         facts.view(memory, due.delays, now, second)
     }
 
-    /// Whether a step can be done now. While another process has the identity of this cluster, no
-    /// block is taken and none is returned.
-    fn may_send(&mut self, step: Step, is_shared: bool, target: &Target) -> bool {
-        if self.registry().is_suspended() {
-            return step == Step::MarkConflict;
+    /// What this management cluster may do with the blocks of a network now.
+    fn access(&self, due: &Due) -> Access {
+        let registry = self.registry();
+        if registry.is_suspended() {
+            Access::Suspended
+        } else if registry.is_recovering() {
+            Access::Recovering
+        } else if !registry.shows_life() {
+            Access::Unseen
+        } else if due.may_take {
+            Access::Full
+        } else {
+            Access::Limited
         }
+    }
+
+    /// Whether the request of a step can be sent now.
+    fn may_send(&mut self, step: Step, is_shared: bool, target: &Target) -> bool {
         // When a network shares blocks no longer, only the slice says where the record is. It is
         // deleted when the record can be returned, too.
         let is_last_sign = step == Step::DeleteSlice && !is_shared;

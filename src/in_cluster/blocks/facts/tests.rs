@@ -50,6 +50,7 @@ fn facts<'a>(shown: Shown<'a>, slice: Option<&'a BlockSlice>) -> Facts<'a> {
         slice,
         is_used: false,
         is_needed: false,
+        access: Access::Full,
     }
 }
 

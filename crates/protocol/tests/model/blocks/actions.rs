@@ -4,7 +4,9 @@ use capi_ipam_protocol::block::Step;
 
 use super::Blocks;
 use super::mutations::Mutation;
-use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, Key, Known, Objects, State, Stored, Task};
+use super::rebuilt::Former;
+use super::registry::Registry;
+use super::state::{BLOCKS, CLUSTERS, Claim, Key, Known, MANAGERS, Objects, State, Stored, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
@@ -31,6 +33,13 @@ pub(super) enum Action {
     Move(usize),
     BackUp,
     Restore,
+    BackUpRegistry,
+    RestoreRegistry,
+    ListRecords(usize),
+    ShowLife(usize),
+    EndRecovery(usize),
+    Rebuild,
+    Adopt,
 }
 
 impl Blocks {
@@ -55,7 +64,7 @@ impl Blocks {
             claims,
             lives: self.0.lives,
             has_ended: false,
-            managers: [[Known::default(); BLOCKS]; 3],
+            managers: [[Known::default(); BLOCKS]; MANAGERS],
             crashes_left: self.0.crashes,
             lost_replies_left: self.0.lost_replies,
             lost_writes_left: self.0.lost_writes,
@@ -67,12 +76,18 @@ impl Blocks {
             backup: None,
             restores_left: self.0.restores,
             has_moved: false,
+            registry: Registry::new(&self.0),
+            former: Former::default(),
         }
     }
 
     /// Adds what can happen next.
     pub(super) fn add_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        self.actions_of_registry(state, actions);
         for manager in 0..self.0.managers {
+            if !state.is_running(&self.0, manager) {
+                continue;
+            }
             for block in 0..self.0.blocks {
                 self.actions_of_block(state, manager, block, actions);
             }
@@ -99,12 +114,7 @@ impl Blocks {
         if self.0.ends && !state.has_ended {
             actions.push(Action::EndSharing);
         }
-        if state.restores_left > 0 {
-            actions.push(match state.backup {
-                None => Action::BackUp,
-                Some(_) => Action::Restore,
-            });
-        }
+        self.actions_of_restores(state, actions);
         for block in 0..self.0.blocks {
             if state.can_end_quarantine(&self.0, block) {
                 actions.push(Action::EndQuarantine(block));
@@ -124,7 +134,7 @@ impl Blocks {
         let mut state = before.clone();
         match action {
             Action::See(manager, block) => {
-                let objects = state.clusters[CLUSTER[manager]][block];
+                let objects = state.clusters[scope.cluster(manager)][block];
                 let known = &mut state.managers[manager][block];
                 known.slice = objects.slice;
                 known.is_used = objects.is_reserved;
@@ -148,7 +158,7 @@ impl Blocks {
                 state.managers[manager][block] = Known { key: None, ..known };
             }
             Action::List(manager, block) => {
-                let objects = &state.clusters[CLUSTER[manager]][block];
+                let objects = &state.clusters[scope.cluster(manager)][block];
                 let skips_list = scope.mutation == Some(Mutation::DeleteWithoutList);
                 let known = &mut state.managers[manager][block];
                 let version = known.slice?.version;
@@ -159,7 +169,7 @@ impl Blocks {
             }
             Action::Delete(manager, block) => {
                 let known = &mut state.managers[manager][block];
-                let objects = &mut state.clusters[CLUSTER[manager]][block];
+                let objects = &mut state.clusters[scope.cluster(manager)][block];
                 if let Task::Delete { version } = known.task
                     && objects.slice.is_some_and(|slice| slice.version == version)
                 {
@@ -169,7 +179,7 @@ impl Blocks {
                 known.task = Task::Idle;
             }
             Action::Look(manager, block) => {
-                let objects = &state.clusters[CLUSTER[manager]][block];
+                let objects = &state.clusters[scope.cluster(manager)][block];
                 let skips_read = scope.mutation == Some(Mutation::ReturnWithoutLook);
                 let known = &mut state.managers[manager][block];
                 known.slice = objects.slice;
@@ -204,7 +214,7 @@ impl Blocks {
                 state.managers[manager][block].task = Task::Reserve;
             }
             Action::Reserve(manager, block) => {
-                let objects = &mut state.clusters[CLUSTER[manager]][block];
+                let objects = &mut state.clusters[scope.cluster(manager)][block];
                 let known = &mut state.managers[manager][block];
                 known.task = if objects.is_bound {
                     Task::Idle
@@ -229,8 +239,9 @@ impl Blocks {
             Action::Crash(manager) => {
                 state.crashes_left -= 1;
                 state.managers[manager] = [Known::default(); BLOCKS];
+                state.registry.crash(scope, manager);
                 if scope.moves {
-                    state.see_use(manager);
+                    state.see_use(scope, manager);
                 }
             }
             Action::LoseWrite(block) => {
@@ -244,9 +255,16 @@ impl Blocks {
                 state.keys[block].record = None;
             }
             Action::EndSharing => state.has_ended = true,
-            Action::Move(block) => state.move_claim(block),
+            Action::Move(block) => state.move_claim(scope, block),
             Action::BackUp => state.back_up(),
             Action::Restore => state.restore(),
+            Action::BackUpRegistry => state.registry.back_up(state.keys),
+            Action::RestoreRegistry => state.restore_registry(scope),
+            Action::ListRecords(manager) => state.list_records(scope, manager),
+            Action::ShowLife(manager) => state.show_life(scope, manager),
+            Action::EndRecovery(manager) => state.end_recovery(scope, manager),
+            Action::Rebuild => state.rebuild(),
+            Action::Adopt => state.adopt(scope),
         }
         state.notice_records(scope);
         Some(state)
@@ -254,14 +272,15 @@ impl Blocks {
 
     fn actions_of_block(&self, state: &State, manager: usize, block: usize, add: &mut Vec<Action>) {
         let scope = &self.0;
-        let cluster = CLUSTER[manager];
+        let cluster = scope.cluster(manager);
         let known = &state.managers[manager][block];
         let objects = &state.clusters[cluster][block];
         let step = state.step(scope, manager, block);
         if known.slice != objects.slice || known.is_used != objects.is_reserved {
             add.push(Action::See(manager, block));
         }
-        if known.key != Some(state.keys[block]) {
+        let may_read = state.may_read(scope, manager);
+        if may_read && known.key != Some(state.keys[block]) {
             add.push(Action::Read(manager, block));
         }
         let differs = state.before[block] != state.keys[block];
@@ -302,7 +321,8 @@ impl Blocks {
         // A claim goes on with its reservation.
         let goes_on = scope.mutation != Some(Mutation::ForgetReservation);
         let is_free = objects.is_free(known, goes_on);
-        if is_waiting && known.allocates(scope) && is_free && !has_task {
+        let allocates = known.allocates(scope) && !state.is_suspended(scope, cluster);
+        if is_waiting && allocates && is_free && !has_task {
             add.push(Action::Propose(manager, block));
         }
     }
@@ -323,7 +343,7 @@ impl Blocks {
     /// Whether a manager of the cluster is about to bind the address of the block.
     fn is_being_bound(&self, state: &State, cluster: usize, block: usize) -> bool {
         (0..self.0.managers).any(|manager| {
-            CLUSTER[manager] == cluster && state.managers[manager][block].task == Task::Check
+            self.0.cluster(manager) == cluster && state.managers[manager][block].task == Task::Check
         })
     }
 }

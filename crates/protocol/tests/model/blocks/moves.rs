@@ -3,11 +3,11 @@
 //! whose address must not be allocated again.
 
 use super::mutations::Mutation;
-use super::state::{CLUSTER, Claim, State};
+use super::state::{Claim, State, bit};
 use super::{Blocks, SMALLEST, Scope, assert_holds};
 
 pub(super) const MOVED: Scope = Scope {
-    lives: [2, 0],
+    lives: [2, 0, 0],
     moves: true,
     ..SMALLEST
 };
@@ -38,37 +38,38 @@ impl Blocks {
                 _ => is_seen && is_marked,
             }
         };
-        (0..self.0.managers).any(|manager| CLUSTER[manager] == cluster && sees(manager))
+        (0..self.0.managers).any(|manager| self.0.cluster(manager) == cluster && sees(manager))
     }
 }
 
 impl State {
     /// A manager sees which addresses are in use: it decides on no block before.
-    pub(super) fn see_use(&mut self, manager: usize) {
-        let objects = &self.clusters[CLUSTER[manager]];
+    pub(super) fn see_use(&mut self, scope: &Scope, manager: usize) {
+        let objects = &self.clusters[scope.cluster(manager)];
         for (known, objects) in self.managers[manager].iter_mut().zip(objects) {
             known.is_used = objects.is_reserved;
         }
     }
 
-    pub(super) fn move_claim(&mut self, block: usize) {
+    pub(super) fn move_claim(&mut self, scope: &Scope, block: usize) {
         self.has_moved = true;
-        let [source, target] = &mut self.clusters;
+        let [source, target, _] = &mut self.clusters;
         target[block].is_reserved = true;
         target[block].is_bound = true;
         source[block].is_bound = false;
         source[block].is_moved = true;
-        self.claims = [Claim::Gone, Claim::Bound];
+        self.claims[0] = Claim::Gone;
+        self.claims[1] = Claim::Bound;
         self.lives[0] -= 1;
         self.lives[1] += 1;
         let key = &mut self.keys[block];
         self.before[block] = *key;
         key.revision += 1;
         if let Some(record) = &mut key.record {
-            record.names_other = true;
+            record.contenders |= bit(1);
         }
         // It has named its cluster because it sees the address.
-        self.see_use(1);
+        self.see_use(scope, 1);
     }
 }
 

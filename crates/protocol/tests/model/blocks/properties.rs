@@ -2,16 +2,23 @@
 
 use stateright::Property;
 
-use super::Blocks;
 use super::mutations::Mutation;
-use super::state::{BLOCKS, CLUSTER, CLUSTERS, Claim, Objects, State, Stored, StoredSlice};
+use super::state::{BLOCKS, CLUSTERS, Claim, Objects, State, Stored, StoredSlice};
+use super::{Blocks, Third};
+
+pub(super) const NO_ADDRESS_TWICE: &str =
+    "no address is in two clusters while the registry keeps its writes";
 
 pub(super) fn properties() -> Vec<Property<Blocks>> {
     vec![
+        Property::always(NO_ADDRESS_TWICE, |model: &Blocks, state: &State| {
+            !has_order(model, state) || !(0..BLOCKS).any(|block| is_used_twice(state, block))
+        }),
         Property::always(
-            "no address is in two clusters while the registry keeps its writes",
+            "no address is in two clusters after a restore of the registry",
             |model: &Blocks, state: &State| {
-                !has_order(model, state) || !(0..BLOCKS).any(|block| is_used_twice(state, block))
+                !state.is_restored(&model.0)
+                    || !(0..BLOCKS).any(|block| is_used_twice(state, block))
             },
         ),
         Property::always(
@@ -29,14 +36,15 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
         Property::always(
             "a used block is ours while the registry keeps its writes",
             |model: &Blocks, state: &State| {
-                !has_order(model, state) || (0..BLOCKS).all(|block| has_owner(state, block))
+                !has_order(model, state) || (0..BLOCKS).all(|block| has_owner(model, state, block))
             },
         ),
         Property::always(
             "a used block has a slice",
             |model: &Blocks, state: &State| {
                 let has_slice = |objects: &Objects| !objects.is_bound || objects.slice.is_some();
-                model.0.joins || state.has_moved || all_objects(state).all(has_slice)
+                let is_new = model.0.joins || state.has_moved || state.former.is_gone;
+                is_new || all_objects(state).all(has_slice)
             },
         ),
         Property::always(
@@ -73,6 +81,20 @@ pub(super) fn properties() -> Vec<Property<Blocks>> {
             },
         ),
         Property::sometimes(
+            "all clusters recover from a restore of the registry",
+            |model: &Blocks, state: &State| {
+                model.0.registry_restores == 0 || state.has_recovered(&model.0)
+            },
+        ),
+        Property::sometimes(
+            "a cluster that was built again uses an address",
+            |model: &Blocks, state: &State| {
+                let mut rebuilt = state.clusters[2].iter();
+                let is_bound = rebuilt.any(|objects| objects.is_bound);
+                model.0.third != Third::Rebuilt || state.former.is_gone && is_bound
+            },
+        ),
+        Property::sometimes(
             "one cluster uses the block after the other",
             |_, state: &State| {
                 state.claims[1] == Claim::Bound
@@ -91,18 +113,26 @@ fn has_order(model: &Blocks, state: &State) -> bool {
 
 /// Whether the registry has lost no write.
 fn keeps_writes(model: &Blocks, state: &State) -> bool {
-    state.lost_writes_left == model.0.lost_writes && state.lost_records_left == model.0.lost_records
+    state.lost_writes_left == model.0.lost_writes
+        && state.lost_records_left == model.0.lost_records
+        && state.registry.restores_left == model.0.registry_restores
 }
 
 fn is_used_twice(state: &State, block: usize) -> bool {
-    (0..CLUSTERS).all(|cluster| state.clusters[cluster][block].is_bound)
+    count(|cluster| state.clusters[cluster][block].is_bound) > 1
+}
+
+/// The number of clusters of which something is true.
+fn count(is_true: impl Fn(usize) -> bool) -> usize {
+    (0..CLUSTERS).filter(|cluster| is_true(*cluster)).count()
 }
 
 /// Whether the record of a block with an address in use is that of the cluster that uses it.
-fn has_owner(state: &State, block: usize) -> bool {
+fn has_owner(model: &Blocks, state: &State, block: usize) -> bool {
     (0..CLUSTERS).all(|cluster| {
         let record = state.keys[block].record;
-        let is_own = record.is_some_and(|stored| stored.is_of(cluster));
+        let identity = model.0.identity(cluster);
+        let is_own = record.is_some_and(|stored| stored.is_of(identity));
         !state.clusters[cluster][block].is_bound || is_own
     })
 }
@@ -111,9 +141,12 @@ fn all_objects(state: &State) -> impl Iterator<Item = &Objects> {
     state.clusters.iter().flatten()
 }
 
-/// Whether both clusters allocate from a block.
+/// Whether two clusters allocate from a block. The slices of one that was built again have no effect until
+/// it is adopted.
 fn are_usable(state: &State, block: usize) -> bool {
-    (0..CLUSTERS).all(|cluster| is_usable(state, cluster, block))
+    let allocates =
+        |cluster| is_usable(state, cluster, block) && (cluster != 2 || !state.former.is_copied());
+    count(allocates) > 1
 }
 
 fn is_usable(state: &State, cluster: usize, block: usize) -> bool {
@@ -125,8 +158,12 @@ fn is_usable(state: &State, cluster: usize, block: usize) -> bool {
 fn conflicts_are_known(state: &State) -> bool {
     (0..BLOCKS).all(|block| {
         let has_conflict = |slice: StoredSlice| slice.is_conflicting;
-        let mut slices = state.clusters.iter().map(|objects| objects[block].slice);
-        !is_used_twice(state, block) || slices.all(|slice| slice.is_some_and(has_conflict))
+        let mut users = state
+            .clusters
+            .iter()
+            .filter(|objects| objects[block].is_bound);
+        let is_known = |objects: &[Objects; BLOCKS]| objects[block].slice.is_some_and(has_conflict);
+        !is_used_twice(state, block) || users.all(is_known)
     })
 }
 
@@ -134,7 +171,10 @@ fn conflicts_are_known(state: &State) -> bool {
 fn usable_blocks_are_exclusive(state: &State) -> bool {
     (0..BLOCKS).all(|block| {
         (0..CLUSTERS).all(|cluster| {
-            !is_usable(state, cluster, block) || !state.clusters[1 - cluster][block].is_bound
+            let is_other_used = (0..CLUSTERS)
+                .any(|other| other != cluster && state.clusters[other][block].is_bound);
+            let is_suspended = cluster == 2 && state.former.is_copied();
+            !is_usable(state, cluster, block) || !is_other_used || is_suspended
         })
     })
 }
@@ -154,7 +194,8 @@ fn is_returned(model: &Blocks, state: &State) -> bool {
 
 /// Whether a claim is served, or no block is left for its cluster.
 fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
-    if state.claims[cluster] != Claim::Waiting || !state.shares(cluster) {
+    let is_served = state.shares(cluster) && !state.is_suspended(&model.0, cluster);
+    if state.claims[cluster] != Claim::Waiting || !is_served {
         return true;
     }
     // The reservation of a claim that was moved is released later.
@@ -167,7 +208,7 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
     // A manager can still propose an address.
     let goes_on = model.0.mutation != Some(Mutation::ForgetReservation);
     let can_be_served = (0..model.0.managers).any(|manager| {
-        CLUSTER[manager] == cluster
+        model.0.cluster(manager) == cluster
             && (0..model.0.blocks).any(|block| {
                 let known = &state.managers[manager][block];
                 let objects = &state.clusters[cluster][block];
@@ -175,7 +216,11 @@ fn waits_with_reason(model: &Blocks, state: &State, cluster: usize) -> bool {
             })
     });
     // No address of a block in conflict is allocated in either cluster.
-    let is_other = |stored: Stored| stored.is_of(1 - cluster) || stored.names_other;
+    let identity = model.0.identity(cluster);
+    let is_other = |stored: Stored| {
+        let is_theirs = stored.holder != identity && stored.is_of(stored.holder);
+        is_theirs || stored.contenders != 0
+    };
     let has_other = |block: usize| state.keys[block].record.is_some_and(is_other);
     can_be_served || (0..model.0.blocks).all(has_other)
 }

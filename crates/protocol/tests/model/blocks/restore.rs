@@ -5,15 +5,36 @@
 //! one has not taken them since: the quarantine of a block that was returned is longer than the age of the
 //! backup, and than the time in which the restored cluster takes it back.
 
+use super::actions::Action;
 use super::state::{BLOCKS, Claim, Objects, State};
-use super::{SMALLEST, Scope, assert_holds};
+use super::{Blocks, SMALLEST, Scope, Third, assert_holds};
 
 /// What the backup contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Backup {
-    objects: [Objects; BLOCKS],
+    pub(super) objects: [Objects; BLOCKS],
     claim: Claim,
     lives: u32,
+}
+
+impl Blocks {
+    /// Adds what restores a cluster, or builds it again.
+    pub(super) fn actions_of_restores(&self, state: &State, actions: &mut Vec<Action>) {
+        let is_rebuilt = self.0.third == Third::Rebuilt;
+        if state.restores_left > 0 {
+            match state.backup {
+                None => actions.push(Action::BackUp),
+                Some(_) if is_rebuilt => {}
+                Some(_) => actions.push(Action::Restore),
+            }
+        }
+        if is_rebuilt && !state.former.is_built_again {
+            actions.push(Action::Rebuild);
+        }
+        if state.former.is_copied() {
+            actions.push(Action::Adopt);
+        }
+    }
 }
 
 impl State {
@@ -25,6 +46,7 @@ impl State {
         let slices = [
             self.backup.and_then(|backup| backup.objects[block].slice),
             self.clusters[0][block].slice,
+            self.clusters[2][block].slice,
         ];
         let mut confirmed = slices.iter().flatten().filter(|slice| slice.is_confirmed);
         let may_be_restored =
@@ -58,7 +80,7 @@ impl State {
 }
 
 pub(super) const RESTORED: Scope = Scope {
-    lives: [2, 1],
+    lives: [2, 1, 0],
     restores: 1,
     ..SMALLEST
 };

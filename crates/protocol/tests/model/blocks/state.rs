@@ -1,14 +1,16 @@
 //! What the registry, the API servers and the managers know, and what a manager decides from.
 
-use capi_ipam_protocol::block::{Confirmation, Holding, Mark, Record, Slice, Step, View};
+use capi_ipam_protocol::block::{Access, Confirmation, Holding, Mark, Record, Slice, Step, View};
 
-use super::Scope;
 use super::mutations::Mutation;
+use super::rebuilt::Former;
+use super::registry::Registry;
 use super::restore::Backup;
+use super::{Scope, Third};
 
-/// The cluster of each manager.
-pub(super) const CLUSTER: [usize; 3] = [0, 1, 0];
-pub(super) const CLUSTERS: usize = 2;
+/// The last one is a third cluster, or the first one built again.
+pub(super) const CLUSTERS: usize = 3;
+pub(super) const MANAGERS: usize = 3;
 /// Each block has one address.
 pub(super) const BLOCKS: usize = 2;
 
@@ -17,17 +19,27 @@ pub(super) const BLOCKS: usize = 2;
 pub(super) struct Stored {
     pub(super) holder: usize,
     pub(super) is_returned: bool,
-    /// Whether the other cluster may take it after its return.
+    /// Whether another cluster may take it after its return.
     pub(super) is_expired: bool,
-    /// Whether the other cluster is named.
-    pub(super) names_other: bool,
+    /// The other clusters that are named, one bit for each.
+    pub(super) contenders: u8,
 }
 
 impl Stored {
-    /// Whether the block is that of a cluster: no other one may take it.
-    pub(super) fn is_of(self, cluster: usize) -> bool {
-        self.holder == cluster && !self.is_expired
+    /// Whether the block is that of the cluster with this identity: no other one may take it.
+    pub(super) fn is_of(self, identity: usize) -> bool {
+        self.holder == identity && !self.is_expired
     }
+
+    /// Whether the cluster with this identity is named.
+    pub(super) fn names(self, identity: usize) -> bool {
+        self.contenders & bit(identity) != 0
+    }
+}
+
+/// The bit of a cluster among those that a record names.
+pub(super) const fn bit(identity: usize) -> u8 {
+    1 << identity
 }
 
 /// A key of the registry: its revision, and its record or the marker of its deletion.
@@ -146,7 +158,7 @@ pub(super) struct State {
     pub(super) lives: [u32; CLUSTERS],
     /// Whether the first cluster shares no blocks any more.
     pub(super) has_ended: bool,
-    pub(super) managers: [[Known; BLOCKS]; 3],
+    pub(super) managers: [[Known; BLOCKS]; MANAGERS],
     pub(super) crashes_left: u32,
     pub(super) lost_replies_left: u32,
     pub(super) lost_writes_left: u32,
@@ -162,13 +174,15 @@ pub(super) struct State {
     pub(super) restores_left: u32,
     /// Whether the claim of the first cluster was moved.
     pub(super) has_moved: bool,
+    pub(super) registry: Registry,
+    pub(super) former: Former,
 }
 
 impl State {
     /// What a manager decides from.
     pub(super) fn view(&self, scope: &Scope, manager: usize, block: usize) -> View {
         let known = &self.managers[manager][block];
-        let cluster = CLUSTER[manager];
+        let cluster = scope.cluster(manager);
         let slice = known.slice.map(|slice| {
             let was_received = known.received == Some(slice.version);
             slice.view(was_received)
@@ -183,6 +197,23 @@ impl State {
             is_idle: true,
             is_settled: true,
             is_being_taken: false,
+            access: self.access(scope, manager),
+        }
+    }
+
+    /// What the cluster of a manager may do.
+    fn access(&self, scope: &Scope, manager: usize) -> Access {
+        let cluster = scope.cluster(manager);
+        let access = if self.is_suspended(scope, cluster) {
+            Access::Suspended
+        } else if scope.joins && cluster == 0 {
+            Access::Limited
+        } else {
+            self.registry.access(manager)
+        };
+        match scope.mutation {
+            Some(mutation) => mutation.access(access),
+            None => access,
         }
     }
 
@@ -194,8 +225,9 @@ impl State {
     /// Lets the managers notice what the records show. One whose last write has an unknown outcome goes on
     /// with what was shown before.
     pub(super) fn notice_records(&mut self, scope: &Scope) {
-        for (manager, cluster) in CLUSTER.into_iter().enumerate() {
-            for known in &mut self.managers[manager] {
+        for (manager, blocks) in self.managers.iter_mut().enumerate() {
+            let cluster = scope.cluster(manager);
+            for known in blocks {
                 if known.key.is_some() {
                     let record = scope.record(known.key, cluster);
                     known.is_ours_alone = Some(record.is_ours_alone());
@@ -206,21 +238,13 @@ impl State {
 
     /// What a manager does next for a block.
     pub(super) fn step(&self, scope: &Scope, manager: usize, block: usize) -> Step {
-        let view = self.view(scope, manager, block);
-        let step = view.next();
-        // A record that was lost is written again in any case.
-        let is_of_take = matches!(step, Step::CreateRecord | Step::TakeRecord);
-        let takes = is_of_take && self.managers[manager][block].slice.is_none();
-        if takes && !scope.takes_blocks(CLUSTER[manager]) {
-            return Step::Wait;
-        }
-        step
+        self.view(scope, manager, block).next()
     }
 
     /// The block that a manager needs for a claim that waits: the first one that no other cluster
     /// has.
     pub(super) fn needed_block(&self, scope: &Scope, manager: usize) -> Option<usize> {
-        let cluster = CLUSTER[manager];
+        let cluster = scope.cluster(manager);
         if self.claims[cluster] != Claim::Waiting || !self.shares(cluster) {
             return None;
         }
@@ -241,23 +265,42 @@ impl State {
     /// Whether all managers know everything and have nothing to do.
     pub(super) fn is_quiet(&self, scope: &Scope) -> bool {
         (0..scope.managers).all(|manager| {
-            (0..scope.blocks).all(|block| {
+            let is_running = self.is_running(scope, manager);
+            !is_running || self.is_idle(scope, manager)
+        })
+    }
+
+    /// Whether a manager knows everything and has nothing to do.
+    fn is_idle(&self, scope: &Scope, manager: usize) -> bool {
+        let is_listed = self.steps_of_registry(scope, manager).is_empty();
+        is_listed
+            && (0..scope.blocks).all(|block| {
                 let known = &self.managers[manager][block];
-                let objects = &self.clusters[CLUSTER[manager]][block];
+                let objects = &self.clusters[scope.cluster(manager)][block];
                 known.slice == objects.slice
                     && known.is_used == objects.is_reserved
                     && known.key == Some(self.keys[block])
                     && known.task == Task::Idle
                     && self.step(scope, manager, block) == Step::Wait
             })
-        })
     }
 }
 
 impl Scope {
-    /// Whether a cluster takes blocks.
-    fn takes_blocks(&self, cluster: usize) -> bool {
-        !self.joins || cluster != 0
+    /// The cluster of a manager.
+    pub(super) fn cluster(&self, manager: usize) -> usize {
+        match manager {
+            2 if self.third == Third::First => 0,
+            other => other,
+        }
+    }
+
+    /// The identity of a cluster in the registry.
+    pub(super) fn identity(&self, cluster: usize) -> usize {
+        match cluster {
+            2 if self.third == Third::Rebuilt => 0,
+            other => other,
+        }
     }
 
     /// The record as a cluster sees it.
@@ -265,24 +308,30 @@ impl Scope {
         let Some(key) = key else {
             return Record::Unknown;
         };
+        let identity = self.identity(cluster);
         let takes_early = self.mutation == Some(Mutation::TakeInQuarantine);
         match key.record {
             None => Record::Absent,
-            Some(stored) if stored.holder == cluster => Record::Ours {
+            Some(stored) if stored.holder == identity => Record::Ours {
                 is_returned: stored.is_returned,
-                is_contested: stored.names_other,
+                is_contested: stored.contenders != 0,
             },
             Some(stored) => Record::Theirs {
-                names_us: stored.names_other,
+                names_us: stored.names(identity),
                 is_full: false,
-                holding: if stored.is_expired || takes_early && stored.is_returned {
-                    Holding::Free
-                } else if stored.is_returned {
-                    Holding::Returned
-                } else {
-                    Holding::Held
-                },
+                holding: holding(stored, identity, takes_early),
             },
         }
+    }
+}
+
+/// Whether another cluster still has a block. One that others contend for is theirs after the quarantine.
+fn holding(stored: Stored, identity: usize, takes_early: bool) -> Holding {
+    let may_take = stored.contenders == 0 || stored.names(identity);
+    let is_over = stored.is_expired || takes_early && stored.is_returned;
+    match stored.is_returned {
+        _ if is_over && may_take => Holding::Free,
+        true => Holding::Returned,
+        false => Holding::Held,
     }
 }

@@ -4,7 +4,7 @@ use capi_ipam_protocol::block::{Confirmation, Mark, Step};
 
 use super::Scope;
 use super::mutations::Mutation;
-use super::state::{CLUSTER, Claim, State, Stored, StoredSlice, Task};
+use super::state::{Claim, State, Stored, StoredSlice, Task, bit};
 
 impl State {
     /// Writes the record of a block if it has the revision that the manager knows.
@@ -41,8 +41,14 @@ impl State {
     }
 
     /// Writes a slice if it has the version that the manager knows.
-    fn write_slice(&mut self, manager: usize, block: usize, change: impl FnOnce(&mut StoredSlice)) {
-        let objects = &mut self.clusters[CLUSTER[manager]][block];
+    fn write_slice(
+        &mut self,
+        scope: &Scope,
+        manager: usize,
+        block: usize,
+        change: impl FnOnce(&mut StoredSlice),
+    ) {
+        let objects = &mut self.clusters[scope.cluster(manager)][block];
         let known = &mut self.managers[manager][block];
         if let Some(slice) = &mut objects.slice
             && Some(slice.version) == known.slice.map(|slice| slice.version)
@@ -57,26 +63,20 @@ impl State {
 
     /// Performs a step of the protocol.
     pub(super) fn perform(&mut self, scope: &Scope, manager: usize, block: usize, step: Step) {
-        let holder = CLUSTER[manager];
+        let cluster = scope.cluster(manager);
+        let holder = scope.identity(cluster);
+        let stored = self.managers[manager][block].key.and_then(|key| key.record);
+        let contenders = stored.map(|stored| stored.contenders).unwrap_or_default();
         let ours = Stored {
             holder,
             is_returned: false,
             is_expired: false,
-            names_other: false,
+            contenders: contenders & !bit(holder),
         };
-        let stored = self.managers[manager][block].key.and_then(|key| key.record);
         match step {
             Step::Wait | Step::ReturnRecord | Step::DeleteSlice => {}
-            Step::CreateRecord | Step::TakeRecord => {
+            Step::CreateRecord | Step::TakeRecord | Step::KeepRecord => {
                 self.write_record(scope, manager, block, Some(ours));
-            }
-            Step::KeepRecord => {
-                let names_other = stored.is_some_and(|stored| stored.names_other);
-                let record = Stored {
-                    names_other,
-                    ..ours
-                };
-                self.write_record(scope, manager, block, Some(record));
             }
             Step::ConfirmRecord => {
                 if scope.mutation != Some(Mutation::ConfirmWithoutRecord) {
@@ -88,14 +88,18 @@ impl State {
                 }
             }
             Step::Contend | Step::Withdraw => {
+                let contenders = match step {
+                    Step::Contend => contenders | bit(holder),
+                    _ => contenders & !bit(holder),
+                };
                 let record = stored.map(|stored| Stored {
-                    names_other: step == Step::Contend,
+                    contenders,
                     ..stored
                 });
                 self.write_record(scope, manager, block, record);
             }
             Step::CreateSlice => {
-                let objects = &mut self.clusters[holder][block];
+                let objects = &mut self.clusters[cluster][block];
                 if objects.slice.is_none() {
                     objects.last_version += 1;
                     objects.slice = Some(StoredSlice {
@@ -110,32 +114,37 @@ impl State {
                 self.managers[manager][block].received = None;
             }
             Step::ConfirmSlice => {
-                self.write_slice(manager, block, |slice| {
+                self.write_slice(scope, manager, block, |slice| {
                     slice.is_confirmed = true;
                     slice.is_conflicting = false;
                 });
             }
             Step::MarkConflict => {
-                self.write_slice(manager, block, |slice| slice.is_conflicting = true);
+                self.write_slice(scope, manager, block, |slice| slice.is_conflicting = true);
             }
-            Step::AwaitQuarantine => self.write_slice(manager, block, |slice| {
+            Step::AwaitQuarantine => self.write_slice(scope, manager, block, |slice| {
                 slice.is_confirmed = false;
                 slice.is_conflicting = false;
             }),
-            Step::MarkEmpty => self.write_slice(manager, block, |slice| slice.is_marked = true),
-            Step::ClearMark => self.write_slice(manager, block, |slice| slice.is_marked = false),
+            Step::MarkEmpty => {
+                self.write_slice(scope, manager, block, |slice| slice.is_marked = true)
+            }
+            Step::ClearMark => {
+                self.write_slice(scope, manager, block, |slice| slice.is_marked = false)
+            }
         }
     }
 
     /// Binds the reserved address, or releases it.
     pub(super) fn check(&mut self, scope: &Scope, manager: usize, block: usize) {
-        let cluster = CLUSTER[manager];
+        let cluster = scope.cluster(manager);
+        let is_suspended = self.is_suspended(scope, cluster);
         let objects = &mut self.clusters[cluster][block];
         // A live read.
         let known = &mut self.managers[manager][block];
         known.slice = objects.slice;
         let slice = objects.slice.map(|slice| slice.view(false));
-        let mut is_usable = known.allocates(scope);
+        let mut is_usable = known.allocates(scope) && !is_suspended;
         if scope.mutation == Some(Mutation::BindWithoutCheck) {
             is_usable = true;
         }
@@ -149,8 +158,9 @@ impl State {
             self.claims[cluster] = Claim::Bound;
             self.bound_in_conflict |= slice.is_some_and(|slice| slice.is_conflicting);
             let record = self.keys[block].record;
+            let identity = scope.identity(cluster);
             self.bound_in_known_conflict |= known.is_ours_alone == Some(false);
-            self.bound_without_record |= !record.is_some_and(|stored| stored.is_of(cluster));
+            self.bound_without_record |= !record.is_some_and(|stored| stored.is_of(identity));
         } else if !objects.is_bound && self.claims[cluster] != Claim::Waiting {
             objects.release();
         }
