@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::ClusterRecord;
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError, Version};
+use capi_ipam_registry::{
+    IDENTITY_NAMESPACE, OpenError, Record, RecordCache, RegistryError, Version,
+};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::measured::MeasuredRegistry;
 use super::problems::{Problems, Requester};
-use super::recovery::{RECOVERY_TIMEOUT, Recovery, Signs, has_lost_writes};
+use super::recovery::{RECOVERY_TIMEOUT, Recovery, Sign, Signs, has_lost_writes};
 
 /// How long the first list of the records of a registry may take until it is reported as missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -358,10 +360,16 @@ impl OpenRegistry {
 
     /// The signs of life that the registry shows.
     fn signs(&self) -> Signs {
-        let entries = self.records.clusters().into_iter();
-        entries
-            .map(|(id, entry)| (id, entry.version.clone()))
-            .collect()
+        let mut signs = Signs::new();
+        for (id, entry) in self.records.clusters() {
+            let process = match entry.record() {
+                Some(Record::Cluster(record)) => record.process.clone(),
+                _ => String::new(),
+            };
+            let version = entry.version.clone();
+            signs.insert(id, Sign { version, process });
+        }
+        signs
     }
 
     /// Compares what the status of the IPRegistry says with the records, which are listed.
@@ -392,8 +400,9 @@ impl OpenRegistry {
         known.max(shown).saturating_add(1)
     }
 
-    /// Whether a sign of life may be written now. Others conclude from it that the records of all blocks of
-    /// this management cluster are written.
+    /// Whether a sign of life may be written now. Others conclude from two of them that the records of all
+    /// blocks of this management cluster are written: so there is no second one before the watch has shown
+    /// the first, and with it what the registry has lost.
     pub(super) fn may_show_life(&self) -> bool {
         let is_due = {
             let state = self.state.lock();
@@ -401,7 +410,8 @@ impl OpenRegistry {
             let began = began.unwrap_or(self.opened_at);
             // One whose record is refused is alive all the same.
             let is_late = began.elapsed() >= RECOVERY_TIMEOUT;
-            !state.is_outdated && (state.is_recorded || is_late)
+            let is_seen = state.unseen_heartbeat.is_none();
+            is_seen && !state.is_outdated && (state.is_recorded || is_late)
         };
         is_due && self.is_confirmed()
     }
@@ -465,7 +475,7 @@ impl OpenRegistry {
 mod tests {
     use capi_ipam_controller::metrics::Metrics;
     use capi_ipam_controller::watch::EventHandler;
-    use capi_ipam_registry::{Entry, Record};
+    use capi_ipam_registry::Entry;
 
     use super::super::measured::RequestMetrics;
     use super::super::measured::tests::ReadOnly;

@@ -1,10 +1,14 @@
 //! A registry that has lost writes, as after a restore from a backup: plain values, no I/O.
 //!
 //! It shows blocks as free that management clusters have taken since. Each of them counts the writes of its
-//! record, and notices a smaller number. It writes the records of its blocks again, and then a sign of
+//! record, and notices a smaller number. It writes the records of its blocks again, and then signs of
 //! life. Until all have done so, no block is taken.
+//!
+//! The first sign of life can be of a cluster that has not noticed the loss: its watch has not listed the
+//! records again. Its process writes no further one before the watch has shown the first, see
+//! `OpenRegistry::may_show_life`. So the second one of a process shows that the records are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::ClusterRecord;
@@ -13,8 +17,16 @@ use capi_ipam_registry::Version;
 /// How long a management cluster is waited for that writes nothing: it may not exist any more.
 pub(super) const RECOVERY_TIMEOUT: Duration = Duration::from_mins(15);
 
+/// A sign of life in a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sign {
+    pub(super) version: Version,
+    /// A random number of the process that has written it.
+    pub(super) process: String,
+}
+
 /// The signs of life of management clusters in a registry, by identity.
-pub(super) type Signs = BTreeMap<Box<str>, Version>;
+pub(super) type Signs = BTreeMap<Box<str>, Sign>;
 
 /// Whether a registry has lost writes: the record of this management cluster was written `known` times,
 /// as far as is known, and the registry shows `record`. One without a number was written by an earlier
@@ -33,8 +45,19 @@ pub(super) fn has_lost_writes(known: Option<u64>, record: Option<&ClusterRecord>
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Recovery {
     began: Instant,
-    /// Those that are waited for, with the sign of life that the registry has shown at the begin.
-    awaited: BTreeMap<Box<str>, Option<Version>>,
+    /// Those that are waited for.
+    awaited: BTreeMap<Box<str>, Awaited>,
+}
+
+/// What a management cluster has written since the begin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Awaited {
+    /// The last sign of life that the registry has shown.
+    last: Option<Version>,
+    /// The processes that have written one since the begin.
+    processes: BTreeSet<String>,
+    /// Whether one of them has written a second one.
+    has_signed: bool,
 }
 
 impl Recovery {
@@ -48,10 +71,14 @@ impl Recovery {
     ) -> Self {
         let mut awaited = BTreeMap::new();
         for id in before {
-            awaited.insert(id.into(), None);
+            awaited.insert(id.into(), Awaited::default());
         }
-        for (id, version) in shown {
-            awaited.insert(id.clone(), Some(version.clone()));
+        for (id, sign) in shown {
+            let shown = Awaited {
+                last: Some(sign.version.clone()),
+                ..Awaited::default()
+            };
+            awaited.insert(id.clone(), shown);
         }
         awaited.remove(own);
         Self {
@@ -65,12 +92,17 @@ impl Recovery {
         self.began
     }
 
-    /// Compares the signs of life with those at the begin.
+    /// Compares the signs of life with those that were shown before.
     pub(super) fn update(&mut self, shown: &Signs) {
-        self.awaited.retain(|id, before| match shown.get(id) {
-            Some(version) => before.as_ref() == Some(version),
-            None => true,
-        });
+        for (id, awaited) in &mut self.awaited {
+            if let Some(sign) = shown.get(id)
+                && awaited.last.as_ref() != Some(&sign.version)
+            {
+                awaited.last = Some(sign.version.clone());
+                awaited.has_signed |= !awaited.processes.insert(sign.process.clone());
+            }
+        }
+        self.awaited.retain(|_, awaited| !awaited.has_signed);
     }
 
     /// Whether all of them have written again, or are not waited for any longer.
@@ -89,16 +121,18 @@ impl Recovery {
 mod tests {
     use super::*;
 
-    fn version(revision: u64) -> Version {
-        Version::Bucket {
-            incarnation: None,
-            revision,
+    /// Signs of life by identity, process and revision.
+    fn signs(signs: &[(&str, &str, u64)]) -> Signs {
+        let mut found = Signs::new();
+        for (id, process, revision) in signs {
+            let version = Version::Bucket {
+                incarnation: None,
+                revision: *revision,
+            };
+            let process = (*process).to_owned();
+            found.insert((*id).into(), Sign { version, process });
         }
-    }
-
-    fn signs(signs: &[(&str, u64)]) -> Signs {
-        let sign = |(id, revision): &(&str, u64)| ((*id).into(), version(*revision));
-        signs.iter().map(sign).collect()
+        found
     }
 
     #[test]
@@ -124,21 +158,40 @@ mod tests {
     #[test]
     fn blocks_are_taken_when_all_others_have_written_again() {
         let now = Instant::now();
-        let shown = signs(&[("east", 7), ("west", 9)]);
+        let shown = signs(&[("east", "a", 7), ("west", "b", 9)]);
         let before = ["east", "south", "west"];
         let mut recovery = Recovery::begin("west", &shown, before.into_iter(), now);
         assert_eq!(recovery.awaited(), ["east", "south"]);
-        recovery.update(&signs(&[("east", 7), ("south", 10), ("west", 11)]));
+        recovery.update(&signs(&[("east", "a", 7), ("south", "c", 10)]));
+        recovery.update(&signs(&[("east", "a", 7), ("south", "c", 11)]));
         assert_eq!(recovery.awaited(), ["east"]);
+        recovery.update(&signs(&[("east", "a", 12)]));
+        // It may not have noticed the loss yet.
         assert!(!recovery.is_over(now));
-        recovery.update(&signs(&[("east", 12), ("south", 10)]));
+        recovery.update(&signs(&[("east", "a", 12)]));
+        assert!(!recovery.is_over(now));
+        recovery.update(&signs(&[("east", "a", 13)]));
+        assert!(recovery.is_over(now));
+    }
+
+    /// Two managers of a management cluster, neither of which may have noticed the loss.
+    #[test]
+    fn signs_of_two_processes_are_not_enough() {
+        let now = Instant::now();
+        let shown = signs(&[("east", "a", 7)]);
+        let mut recovery = Recovery::begin("west", &shown, std::iter::empty(), now);
+        recovery.update(&signs(&[("east", "a", 8)]));
+        recovery.update(&signs(&[("east", "b", 9)]));
+        assert!(!recovery.is_over(now));
+        recovery.update(&signs(&[("east", "b", 10)]));
         assert!(recovery.is_over(now));
     }
 
     #[test]
     fn cluster_that_writes_nothing_is_not_waited_for_forever() {
         let now = Instant::now();
-        let recovery = Recovery::begin("west", &signs(&[("east", 7)]), std::iter::empty(), now);
+        let recovery =
+            Recovery::begin("west", &signs(&[("east", "a", 7)]), std::iter::empty(), now);
         let almost = RECOVERY_TIMEOUT.saturating_sub(Duration::from_secs(1));
         assert!(!recovery.is_over(now + almost));
         assert!(recovery.is_over(now + RECOVERY_TIMEOUT));

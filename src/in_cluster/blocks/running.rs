@@ -32,6 +32,8 @@ const SHARED_HEARTBEAT: i64 = 300;
 /// How long a process that starts waits for the first list of a registry before it allocates addresses of its
 /// blocks: another cluster can have the identity of this one.
 pub(super) const START_DELAY: Duration = Duration::from_secs(5);
+/// The time between two signs of life after the registry has lost writes.
+const RECOVERY_INTERVAL: Duration = Duration::from_secs(5);
 /// The time for which changes are gathered before the driver acts on them. Every allocation is one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
@@ -189,7 +191,7 @@ impl Tasks {
             };
             let mut last: Option<Instant> = None;
             loop {
-                let interval = heartbeat.disturbance.interval();
+                let interval = heartbeat.interval();
                 let is_due = last.is_none_or(|at| at.elapsed() >= interval);
                 if is_due || heartbeat.is_wanted() {
                     match heartbeat.beat().await {
@@ -230,6 +232,16 @@ impl Heartbeat {
     fn is_wanted(&self) -> bool {
         let registry = &self.registry;
         registry.needs_probe() || self.context.signs_of_life.is_wanted(&registry.name)
+    }
+
+    /// The time between two signs of life.
+    fn interval(&self) -> Duration {
+        let interval = self.disturbance.interval();
+        if self.registry.is_recovering() {
+            // Others wait for it before they take a block.
+            return interval.min(RECOVERY_INTERVAL);
+        }
+        interval
     }
 
     async fn beat(&mut self) -> Result<(), RegistryError> {
@@ -277,7 +289,9 @@ impl Heartbeat {
     /// Writes a sign of life unless another manager of this management cluster has done so.
     async fn beat_beside_others(&mut self, key: &str) -> Result<(), RegistryError> {
         // A watch that works again shows this write. It may have nothing else to show.
-        let is_needed = self.registry.is_watch_failing() || self.is_wanted();
+        let registry = &self.registry;
+        let is_awaited = registry.is_recovering() || self.is_wanted();
+        let is_needed = registry.is_watch_failing() || is_awaited;
         if is_needed || !self.was_seen_by_another() {
             self.write(key).await?;
         } else {

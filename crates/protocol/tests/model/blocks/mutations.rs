@@ -50,8 +50,10 @@ pub(super) enum Mutation {
     GoOnDuringRecovery,
     /// A block is taken before the last sign of life was seen.
     TakeUnseen,
-    /// A sign of life is written before the records are listed that a restored registry shows.
+    /// A second sign of life is written before the records are listed that a restored registry shows.
     ShowLifeUnlisted,
+    /// One sign of life of each cluster is waited for.
+    AwaitOneSign,
     /// A sign of life is written before the records are written that a restored registry has lost.
     ShowLifeUnrecorded,
     /// A sign of life is written before the slices are marked of which a restored registry shows that another
@@ -101,6 +103,7 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         ),
         (Mutation::TakeUnseen, REGISTRY_RESTORED),
         (Mutation::ShowLifeUnlisted, REGISTRY_RESTORED),
+        (Mutation::AwaitOneSign, REGISTRY_RESTORED),
         (Mutation::ShowLifeUnrecorded, REGISTRY_RESTORED),
         (Mutation::ShowLifeUnmarked, REGISTRY_RESTORED_AND_CRASHED),
         (Mutation::IgnoreIdentity, REBUILT_CLUSTER),

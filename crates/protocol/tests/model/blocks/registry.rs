@@ -2,9 +2,8 @@
 //! are used again. The managers go on with what they know.
 //!
 //! A watch ends with the registry that it watches, and the next one begins with a list. Only the list shows
-//! the earlier records: until then a manager decides from what it has seen before. It finds the loss there,
-//! since each cluster has written a sign of life between the backup and the restore. A write of this record
-//! fails for the same reason until then.
+//! the earlier records: until then a manager decides from what it has seen before. It finds the loss there.
+//! Before, it can write one sign of life, and no further one until the list has shown it.
 //!
 //! | step of the model | implementation |
 //! |---|---|
@@ -40,8 +39,8 @@ pub(super) struct Registry {
     links: [Link; MANAGERS],
     /// The clusters that have not recovered from the restore.
     has_lost: [bool; CLUSTERS],
-    /// The clusters that have written a sign of life since the restore.
-    has_signed: [bool; CLUSTERS],
+    /// How many signs of life each manager has written since the restore, at most two.
+    signs: [u8; MANAGERS],
 }
 
 impl Registry {
@@ -51,7 +50,7 @@ impl Registry {
             restores_left: scope.registry_restores,
             links: [Link::Seen; MANAGERS],
             has_lost: [false; CLUSTERS],
-            has_signed: [false; CLUSTERS],
+            signs: [0; MANAGERS],
         }
     }
 
@@ -83,11 +82,17 @@ impl Registry {
         others.all(|other| scope.identity(other) == own || self.has_signed(scope, other))
     }
 
-    /// Whether a sign of life was written under the identity of a cluster.
+    /// Whether a manager with the identity of a cluster has written two signs of life.
     fn has_signed(&self, scope: &Scope, cluster: usize) -> bool {
+        let needed = match scope.mutation {
+            Some(Mutation::AwaitOneSign) => 1,
+            _ => 2,
+        };
         let identity = scope.identity(cluster);
-        let mut signed = (0..CLUSTERS).filter(|cluster| self.has_signed[*cluster]);
-        signed.any(|cluster| scope.identity(cluster) == identity)
+        (0..scope.managers).any(|manager| {
+            let is_same = scope.identity(scope.cluster(manager)) == identity;
+            is_same && self.signs[manager] >= needed
+        })
     }
 }
 
@@ -152,12 +157,12 @@ impl State {
         let is_due = match registry.links[manager] {
             Link::Unlisted => false,
             Link::Unseen => true,
-            Link::Recovering | Link::Seen => {
-                self.is_restored(scope) && !registry.has_signed[scope.cluster(manager)]
-            }
+            Link::Recovering | Link::Seen => self.is_restored(scope) && registry.signs[manager] < 2,
         };
-        let may_write =
-            !self.has_to_list(scope, manager) || scope.mutation == Some(Mutation::ShowLifeUnlisted);
+        // The first one can be written before the loss is noticed.
+        let may_write = !self.has_to_list(scope, manager)
+            || registry.links[manager] == Link::Seen
+            || scope.mutation == Some(Mutation::ShowLifeUnlisted);
         let is_recorded = (0..scope.blocks).all(|block| self.is_recorded(scope, manager, block));
         is_due && may_write && is_recorded && !self.is_suspended(scope, scope.cluster(manager))
     }
@@ -192,7 +197,7 @@ impl State {
         self.before = backup;
         self.registry.restores_left -= 1;
         self.registry.has_lost = [true; CLUSTERS];
-        self.registry.has_signed = [false; CLUSTERS];
+        self.registry.signs = [0; MANAGERS];
     }
 
     /// A manager sees all records. One that was started has seen the objects of its cluster before. A request
@@ -221,8 +226,12 @@ impl State {
 
     /// The watch shows the sign of life after all earlier writes.
     pub(super) fn show_life(&mut self, scope: &Scope, manager: usize) {
-        self.registry.has_signed[scope.cluster(manager)] = true;
-        if self.registry.links[manager] == Link::Unseen {
+        let signs = &mut self.registry.signs[manager];
+        *signs = (*signs + 1).min(2);
+        if self.has_to_list(scope, manager) {
+            // The next list shows it.
+            self.registry.links[manager] = Link::Unseen;
+        } else if self.registry.links[manager] == Link::Unseen {
             self.read_all(manager);
             self.registry.links[manager] = Link::Seen;
         }
