@@ -57,7 +57,17 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             address,
             claim,
             dry_run,
-        } => reserve::run(global, pool, address.as_deref(), claim.as_deref(), *dry_run).await,
+        } => {
+            // The ledger makes the future large.
+            Box::pin(reserve::run(
+                global,
+                pool,
+                address.as_deref(),
+                claim.as_deref(),
+                *dry_run,
+            ))
+            .await
+        }
         Command::Unreserve {
             pool,
             address,

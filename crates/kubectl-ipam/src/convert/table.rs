@@ -238,7 +238,7 @@ impl<'a> Row<'a> {
             spec.insert("excluded".to_owned(), excluded);
         }
         let name = self.required("name")?;
-        let manifest = manifest(NETWORK, &json!({ "name": name }), spec);
+        let manifest = manifest(NETWORK, &json!({ "name": name }), &spec);
         Some(Object::Network(name.to_owned(), manifest))
     }
 
@@ -272,12 +272,13 @@ impl<'a> Row<'a> {
             self.required("prefix");
         }
         let name = self.required("name")?;
-        let mut metadata = json!({ "name": name });
-        if !kind.is_global() {
+        let metadata = if kind.is_global() {
+            json!({ "name": name })
+        } else {
             let namespace = self.cell("namespace").unwrap_or(namespace);
-            metadata["namespace"] = json!(namespace);
-        }
-        let manifest = manifest(kind.name(), &metadata, spec);
+            json!({ "name": name, "namespace": namespace })
+        };
+        let manifest = manifest(kind.name(), &metadata, &spec);
         match serde_json::from_value(manifest.clone()) {
             Ok(pool) => Some(Object::Pool(Box::new(pool), manifest)),
             Err(error) => {
@@ -350,7 +351,7 @@ fn unknown_kind(kind: &str) -> String {
     format!("{kind} is neither a pool nor {RESERVATION} nor {NETWORK}; {advice}")
 }
 
-fn manifest(kind: &str, metadata: &Value, spec: Map<String, Value>) -> Value {
+fn manifest(kind: &str, metadata: &Value, spec: &Map<String, Value>) -> Value {
     json!({
         "apiVersion": format!("{}/{}", names::GROUP, names::POOL_VERSION),
         "kind": kind,
