@@ -10,7 +10,7 @@
 mod alerts;
 #[path = "../browser/mod.rs"]
 mod browser;
-mod columns;
+mod day;
 mod doctor;
 mod flags;
 mod habits;
@@ -20,7 +20,6 @@ mod permissions;
 mod reads;
 mod registry;
 mod reserve;
-mod slices;
 mod web;
 mod web_blocks;
 mod web_failures;
