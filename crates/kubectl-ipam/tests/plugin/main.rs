@@ -9,8 +9,8 @@
 
 #[path = "../browser/mod.rs"]
 mod browser;
-mod columns;
 mod convert;
+mod day;
 mod doctor;
 mod flags;
 mod habits;
@@ -19,7 +19,6 @@ mod permissions;
 mod reads;
 mod registry;
 mod reserve;
-mod slices;
 mod web;
 mod web_blocks;
 mod web_failures;
