@@ -30,14 +30,15 @@ run_one() {
     unit)
       arguments=(
         --workspace --lib --bin manager --bin kubectl-ipam --bin list-provider --bin nats-controller
-        --bin team-labels --bin demo --bin demo-clusters
+        --bin team-labels --bin demo --bin demo-clusters --bin xtask
       )
       ;;
     kubectl-ipam) arguments=(--workspace --test plugin --test krew --test page) ;;
     # Its conformance test runs with that of the in-cluster provider.
     list-provider) arguments=(--workspace --test guide --test late_write --test provider --test size) ;;
     nats-controller) arguments=(--workspace --test controller --test controller_guide --test team_labels) ;;
-    demo) arguments=(--workspace --test demo) ;;
+    # The generated files, too.
+    demo) arguments=(--workspace --test demo --test generated) ;;
     model) arguments=(--workspace --test model) ;;
     etcd-provider) arguments=(--manifest-path examples/etcd-provider/Cargo.toml --target-dir target) ;;
     documentation) arguments=(--workspace --doc) ;;

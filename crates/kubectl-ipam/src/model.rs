@@ -38,7 +38,9 @@ pub(crate) use self::doctor::{
 };
 pub use self::fact::Fact;
 pub(crate) use self::finding::counted;
-pub use self::finding::{Cause, Check, Finding, FindingList, Severity, Unchecked};
+pub use self::finding::{
+    Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked,
+};
 pub(crate) use self::health::{Answer, Manager, Outage, OutageCause, manager, unprocessed};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};
@@ -49,7 +51,6 @@ pub use self::networks::{MemberLine, NetworkLine};
 pub(crate) use self::overview::{
     FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
 };
-pub use self::parts::{Part, PartLine, PartState};
 pub(crate) use self::parts::{health, parts};
 pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;

@@ -1,4 +1,4 @@
-//! The reservations that `reserve` and `import` create.
+//! The reservations that `reserve` creates and `convert` writes.
 
 use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Slot, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;

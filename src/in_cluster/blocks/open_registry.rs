@@ -334,6 +334,9 @@ impl OpenRegistry {
             let recovery = Recovery::begin(&self.cluster, &signs, before, Instant::now());
             state.recovery = Some(recovery);
             state.is_recorded = false;
+            // It can be one of those writes: then the watch never shows it.
+            state.unseen_heartbeat = None;
+            state.has_shown_life = false;
         }
     }
 
@@ -363,8 +366,8 @@ impl OpenRegistry {
         let mut signs = Signs::new();
         for (id, entry) in self.records.clusters() {
             let process = match entry.record() {
-                Some(Record::Cluster(record)) => record.process.clone(),
-                _ => String::new(),
+                Some(Record::Cluster(record)) => Some(record.process.clone()),
+                _ => None,
             };
             let version = entry.version.clone();
             signs.insert(id, Sign { version, process });
@@ -410,8 +413,11 @@ impl OpenRegistry {
             let began = began.unwrap_or(self.opened_at);
             // One whose record is refused is alive all the same.
             let is_late = began.elapsed() >= RECOVERY_TIMEOUT;
-            let is_seen = state.unseen_heartbeat.is_none();
-            is_seen && !state.is_outdated && (state.is_recorded || is_late)
+            let is_unseen = match &state.unseen_heartbeat {
+                Some((_, began)) => began.elapsed() < RECOVERY_TIMEOUT,
+                None => false,
+            };
+            !is_unseen && !state.is_outdated && (state.is_recorded || is_late)
         };
         is_due && self.is_confirmed()
     }
@@ -517,6 +523,19 @@ mod tests {
         registry.listed();
     }
 
+    /// The watch of a restored registry never shows it.
+    #[test]
+    fn lost_sign_of_life_does_not_prevent_the_next_one() {
+        let registry = opened();
+        let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
+        list(&registry, &signs);
+        registry.wrote_heartbeat(version(9), None, Instant::now());
+        list(&registry, &signs[..1]);
+        assert!(registry.is_recovering());
+        let state = registry.state.lock();
+        assert!(state.unseen_heartbeat.is_none() && !state.has_shown_life);
+    }
+
     #[test]
     fn block_may_be_taken_when_the_watch_has_shown_the_sign_of_life() {
         let registry = opened();
@@ -541,8 +560,11 @@ mod tests {
         list(&registry, &[west.clone(), sign_of_life("east", 4)]);
         assert!(registry.is_recovering());
         assert_eq!(registry.awaited(), Some(vec!["east".to_owned()]));
-        EventHandler::apply(&*registry.records, &sign_of_life("east", 7));
-        registry.checked_records(true);
+        for revision in [7, 8] {
+            assert!(registry.is_recovering());
+            EventHandler::apply(&*registry.records, &sign_of_life("east", revision));
+            registry.checked_records(true);
+        }
         assert!(!registry.is_recovering());
     }
 }

@@ -21,8 +21,8 @@ pub(super) const RECOVERY_TIMEOUT: Duration = Duration::from_mins(15);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sign {
     pub(super) version: Version,
-    /// A random number of the process that has written it.
-    pub(super) process: String,
+    /// A random number of the process that has written it; `None` if it cannot be decoded.
+    pub(super) process: Option<String>,
 }
 
 /// The signs of life of management clusters in a registry, by identity.
@@ -99,7 +99,9 @@ impl Recovery {
                 && awaited.last.as_ref() != Some(&sign.version)
             {
                 awaited.last = Some(sign.version.clone());
-                awaited.has_signed |= !awaited.processes.insert(sign.process.clone());
+                if let Some(process) = &sign.process {
+                    awaited.has_signed |= !awaited.processes.insert(process.clone());
+                }
             }
         }
         self.awaited.retain(|_, awaited| !awaited.has_signed);
@@ -129,7 +131,7 @@ mod tests {
                 incarnation: None,
                 revision: *revision,
             };
-            let process = (*process).to_owned();
+            let process = Some((*process).to_owned());
             found.insert((*id).into(), Sign { version, process });
         }
         found

@@ -195,9 +195,11 @@ impl Tasks {
                 let is_due = last.is_none_or(|at| at.elapsed() >= interval);
                 if is_due || heartbeat.is_wanted() {
                     match heartbeat.beat().await {
-                        Ok(()) => {
-                            // What was not written is due as soon as it may be.
-                            last = heartbeat.registry.may_show_life().then(Instant::now);
+                        Ok(is_done) => {
+                            // What may not be written yet is due as soon as it may be.
+                            if is_done {
+                                last = Some(Instant::now());
+                            }
                             heartbeat.registry.compare_exclusions();
                             heartbeat.registry.succeeded(Requester::Heartbeat);
                         }
@@ -244,9 +246,11 @@ impl Heartbeat {
         interval
     }
 
-    async fn beat(&mut self) -> Result<(), RegistryError> {
+    /// Writes a sign of life if it is needed. Returns false if it may not be written yet.
+    async fn beat(&mut self) -> Result<bool, RegistryError> {
         if !self.registry.may_show_life() {
-            return self.probe().await;
+            self.probe().await?;
+            return Ok(false);
         }
         self.registry.backend.check().await?;
         let cluster = &self.registry.cluster;
@@ -259,10 +263,11 @@ impl Heartbeat {
             self.read(&key).await?;
         }
         if self.is_of_other_cluster() || !self.registry.may_show_life() {
-            return Ok(());
+            return Ok(false);
         }
         if !self.is_alone {
-            return self.beat_beside_others(&key).await;
+            self.beat_beside_others(&key).await?;
+            return Ok(true);
         }
         // The record of an earlier process of this cluster is taken over. After a write of this one, that of
         // another process is no longer that of an earlier one.
@@ -271,19 +276,20 @@ impl Heartbeat {
         if self.write(&key).await? && is_undisturbed {
             self.disturbance.unnoticed(Instant::now());
             self.suspend();
-            return Ok(());
+            return Ok(true);
         }
         // Another process has written since. It finds this write the next time, and so both know.
         if self.held.is_none() {
             self.read(&key).await?;
-            if self.is_of_other_cluster() || self.registry.is_recovering() {
-                return Ok(());
+            let may_write = !self.registry.is_recovering() && self.registry.may_show_life();
+            if self.is_of_other_cluster() || !may_write {
+                return Ok(false);
             }
             self.write(&key).await?;
         }
         self.disturbance.noticed(Instant::now());
         self.suspend();
-        Ok(())
+        Ok(true)
     }
 
     /// Writes a sign of life unless another manager of this management cluster has done so.
@@ -319,11 +325,20 @@ impl Heartbeat {
         } else if let Some(known) = known {
             records.forget(&known);
         }
+        let record = match self.held.as_ref().and_then(Entry::record) {
+            Some(Record::Cluster(record)) => Some(record),
+            _ => None,
+        };
+        // The answer to its write was lost.
+        if let (Some(held), Some(record)) = (&self.held, record)
+            && record.process == self.process
+            && !records.has_watched(&held.version)
+        {
+            let version = held.version.clone();
+            self.registry
+                .wrote_heartbeat(version, record.writes, Instant::now());
+        }
         if self.registry.is_confirmed() {
-            let record = match self.held.as_ref().and_then(Entry::record) {
-                Some(Record::Cluster(record)) => Some(record),
-                _ => None,
-            };
             self.registry.compare_read(record);
         }
         check_cluster(&self.context, &self.registry);

@@ -25,16 +25,16 @@ pub(super) async fn config(flags: &Global) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// The namespace of the flags, or that of the kubeconfig.
-pub(crate) async fn namespace(flags: &Global) -> Result<String, Error> {
+/// The namespace of the flags, or that of the context of the kubeconfig, which is not used otherwise.
+pub(crate) fn namespace(flags: &Global) -> String {
     if let Some(namespace) = &flags.namespace {
-        return Ok(namespace.clone());
+        return namespace.clone();
     }
-    match config(flags).await {
-        Ok(config) => Ok(config.default_namespace),
-        Err(Error::NotConfigured) => Ok("default".to_owned()),
-        Err(error) => Err(error),
-    }
+    let file = kubeconfig(flags).ok().flatten().unwrap_or_default();
+    let current = flags.context.as_ref().or(file.current_context.as_ref());
+    let context = file.contexts.iter().find(|it| Some(&it.name) == current);
+    let namespace = context.and_then(|it| it.context.as_ref()?.namespace.clone());
+    namespace.unwrap_or_else(|| "default".to_owned())
 }
 
 /// The names of the entries of the kubeconfig.

@@ -7,23 +7,24 @@ use crate::cluster::namespace;
 use crate::convert::{convert, file};
 use crate::error::{Code, Error};
 use crate::model::counted;
+use crate::render::clean;
 use crate::{manifests, output};
 
 pub(super) async fn run(global: &Global, file: &Path, source: Option<&str>) -> Result<Code, Error> {
     let source = source_of(file, source)?;
     let text = file::read(file)?;
-    let namespace = namespace(global).await?;
-    match convert(&text, &namespace, source.as_deref()) {
+    let namespace = namespace(global);
+    match convert(&text, &namespace, Some(&source)) {
         Ok(converted) => {
             for warning in &converted.warnings {
-                output::warn(warning);
+                output::warn(&clean(warning));
             }
             output::print(&manifests::text(&converted.objects, global.output)?)?;
             Ok(Code::Ok)
         }
         Err(problems) => {
             for problem in &problems {
-                output::note(&problem.to_string());
+                output::note(&clean(&problem.to_string()));
             }
             output::note(&counted(problems.len(), "problem"));
             Ok(Code::Findings)
@@ -32,10 +33,14 @@ pub(super) async fn run(global: &Global, file: &Path, source: Option<&str>) -> R
 }
 
 /// The name of the table: the flag, or the name of the file without its extension.
-fn source_of(file: &Path, source: Option<&str>) -> Result<Option<String>, Error> {
+fn source_of(file: &Path, source: Option<&str>) -> Result<String, Error> {
     let name = match source {
         Some(name) => name,
-        None if file.as_os_str() == "-" => return Ok(None),
+        None if file.as_os_str() == "-" => {
+            return Err(Error::Argument(
+                "the standard input has no name: write --source with the value of the label of the objects".to_owned(),
+            ));
+        }
         None => file
             .file_stem()
             .and_then(|stem| stem.to_str())
@@ -48,10 +53,10 @@ fn source_of(file: &Path, source: Option<&str>) -> Result<Option<String>, Error>
         && is_end(name.chars().last())
         && name.chars().all(is_part);
     if is_label {
-        return Ok(Some(name.to_owned()));
+        return Ok(name.to_owned());
     }
     Err(Error::Argument(format!(
-        "{name} cannot be the value of a label: write --source with at most 63 letters, digits, dashes, dots and \
+        "\"{name}\" cannot be the value of a label: write --source with at most 63 letters, digits, dashes, dots and \
          underscores"
     )))
 }

@@ -25,24 +25,36 @@ pub(super) async fn run(
     let end = Instant::now().checked_add(wait.wait_duration);
     let is_over = || !wait.wait || end.is_some_and(|end| Instant::now() >= end);
     loop {
-        // A definition can be installed between two attempts.
-        match Cluster::connect(global).await {
-            Ok(cluster) => {
-                let selection = selection(&cluster, global, pool, only_errors).await?;
-                let mut found = diagnose(&cluster).await?;
-                found.diagnosis.parts = parts(&found.diagnosis, &found.snapshot);
-                found.diagnosis.healthy = health(&found.diagnosis.parts);
-                if found.diagnosis.healthy != Some(false) || is_over() {
-                    selection.apply(&mut found.diagnosis, &found.snapshot);
-                    return print(global, found);
-                }
-            }
-            // An API server that starts does not answer yet.
-            Err(Error::Unreachable { .. }) if !is_over() => {}
+        match examine(global, pool, only_errors, is_over).await {
+            Ok(Some(code)) => return Ok(code),
+            Ok(None) => {}
+            // An API server that starts does not answer yet, and objects are created after it.
+            Err(Error::Unreachable { .. } | Error::NoPool { .. } | Error::NoNamespace { .. })
+                if !is_over() => {}
             Err(error) => return Err(error),
         }
         tokio::time::sleep(WAIT_INTERVAL).await;
     }
+}
+
+/// Makes all checks, and prints what they find if the provider works, or if the time is over.
+async fn examine(
+    global: &Global,
+    pool: Option<&str>,
+    only_errors: bool,
+    is_over: impl Fn() -> bool,
+) -> Result<Option<Code>, Error> {
+    // A definition can be installed between two attempts.
+    let cluster = Cluster::connect(global).await?;
+    let selection = selection(&cluster, global, pool, only_errors).await?;
+    let mut found = diagnose(&cluster).await?;
+    found.diagnosis.parts = parts(&found.diagnosis, &found.snapshot);
+    found.diagnosis.healthy = health(&found.diagnosis.parts);
+    if found.diagnosis.healthy == Some(false) && !is_over() {
+        return Ok(None);
+    }
+    selection.apply(&mut found.diagnosis, &found.snapshot);
+    print(global, found).map(Some)
 }
 
 fn print(global: &Global, found: Diagnosed<'_>) -> Result<Code, Error> {

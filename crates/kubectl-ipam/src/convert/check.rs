@@ -2,13 +2,16 @@
 //! others.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 
 use capi_ipam_api::{FieldProblem, Pool, PoolKey, Scope, Slot, is_dns_label, is_dns_subdomain};
-use capi_ipam_ip::{Block, Family, UsableBlocks};
+use capi_ipam_ip::{Block, Entry, Family, UsableBlocks, parse_entry};
 use serde_json::Value;
 
 use super::Problem;
 use super::table::{Object, Wanted, column_of};
+use crate::input::short;
+use crate::model::counted;
 use crate::user_reservation::{promised_to, reservation};
 
 /// The manifests of all rows, and what is wrong with them.
@@ -19,11 +22,19 @@ pub(super) struct Checked {
     pub(super) warnings: Vec<String>,
 }
 
+/// A network of the table.
+struct CheckedNetwork {
+    line: u64,
+    manifest: Value,
+    excluded: Vec<Entry>,
+}
+
 /// A pool of the table.
 struct CheckedPool {
     line: u64,
     /// The network that the row names.
     network: Option<String>,
+    gateways: Vec<IpAddr>,
     /// The blocks; `None` if the specification is not valid, which is a problem of the pool.
     usable: Option<UsableBlocks>,
 }
@@ -37,6 +48,7 @@ pub(super) fn check(rows: Vec<(u64, Object)>, unread: &HashSet<PoolKey>) -> Chec
         manifests: BTreeMap::new(),
         lengths: HashMap::new(),
         reservations: BTreeMap::new(),
+        other_pools: BTreeMap::new(),
         checked: Checked::default(),
     };
     let mut reservations = Vec::new();
@@ -56,8 +68,7 @@ pub(super) fn check(rows: Vec<(u64, Object)>, unread: &HashSet<PoolKey>) -> Chec
 
 struct Checker<'a> {
     unread: &'a HashSet<PoolKey>,
-    /// The lines and the manifests of networks.
-    networks: BTreeMap<String, (u64, Value)>,
+    networks: BTreeMap<String, CheckedNetwork>,
     pools: BTreeMap<PoolKey, CheckedPool>,
     /// The manifests of pools.
     manifests: BTreeMap<PoolKey, Value>,
@@ -65,6 +76,9 @@ struct Checker<'a> {
     lengths: HashMap<(String, Family), (u8, PoolKey)>,
     /// The lines and the manifests of reservations.
     reservations: BTreeMap<Slot, (u64, Value)>,
+    /// The pools of reservations that the table does not contain: the first line, and the number of
+    /// reservations.
+    other_pools: BTreeMap<PoolKey, (u64, usize)>,
     checked: Checked,
 }
 
@@ -75,7 +89,14 @@ impl Checker<'_> {
     }
 
     fn finish(mut self) -> Checked {
-        let networks = self.networks.into_values().map(|(_, manifest)| manifest);
+        for (key, (line, count)) in &self.other_pools {
+            self.checked.warnings.push(format!(
+                "line {line}: {key} is not in the table; {} in it: that of a pool without a network. If the pool is in \
+                 a network, name it in the column network",
+                counted(*count, "reservation")
+            ));
+        }
+        let networks = self.networks.into_values().map(|it| it.manifest);
         self.checked.objects.extend(networks);
         self.checked.objects.extend(self.manifests.into_values());
         let reservations = self
@@ -87,16 +108,29 @@ impl Checker<'_> {
     }
 
     fn network(&mut self, line: u64, name: String, manifest: Value) {
-        if !is_dns_label(&name) {
-            let text = "must consist of at most 63 lower case letters, digits and dashes";
-            self.problem(line, "name", text);
+        self.check_network_name(line, "name", &name);
+        if let Some(other) = self.networks.get(&name) {
+            let text = format!("IPNetwork {name} is also in line {}", other.line);
+            return self.problem(line, "name", text);
         }
-        match self.networks.get(&name) {
-            Some((other, _)) => {
-                let text = format!("IPNetwork {name} is also in line {other}");
-                self.problem(line, "name", text);
-            }
-            None => drop(self.networks.insert(name, (line, manifest))),
+        let mut excluded = Vec::new();
+        let texts = manifest.pointer("/spec/excluded").and_then(Value::as_array);
+        for text in texts.into_iter().flatten().filter_map(Value::as_str) {
+            excluded.extend(parse_entry(text));
+        }
+        let network = CheckedNetwork {
+            line,
+            manifest,
+            excluded,
+        };
+        self.networks.insert(name, network);
+    }
+
+    fn check_network_name(&mut self, line: u64, column: &'static str, name: &str) {
+        if !is_dns_label(name) {
+            let text = "must consist of at most 63 lower case letters, digits and dashes, with a letter or digit at both \
+                        ends";
+            self.problem(line, column, text);
         }
     }
 
@@ -106,7 +140,7 @@ impl Checker<'_> {
             let text = format!("{key} is also in line {}", other.line);
             return self.problem(line, "name", text);
         }
-        self.check_names(line, &key);
+        self.check_names(line, "name", &key);
         let usable = pool.spec.usable();
         let has_prefixes = key.kind.has_prefixes();
         let mut found = Vec::new();
@@ -137,17 +171,18 @@ impl Checker<'_> {
         let checked = CheckedPool {
             line,
             network,
+            gateways: pool.spec.readable_gateways(),
             usable,
         };
         self.pools.insert(key, checked);
     }
 
     /// Names that the API server refuses.
-    fn check_names(&mut self, line: u64, key: &PoolKey) {
+    fn check_names(&mut self, line: u64, column: &'static str, key: &PoolKey) {
         if !is_dns_subdomain(&key.name) {
             let text = "must consist of at most 253 lower case letters, digits, dashes and dots, with a letter or digit \
                         at both ends and beside each dot";
-            self.problem(line, "name", text);
+            self.problem(line, column, text);
         }
         if let Some(namespace) = &key.namespace
             && !is_dns_label(namespace)
@@ -174,47 +209,49 @@ impl Checker<'_> {
         }
     }
 
-    /// Finds pools with the same addresses that are not in a network: both would allocate them. Each is
-    /// compared with the pool that reaches furthest of those before it.
+    /// Finds pools with the same addresses of which one is in no network: both would allocate them. Two
+    /// networks are different address spaces, perhaps by mistake.
     fn find_overlaps(&mut self) {
         let mut spans = Vec::new();
         for (key, pool) in &self.pools {
-            if let (None, Some(usable)) = (&pool.network, &pool.usable) {
+            if let Some(usable) = &pool.usable {
                 for span in usable.set.spans() {
                     let first = usable.block(span.first()).span().first();
                     let last = usable.block(span.last()).span().last();
-                    spans.push((usable.family, first, last, key.clone()));
+                    spans.push(PoolSpan {
+                        family: usable.family,
+                        first,
+                        last,
+                        pool: key,
+                        network: pool.network.as_deref(),
+                    });
                 }
             }
         }
         spans.sort();
         let mut reported = HashSet::new();
-        let mut furthest: Option<&(Family, u128, u128, PoolKey)> = None;
+        let mut before = Furthest::default();
         for span in &spans {
-            let (family, first, last, key) = span;
-            let (mut reaches_further, mut overlap) = (true, None);
-            if let Some((before, _, end, other)) = furthest
-                && before == family
+            if let Some(other) = before.other(span)
+                && reported.insert((span.pool, other.pool))
+                && reported.insert((other.pool, span.pool))
             {
-                reaches_further = last > end;
-                if first <= end && other != key {
-                    overlap = Some(other);
+                let (address, pool) = (span.family.address(span.first), other.pool);
+                let line = self.pools.get(span.pool).map_or(0, |pool| pool.line);
+                if span.network.is_some() && other.network.is_some() {
+                    self.checked.warnings.push(format!(
+                        "line {line}: {address} is also in {pool}, which is in another network: both allocate it"
+                    ));
+                } else {
+                    let text = format!(
+                        "{address} is also in {pool}: both would allocate it; correct one of them, or put both into one \
+                         network"
+                    );
+                    let problem = Problem::of_cell(line, "addresses", text);
+                    self.checked.problems.push(problem);
                 }
             }
-            if let Some(other) = overlap
-                && reported.insert((key, other))
-                && let Some(pool) = self.pools.get(key)
-            {
-                let text = format!(
-                    "{} is also in {other}: both would allocate it; correct one of them, or put both into a network",
-                    family.address(*first)
-                );
-                let problem = Problem::of_cell(pool.line, "addresses", text);
-                self.checked.problems.push(problem);
-            }
-            if reaches_further {
-                furthest = Some(span);
-            }
+            before.add(span);
         }
     }
 
@@ -222,6 +259,12 @@ impl Checker<'_> {
         // The problem of the pool is reported.
         if self.unread.contains(&wanted.pool) {
             return;
+        }
+        if !self.pools.contains_key(&wanted.pool) {
+            self.check_names(line, "pool", &wanted.pool);
+            if let Some(network) = &wanted.network {
+                self.check_network_name(line, "network", network);
+            }
         }
         let slot = Slot {
             scope: self.scope(line, wanted),
@@ -262,10 +305,7 @@ impl Checker<'_> {
             (Some(pool), _) => pool.network.clone(),
             (None, Some(stated)) => Some(stated.clone()),
             (None, None) => {
-                self.checked.warnings.push(format!(
-                    "line {line}: {key} is not in the table; the reservation is one of a pool without a network: if the \
-                     pool is in a network, name it in the column network"
-                ));
+                self.note_other_pool(line, key);
                 None
             }
         };
@@ -275,6 +315,21 @@ impl Checker<'_> {
         }
     }
 
+    /// A pool that the table does not contain. One of this name and of another kind is probably meant.
+    fn note_other_pool(&mut self, line: u64, key: &PoolKey) {
+        let meant = self.pools.keys().find(|other| other.name == key.name);
+        if let Some(meant) = meant {
+            let text = format!(
+                "{key} is not in the table; did you mean {}/{}?",
+                short(meant.kind),
+                meant.name
+            );
+            return self.problem(line, "pool", text);
+        }
+        let (_, count) = self.other_pools.entry(key.clone()).or_insert((line, 0));
+        *count = count.saturating_add(1);
+    }
+
     /// A pool of the table contains the addresses that are reserved in it.
     fn check_contained(&mut self, line: u64, key: &PoolKey, block: Block) {
         let pool = self.pools.get(key);
@@ -282,7 +337,88 @@ impl Checker<'_> {
         let usable = pool.and_then(|pool| pool.usable.as_ref());
         if usable.is_some_and(|usable| !usable.contains(block)) {
             let text = format!("{key} does not contain {block}");
+            return self.problem(line, "addresses", text);
+        }
+        let network = pool.and_then(|pool| pool.network.as_deref());
+        let Some(network) = network else {
+            return;
+        };
+        let overlaps = |entry: &Entry| {
+            let (one, other) = (entry.span, block.span());
+            let is_there = one.first() <= other.last() && other.first() <= one.last();
+            entry.family == block.family() && is_there
+        };
+        let is_excluded = match self.networks.get(network) {
+            Some(network) => network.excluded.iter().any(overlaps),
+            None => false,
+        };
+        let members = self.pools.values();
+        let mut gateways = members
+            .filter(|pool| pool.network.as_deref() == Some(network))
+            .flat_map(|pool| &pool.gateways);
+        let is_gateway = gateways.any(|gateway| block.overlaps(Block::address(*gateway)));
+        if is_excluded {
+            let text = format!("IPNetwork {network} excludes {block}");
             self.problem(line, "addresses", text);
+        } else if is_gateway {
+            let text = format!("{block} is the gateway of a pool of network {network}");
+            self.problem(line, "addresses", text);
+        }
+    }
+}
+
+/// Addresses of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PoolSpan<'a> {
+    family: Family,
+    first: u128,
+    last: u128,
+    pool: &'a PoolKey,
+    network: Option<&'a str>,
+}
+
+impl PoolSpan<'_> {
+    /// Whether an address of one pool is never allocated by the other one.
+    fn shares_scope(&self, other: &Self) -> bool {
+        match (self.network, other.network) {
+            (Some(own), Some(other)) => own == other,
+            (None, None) => self.pool == other.pool,
+            _ => false,
+        }
+    }
+}
+
+/// Of the spans so far, the one that reaches furthest, and the one of another scope that does.
+#[derive(Default)]
+struct Furthest<'a> {
+    first: Option<PoolSpan<'a>>,
+    second: Option<PoolSpan<'a>>,
+}
+
+impl<'a> Furthest<'a> {
+    /// A span of another scope that overlaps with one that begins after it.
+    fn other(&self, span: &PoolSpan<'a>) -> Option<PoolSpan<'a>> {
+        let mut found = [self.first, self.second].into_iter().flatten();
+        found.find(|other| {
+            let overlaps = other.family == span.family && other.last >= span.first;
+            overlaps && !other.shares_scope(span)
+        })
+    }
+
+    fn add(&mut self, span: &PoolSpan<'a>) {
+        let reaches = |known: &Option<PoolSpan<'a>>| match known {
+            Some(known) => (known.family, known.last) >= (span.family, span.last),
+            None => false,
+        };
+        if !reaches(&self.first) {
+            if self.first.is_some_and(|first| !first.shares_scope(span)) {
+                self.second = self.first;
+            }
+            self.first = Some(*span);
+        } else if !reaches(&self.second)
+            && self.first.is_some_and(|first| !first.shares_scope(span))
+        {
+            self.second = Some(*span);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! The first row of a table: the separator and the columns.
 
+use std::collections::BTreeSet;
+
 use capi_ipam_api::{IPPoolSpec, PrefixPoolSpec};
 use csv::StringRecord;
-use schemars::{Schema, schema_for};
+use schemars::schema_for;
 use serde_json::Value;
 
 use super::Problem;
@@ -54,13 +56,14 @@ impl Header {
     pub(super) fn of(row: &StringRecord, line: u64) -> Result<Self, Vec<Problem>> {
         let mut header = Self::default();
         let mut problems = Vec::new();
+        let fields = field_names();
         for (index, name) in row.iter().enumerate() {
             let known = column(name);
             if known.is_some() && header.columns.contains(&known) {
                 problems.push(format!("the column {name} exists twice"));
             }
             if known.is_none() {
-                problems.extend(unknown_problem(name));
+                problems.extend(unknown_problem(name, &fields));
                 header.ignored.push((index, name.to_owned()));
             }
             header.columns.push(known);
@@ -91,8 +94,12 @@ fn column(name: &str) -> Option<&'static str> {
 }
 
 /// Why a column that does not exist is not ignored: its values are probably meant for a pool.
-fn unknown_problem(name: &str) -> Option<String> {
-    if let Some(field) = field_without_column(name) {
+fn unknown_problem(name: &str, fields: &BTreeSet<String>) -> Option<String> {
+    if name.is_empty() {
+        return None;
+    }
+    let mut fields = fields.iter();
+    if let Some(field) = fields.find(|field| field.eq_ignore_ascii_case(name)) {
         return Some(format!(
             "column {name}: a table has no column for {field}; write a manifest of such a pool"
         ));
@@ -108,19 +115,15 @@ fn unknown_problem(name: &str) -> Option<String> {
     ))
 }
 
-/// The field of a pool with this name.
-fn field_without_column(name: &str) -> Option<String> {
-    let schemas = [schema_for!(IPPoolSpec), schema_for!(PrefixPoolSpec)];
-    let mut fields = schemas.iter().flat_map(field_names);
-    fields.find(|field| field.eq_ignore_ascii_case(name))
-}
-
-fn field_names(schema: &Schema) -> Vec<String> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    match properties {
-        Some(fields) => fields.keys().cloned().collect(),
-        None => Vec::new(),
+/// The fields of the specifications of pools.
+fn field_names() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for schema in [schema_for!(IPPoolSpec), schema_for!(PrefixPoolSpec)] {
+        if let Some(Value::Object(fields)) = schema.get("properties") {
+            names.extend(fields.keys().cloned());
+        }
     }
+    names
 }
 
 #[cfg(test)]

@@ -49,12 +49,18 @@ pub(super) struct Table {
     pub(super) unread_pools: HashSet<PoolKey>,
 }
 
+/// A row after the last one: without it, a quotation mark is open at the end of the table.
+const END: &str = "\u{1}end";
+
 /// Parses a table. The first row names the columns, in any order. The separator is a comma, a
 /// semicolon or a tab.
 pub(super) fn parse(text: &str, namespace: &str) -> Table {
     let mut table = Table::default();
+    let separator = header::separator(text);
+    let text = format!("{text}\n{END}\n");
+    let mut lines = Lines::new(&text);
     let mut reader = ReaderBuilder::new()
-        .delimiter(header::separator(text))
+        .delimiter(separator)
         .flexible(true)
         .trim(Trim::All)
         .from_reader(text.as_bytes());
@@ -65,7 +71,16 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
             return table;
         }
     };
-    let first_line = first_row.position().map_or(1, csv::Position::line);
+    let first_line = lines.of(first_row.position());
+    if let Some(problem) = Row::open_quotation(&first_row) {
+        let text = if first_row.len() == 1 && first_row.get(0) == Some(END) {
+            "the file is empty"
+        } else {
+            problem
+        };
+        table.problems.push(Problem::of_row(first_line, text));
+        return table;
+    }
     let header = match Header::of(&first_row, first_line) {
         Ok(header) => header,
         Err(problems) => {
@@ -79,13 +94,15 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
         let record = match record {
             Ok(record) => record,
             Err(error) => {
-                let line = error.position().map_or(0, csv::Position::line);
-                table
-                    .problems
-                    .push(Problem::of_row(line, error.to_string()));
+                let line = lines.of(error.position());
+                let problem = Problem::of_row(line, error.to_string());
+                table.problems.push(problem);
                 continue;
             }
         };
+        if record.len() == 1 && record.get(0) == Some(END) {
+            break;
+        }
         for column in &mut ignored {
             let cell = record.get(column.index).unwrap_or_default();
             column.is_used = column.is_used || !cell.is_empty();
@@ -94,11 +111,12 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
             continue;
         }
         let mut row = Row {
-            line: record.position().map_or(0, csv::Position::line),
+            line: lines.of(record.position()),
             columns: &columns,
             record: &record,
             problems: Vec::new(),
         };
+        row.check_line_breaks(separator);
         match row.object(namespace) {
             Some(object) if row.problems.is_empty() => table.rows.push((row.line, object)),
             _ => table.unread_pools.extend(row.pool_key(namespace)),
@@ -107,6 +125,42 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
     }
     table.warnings.extend(ignored_warning(&ignored));
     table
+}
+
+/// Finds the lines of places in a text, in their order. The reader of CSV does not count empty lines.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    line: u64,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            bytes: text.as_bytes(),
+            at: 0,
+            line: 1,
+        }
+    }
+
+    /// The line of the first text at a place or after it.
+    fn of(&mut self, position: Option<&csv::Position>) -> u64 {
+        let place = position.map_or(0, csv::Position::byte);
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        while let Some(byte) = self.bytes.get(self.at) {
+            let is_line_end = matches!(byte, b'\r' | b'\n');
+            if self.at >= place && !is_line_end {
+                break;
+            }
+            self.at = self.at.saturating_add(1);
+            // `\r\n` is one end of a line.
+            let is_first_half = *byte == b'\r' && self.bytes.get(self.at) == Some(&b'\n');
+            if is_line_end && !is_first_half {
+                self.line = self.line.saturating_add(1);
+            }
+        }
+        self.line
+    }
 }
 
 /// A column that is ignored.
@@ -170,6 +224,46 @@ impl<'a> Row<'a> {
     fn problem(&mut self, column: &'static str, text: impl Into<String>) {
         self.problems
             .push(Problem::of_cell(self.line, column, text));
+    }
+
+    /// Why a row is none: a quotation mark is open, so that it contains all that follows.
+    fn open_quotation(record: &StringRecord) -> Option<&'static str> {
+        let mut cells = record.iter();
+        let is_open = cells.any(|cell| cell.contains(END));
+        is_open.then_some("a quotation mark is not closed")
+    }
+
+    /// A cell with the rows that follow it is a problem, also in a column that is ignored: they would be
+    /// missing.
+    fn check_line_breaks(&mut self, separator: u8) {
+        if let Some(problem) = Self::open_quotation(self.record) {
+            self.problems.push(Problem::of_row(self.line, problem));
+            return;
+        }
+        let text = "contains a line break: a quotation mark is missing or superfluous";
+        for (index, cell) in self.record.iter().enumerate() {
+            if !cell.contains(['\r', '\n']) {
+                continue;
+            }
+            match self.columns.get(index).copied().flatten() {
+                Some("addresses" | "excludedAddresses") => {}
+                Some(column) => self.problem(column, text),
+                None if self.has_a_row(cell, separator) => {
+                    let text = format!("a cell of another column {text}");
+                    self.problems.push(Problem::of_row(self.line, text));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Whether a line of a cell has about as many separators as a row.
+    fn has_a_row(&self, cell: &str, separator: u8) -> bool {
+        let mut lines = cell.lines();
+        lines.any(|line| {
+            let separators = line.bytes().filter(|byte| *byte == separator).count();
+            separators > 0 && separators.saturating_add(3) >= self.columns.len()
+        })
     }
 
     /// A cell that must not be empty.

@@ -232,13 +232,110 @@ fn rows_that_contradict_each_other_are_problems() {
 }
 
 #[test]
-fn pools_of_networks_may_have_the_same_addresses() {
+fn pools_of_one_network_may_have_the_same_addresses() {
     let header = "kind,name,addresses,prefix,network\n";
+    let of = |one: &str, other: &str| {
+        let row = |name: &str, network: &str| format!("IP,{name},10.0.0.2-10.0.0.9,24,{network}\n");
+        let text = format!("{header}{}{}", row("a", one), row("b", other));
+        convert(&text, "team-a", None)
+    };
+    assert!(of("lab", "lab").unwrap().warnings.is_empty());
+    let warnings = of("lab", "site").unwrap().warnings;
+    let warning = "line 3: 10.0.0.2 is also in InClusterIPPool team-a/a, which is in another network: both allocate it";
+    assert_eq!(warnings, [warning]);
+    for (one, other) in [("lab", ""), ("", "lab"), ("", "")] {
+        let found = of(one, other).unwrap_err();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].text.contains("both would allocate it"));
+    }
+}
+
+/// Between two pools of a network, of which one reaches further.
+#[test]
+fn overlap_with_a_pool_without_a_network_is_found() {
+    let text = "kind,name,addresses,prefix,network\nIP,a,10.0.0.2-10.0.0.200,24,lab\nIP,b,10.0.0.3-10.0.0.9,24,\n\
+                IP,c,10.0.0.4-10.0.0.250,24,lab\n";
+    let found = problems(text);
+    assert!(found[0].contains("is also in"), "{found:?}");
+}
+
+/// As spreadsheet programs write them.
+#[test]
+fn lines_of_any_kind_are_counted() {
+    for end in ["\n", "\r\n", "\r"] {
+        let rows = ["", "kind,name,addresses,prefix", "", "", "IP,a,10.0.0.2,x"];
+        let found = problems(&rows.join(end));
+        let expected = ["line 5, column prefix: x is not a number"];
+        assert_eq!(found, expected, "{end:?}");
+        let rows = [
+            "kind,name,addresses,prefix",
+            "IP,a,\"10.0.0.2",
+            "10.0.0.4\",24",
+            "IP,b,10.1.0.2,x",
+        ];
+        let found = problems(&rows.join(end));
+        let expected = ["line 4, column prefix: x is not a number"];
+        assert_eq!(found, expected, "{end:?}");
+    }
+}
+
+#[test]
+fn quotation_mark_that_hides_rows_is_a_problem() {
+    let header = "kind,name,addresses,prefix,comment\n";
     for rows in [
-        "IP,a,10.0.0.2-10.0.0.9,24,lab\nIP,b,10.0.0.2-10.0.0.9,24,lab\n",
-        "IP,a,10.0.0.2-10.0.0.9,24,lab\nIP,b,10.0.0.2-10.0.0.9,24,\n",
+        "IP,a,10.0.0.2,24,\"rack 19\nIP,b,10.1.0.3,24,\nIP,c,10.2.0.4,24,\n",
+        "IP,a,10.0.0.2,24,\"rack 19\nIP,b,10.1.0.3,24,\"x\"\nIP,c,10.2.0.4,24,\n",
+        "IP,\"a,10.0.0.2,24,\nIP,b\",10.1.0.3,24,\n",
     ] {
-        assert_eq!(converted(&format!("{header}{rows}")).objects.len(), 2);
+        let found = problems(&format!("{header}{rows}"));
+        assert!(
+            found[0].starts_with("line 2") && found[0].contains("quotation mark"),
+            "{rows}: {found:?}"
+        );
+    }
+    let comment = format!("{header}IP,a,10.0.0.2,24,\"rack 19,\nsecond floor\"\n");
+    assert_eq!(converted(&comment).objects.len(), 1);
+    assert_eq!(problems(""), ["line 1: the file is empty"]);
+}
+
+#[test]
+fn reservation_is_checked_like_its_pool() {
+    let header = "kind,namespace,name,addresses,excludedAddresses,prefix,gateway,network,pool\n";
+    for (rows, expected) in [
+        (
+            "IPReservation,,,10.0.0.2,,,,,IP/a/b\n",
+            "line 2, column pool: must consist of",
+        ),
+        (
+            "IPReservation,,,10.0.0.2,,,,,WEB\n",
+            "line 2, column pool: must consist of",
+        ),
+        (
+            "IPReservation,Bad NS,,10.0.0.2,,,,,web\n",
+            "line 2, column namespace: no namespace",
+        ),
+        (
+            "IPReservation,,,10.0.0.2,,,,Bad Net,web\n",
+            "line 2, column network: must consist of",
+        ),
+        (
+            "GlobalIP,,a,10.0.0.2,,24,,,\nIPReservation,,,10.0.0.2,,,,,a\n",
+            "line 3, column pool: InClusterIPPool team-a/a is not in the table; did you mean GlobalIP/a?",
+        ),
+        (
+            "IPNetwork,,lab,,10.0.0.2,,,,\nIP,,a,10.0.0.2-10.0.0.9,,24,,lab,\nIPReservation,,,10.0.0.2,,,,,a\n",
+            "line 4, column addresses: IPNetwork lab excludes 10.0.0.2",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,,24,,lab,\nIP,,b,10.0.0.20,,24,10.0.0.3,lab,\nIPReservation,,,10.0.0.3,,,,,a\n",
+            "line 4, column addresses: 10.0.0.3 is the gateway of a pool of network lab",
+        ),
+    ] {
+        let found = problems(&format!("{header}{rows}"));
+        assert!(
+            found.len() == 1 && found[0].starts_with(expected),
+            "{rows}: {found:?}"
+        );
     }
 }
 
@@ -264,16 +361,16 @@ fn reservation_in_a_pool_with_a_problem_is_no_further_problem() {
 
 #[test]
 fn reservation_in_another_pool_states_its_network() {
-    let text =
-        "kind,addresses,network,pool\nIPReservation,10.0.0.3,lab,a\nIPReservation,10.0.0.4,,b\n";
+    let text = "kind,addresses,network,pool\nIPReservation,10.0.0.3,lab,a\nIPReservation,10.0.0.4,,b\n\
+                IPReservation,10.0.0.5,,b\n";
     let found = converted(text);
     let scopes: Vec<&Value> = found
         .objects
         .iter()
         .map(|it| &it["spec"]["scope"])
         .collect();
-    assert_eq!(scopes, ["p.team-a.b", "n.lab"]);
+    assert_eq!(scopes, ["p.team-a.b", "p.team-a.b", "n.lab"]);
     assert_eq!(found.warnings.len(), 1);
-    let warning = "line 3: InClusterIPPool team-a/b is not in the table; ";
+    let warning = "line 3: InClusterIPPool team-a/b is not in the table; 2 reservations in it: ";
     assert!(found.warnings[0].starts_with(warning), "{found:?}");
 }

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::parts::PartLine;
 use super::pool_name::PoolName;
 use crate::error::MissingRight;
 
@@ -125,6 +124,68 @@ impl Finding {
         self.since = since;
         self
     }
+}
+
+/// A part of the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum Part {
+    /// The CustomResourceDefinitions.
+    Definitions,
+    /// The lease, and who holds it.
+    Lease,
+    /// The probes of the replicas.
+    Probes,
+    /// The permissions of the service account.
+    Permissions,
+    /// The webhooks, as the API server calls them.
+    Webhooks,
+    /// The certificate of the webhooks.
+    Certificate,
+    /// The sweeper, which frees what interruptions leave.
+    Sweeper,
+    /// Pools and networks.
+    Pools,
+    /// Registries of blocks that management clusters share; omitted if there are none.
+    Registries,
+    /// Claims and their addresses.
+    Claims,
+}
+
+/// The state of a part. The later, the more urgent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub enum PartState {
+    /// Nothing is wrong.
+    Ok,
+    /// A check of the part was not possible, or not for all objects.
+    Unknown,
+    /// A check of the part has a warning.
+    Warning,
+    /// A check of the part has an error.
+    Error,
+}
+
+impl PartState {
+    /// As the text has it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The state of one part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PartLine {
+    /// The part.
+    pub part: Part,
+    /// Its state.
+    pub state: PartState,
+    /// What the cluster shows of it; empty if it shows nothing.
+    pub detail: String,
 }
 
 /// What `doctor` has checked and found.

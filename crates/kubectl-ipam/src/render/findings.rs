@@ -47,6 +47,10 @@ pub(super) fn text(list: &FindingList, style: Style) -> String {
         let findings = causes.remove(&line.part).unwrap_or_default();
         text.push_str(&indented(&paragraphs(&findings, &effects, style)));
     }
+    // Those of parts that are not shown.
+    for findings in causes.values() {
+        text.push_str(&paragraphs(findings, &effects, style));
+    }
     text.push_str(&unknown(&list.unchecked, style));
     text.push_str(&summary(list));
     text

@@ -180,4 +180,6 @@ fn wrong_table_is_refused_without_a_cluster() {
     assert_eq!(errors, "warning: the column comment is ignored\n");
     let (code, _, errors) = convert(TABLE, &["-n", "default", "--source", "a b"]);
     assert!(code == 2 && errors.contains("write --source"), "{errors}");
+    let (code, _, errors) = run(Path::new("/dev/null"), &["convert", "-", "-n", "default"]);
+    assert!(code == 2 && errors.contains("write --source"), "{errors}");
 }

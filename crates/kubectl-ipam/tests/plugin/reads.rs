@@ -1,6 +1,5 @@
 //! Commands that read.
 
-
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;

@@ -7,6 +7,7 @@
 
 use capi_ipam_api::IPSlice;
 use capi_ipam_controller::clock;
+use capi_ipam_ip::Block;
 use jiff::{SignedDuration, Timestamp};
 
 use super::check::members;
@@ -49,19 +50,7 @@ async fn return_block(
     let pools = loader.pools(None).await?.require(unknown)?;
     let addresses = loader.addresses(|_| true).await?.require(unknown)?;
     let reservations = loader.reservations(|_| true).await?.require(unknown)?;
-    let mut of_network = Vec::new();
-    let mut found = None;
-    for (slice, version) in &slices {
-        let place = slice.shared_block().filter(|_| slice.owner.name == own);
-        if let Some((name, its_block)) = place
-            && name == network.name
-        {
-            of_network.push(slice);
-            if its_block == block {
-                found = Some((slice, version));
-            }
-        }
-    }
+    let (of_network, found) = slices_of(&slices, &own, &network.name, block);
     let Some((slice, version)) = found else {
         return Err(not_held(wanted, &network.name).into());
     };
@@ -92,6 +81,30 @@ async fn return_block(
         dry_run,
         changes: vec![returned.line()],
     })
+}
+
+/// The slices of this management cluster in a network, and that of a block.
+fn slices_of<'a>(
+    slices: &'a [(SliceRow, Identity)],
+    own: &str,
+    network: &str,
+    block: Block,
+) -> (Vec<&'a SliceRow>, Option<&'a (SliceRow, Identity)>) {
+    let mut of_network = Vec::new();
+    let mut found = None;
+    for known in slices {
+        let (slice, _) = known;
+        let place = slice.shared_block().filter(|_| slice.owner.name == own);
+        if let Some((name, its_block)) = place
+            && name == network
+        {
+            of_network.push(slice);
+            if its_block == block {
+                found = Some(known);
+            }
+        }
+    }
+    (of_network, found)
 }
 
 /// All slices, with their versions.
