@@ -265,27 +265,33 @@ impl Heartbeat {
         if self.is_of_other_cluster() || !self.registry.may_show_life() {
             return Ok(false);
         }
-        if !self.is_alone {
-            self.beat_beside_others(&key).await?;
-            return Ok(true);
+        if self.is_alone {
+            return self.beat_alone(&key).await;
         }
+        self.beat_beside_others(&key).await?;
+        Ok(true)
+    }
+
+    /// Writes a sign of life, and finds out whether another process does so. Returns false if it may not be
+    /// written yet.
+    async fn beat_alone(&mut self, key: &str) -> Result<bool, RegistryError> {
         // The record of an earlier process of this cluster is taken over. After a write of this one, that of
         // another process is no longer that of an earlier one.
         let has_written = self.registry.has_shown_life();
         let is_undisturbed = !has_written || self.record_of_another().is_none();
-        if self.write(&key).await? && is_undisturbed {
+        if self.write(key).await? && is_undisturbed {
             self.disturbance.unnoticed(Instant::now());
             self.suspend();
             return Ok(true);
         }
         // Another process has written since. It finds this write the next time, and so both know.
         if self.held.is_none() {
-            self.read(&key).await?;
+            self.read(key).await?;
             let may_write = !self.registry.is_recovering() && self.registry.may_show_life();
             if self.is_of_other_cluster() || !may_write {
                 return Ok(false);
             }
-            self.write(&key).await?;
+            self.write(key).await?;
         }
         self.disturbance.noticed(Instant::now());
         self.suspend();
