@@ -75,7 +75,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         } => unreserve::run(global, pool, address, flags).await,
         Command::Registry { command } => registry::run(global, command.as_ref()).await,
         Command::Export { pools } => export::run(global, pools).await,
-        Command::Convert { file, source } => convert::run(global, file, source.as_deref()).await,
+        Command::Convert { file, source } => convert::run(global, file, source.as_deref()),
         Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
         Command::Version => version::run(global.output),
         Command::Generate { folder } => generate::run(folder),

@@ -10,7 +10,7 @@ use crate::model::counted;
 use crate::render::clean;
 use crate::{manifests, output};
 
-pub(super) async fn run(global: &Global, file: &Path, source: Option<&str>) -> Result<Code, Error> {
+pub(super) fn run(global: &Global, file: &Path, source: Option<&str>) -> Result<Code, Error> {
     let source = source_of(file, source)?;
     let text = file::read(file)?;
     let namespace = namespace(global);
