@@ -56,6 +56,11 @@ const END: &str = "\u{1}end";
 /// semicolon or a tab.
 pub(super) fn parse(text: &str, namespace: &str) -> Table {
     let mut table = Table::default();
+    if text.trim().is_empty() {
+        let problem = Problem::of_row(1, "the file is empty");
+        table.problems.push(problem);
+        return table;
+    }
     let separator = header::separator(text);
     let text = format!("{text}\n{END}\n");
     let mut lines = Lines::new(&text);
@@ -73,12 +78,7 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
     };
     let first_line = lines.of(first_row.position());
     if let Some(problem) = Row::open_quotation(&first_row) {
-        let text = if first_row.len() == 1 && first_row.get(0) == Some(END) {
-            "the file is empty"
-        } else {
-            problem
-        };
-        table.problems.push(Problem::of_row(first_line, text));
+        table.problems.push(Problem::of_row(first_line, problem));
         return table;
     }
     let header = match Header::of(&first_row, first_line) {
