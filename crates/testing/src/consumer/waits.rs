@@ -1,6 +1,6 @@
 //! Waits for the results of a provider: bound and deleted claims, reasons and events.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use capi_ipam_provider::api::IPAddress;
@@ -18,19 +18,30 @@ use crate::wait::{
 impl Consumer {
     /// Waits until all these claims are bound, and returns the address of each.
     pub async fn wait_for_addresses(&self, names: &[String]) -> BTreeMap<String, String> {
-        eventually_within(
-            Duration::from_mins(5),
-            &format!("{} claims are bound", names.len()),
-            || async {
-                let claims = self.claims().list().await.ok()?;
-                let bound = claims
-                    .iter()
-                    .filter(|claim| claim.bound_address().is_some())
-                    .map(ResourceExt::name_any);
-                let bound: HashSet<String> = bound.collect();
-                names.iter().all(|name| bound.contains(name)).then_some(())
-            },
-        )
+        let what = format!("{} claims are bound", names.len());
+        eventually_ok_within(Duration::from_mins(5), &what, || async {
+            let claims = self.claims().list().await;
+            let claims = claims.map_err(|error| error.to_string())?;
+            let mut unbound: BTreeMap<&str, String> = BTreeMap::new();
+            for name in names {
+                unbound.insert(name, "it does not exist".to_owned());
+            }
+            for claim in claims {
+                let name = claim.name_any();
+                if claim.bound_address().is_some() {
+                    unbound.remove(name.as_str());
+                } else if let Some(found) = unbound.get_mut(name.as_str()) {
+                    *found = format!("{:?}", claim.status);
+                }
+            }
+            match unbound.first_key_value() {
+                None => Ok(()),
+                Some((name, status)) => Err(format!(
+                    "{} are not, such as {name}: {status}",
+                    unbound.len()
+                )),
+            }
+        })
         .await;
         let all = self.allocated_addresses().await;
         names
