@@ -342,8 +342,8 @@ async fn share_blocks(side: &Side, hub: &Hub, id: &str) {
     create(&registries, &registry)
         .await
         .expect("the registry is valid");
-    // The target takes the blocks of the source as soon as they are returned, and none is kept that is
-    // not needed: claims that are moved before their addresses can need one for a moment.
+    // The target takes the blocks of the source as soon as they are returned, and none is kept
+    // that is not needed: claims that are moved before their addresses can need one for a moment.
     let blocks = json!({
         "registry": REGISTRY, "size": 4, "spare": 0, "quarantineSeconds": 0, "keepSeconds": 1,
     });
