@@ -213,12 +213,9 @@ impl Ledger {
         }
     }
 
-    /// Whether an address of a block of a network is not free. True if this is not known.
+    /// Whether an address of a block of a network is not free. True before the initial lists are complete.
     pub fn is_block_used(&self, network: &str, block: Block) -> bool {
-        let is_known = match self.networks.blocks(network) {
-            Some(blocks) => blocks.has_length(block.family()),
-            None => self.start.is_complete(),
-        };
+        let is_known = self.start.is_complete();
         !is_known || self.has_address_in(&Scope::Network(network.into()), block)
     }
 

@@ -267,12 +267,6 @@ impl Blocks {
         lengths
     }
 
-    /// Whether a length of blocks of a family is known: by the specification, or by a slice.
-    pub(super) fn has_length(&self, family: Family) -> bool {
-        let mut blocks = self.slices.keys();
-        self.lengths().of(family).is_some() || blocks.any(|block| block.family() == family)
-    }
-
     /// The blocks with a slice that contain an address or a prefix, the smallest first. There can be
     /// several after a change of the size.
     pub(super) fn slices_containing(&self, address: Block) -> impl Iterator<Item = Block> {

@@ -83,17 +83,25 @@ fn block_counts_as_used_until_the_initial_lists_are_complete() {
     Observe::<IPNetwork>::init_done(&mut ledger);
     take(&mut ledger);
     assert!(!ledger.is_block_used("lab", four(4)));
+}
+
+/// All pools of the network are deleted, so the length of its blocks is not known any more. Its last block
+/// is returned all the same.
+#[test]
+fn last_block_of_a_network_without_pools_can_be_unused() {
+    let mut ledger = ledger();
     let without_lengths = lab(json!({
         "spec": {"blocks": {"registry": "site", "size": 4}},
         "status": {"blockLengths": {"ipv4": null}},
     }));
     ledger.apply_network(&without_lengths);
-    assert!(
-        ledger.is_block_used("lab", four(4)),
-        "its length is not known"
-    );
-    ledger.apply(&slice(4, json!({})));
     assert!(!ledger.is_block_used("lab", four(4)));
+    let mut reserved = reservation(5, held_by("a"), None);
+    reserved.metadata.name = Some("n.lab.10.0.0.5".to_owned());
+    "n.lab".clone_into(&mut reserved.spec.scope);
+    ledger.insert_reservation(&reserved);
+    assert!(ledger.is_block_used("lab", four(4)));
+    assert!(!ledger.is_block_used("lab", four(8)));
 }
 
 /// A claim reserves an address, and reads then that its block is being returned. It waits, and no
