@@ -184,6 +184,22 @@ async fn deleted_network_returns_its_blocks_to_an_api_server() {
     Box::pin(deleted_network_returns_its_blocks(Hub::kubernetes())).await;
 }
 
+/// Without pools, the length of the blocks of a network is not known.
+#[tokio::test]
+async fn last_block_of_a_network_without_pools_is_returned() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.7").await;
+    west.bind("p", &names("a", 1)).await;
+    west.wait_for_blocks(&["10.0.1.0/30"]).await;
+    west.consumer.release("a-0").await;
+    let pools = west.consumer.pools();
+    west.consumer.delete_unused_pool(&pools, "p").await;
+    site.wait_for_holder("10.0.1.0/30", None).await;
+    west.wait_for_blocks(&[]).await;
+}
+
 #[tokio::test]
 async fn network_that_shares_no_blocks_any_more_returns_them() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 1, "keepSeconds": 3600});

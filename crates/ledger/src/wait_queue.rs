@@ -159,6 +159,9 @@ struct Queued {
     consumer: Option<Consumer>,
     uses_headroom: bool,
     requested: Option<Block>,
+    /// Whether it has requested an address since it waited for the pool itself. One that was moved or
+    /// restored may wait for its IPAddress, and request none.
+    has_asked: bool,
 }
 
 /// A priority queue of claims. When an address becomes free, the first claim is granted a turn: the
@@ -167,6 +170,8 @@ struct Queued {
 pub(super) struct WaitQueue {
     /// The claims that wait for an address outside of the headroom, and those that may use it.
     waiting: [BTreeMap<Position, NamespacedName>; 2],
+    /// How many of them have requested an address.
+    asking: usize,
     /// The claims that wait for a certain block.
     requests: RequestedBlocks,
     /// The claims whose group may have no further address.
@@ -270,12 +275,22 @@ impl WaitQueue {
         }
     }
 
-    /// Lets the claim wait, at the position that it already has if it has one.
+    /// Lets a claim that requests an address wait, at the position that it already has if it has one.
     pub(super) fn enqueue(
         &mut self,
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
         has_groups: bool,
+    ) {
+        self.insert(claim, attributes, has_groups, true);
+    }
+
+    fn insert(
+        &mut self,
+        claim: &NamespacedName,
+        attributes: &ClaimAttributes,
+        has_groups: bool,
+        has_asked: bool,
     ) {
         let position = self.position_or_next(claim, attributes.priority);
         self.remove_waiting(claim);
@@ -290,6 +305,7 @@ impl WaitQueue {
             consumer,
             uses_headroom: attributes.uses_headroom,
             requested: attributes.requested,
+            has_asked,
         };
         // Counted before the former request is removed: the claim may request the same block.
         if let Some(block) = attributes.requested {
@@ -371,6 +387,7 @@ impl WaitQueue {
         let Some(Queued {
             uses_headroom,
             requested,
+            has_asked,
             ..
         }) = self.queued.get(claim)
         else {
@@ -381,13 +398,15 @@ impl WaitQueue {
                 self.requests
                     .insert_waiting(block, position, claim.clone(), *uses_headroom);
             }
-            None => drop(self.tier(*uses_headroom).insert(position, claim.clone())),
+            None => {
+                let [others, privileged] = &mut self.waiting;
+                let tier = if *uses_headroom { privileged } else { others };
+                let is_new = tier.insert(position, claim.clone()).is_none();
+                if is_new && *has_asked {
+                    self.asking = self.asking.saturating_add(1);
+                }
+            }
         }
-    }
-
-    fn tier(&mut self, uses_headroom: bool) -> &mut BTreeMap<Position, NamespacedName> {
-        let [others, privileged] = &mut self.waiting;
-        if uses_headroom { privileged } else { others }
     }
 
     /// Removes the claim from those that wait or are blocked. It keeps its position.
@@ -396,6 +415,7 @@ impl WaitQueue {
             position,
             consumer,
             requested,
+            has_asked,
             ..
         }) = self.queued.get(claim)
         else {
@@ -405,7 +425,9 @@ impl WaitQueue {
             self.requests.remove_waiting(*block, position);
         }
         for tier in &mut self.waiting {
-            tier.remove(position);
+            if tier.remove(position).is_some() && *has_asked {
+                self.asking = self.asking.saturating_sub(1);
+            }
         }
         let Some(consumer) = consumer else { return };
         for group in consumer.groups() {
@@ -494,7 +516,7 @@ impl WaitQueue {
     ) -> bool {
         if !self.turns.contains_key(claim) {
             // The rules of the pool may not be known yet.
-            self.enqueue(claim, attributes, true);
+            self.insert(claim, attributes, true, false);
         }
         self.waiting_for_pool.insert(claim.clone())
     }
@@ -560,9 +582,9 @@ impl WaitQueue {
         self.turns.len()
     }
 
-    /// Whether a claim waits for any address.
+    /// Whether a claim waits that has requested any address.
     pub(super) fn waits_for_any(&self) -> bool {
-        self.waiting.iter().any(|tier| !tier.is_empty())
+        self.asking > 0
     }
 
     /// The owners of slices that may have no further address, and whose claims wait.

@@ -44,6 +44,26 @@ fn claim_waits_for_a_block_of_the_network() {
     );
 }
 
+/// A claim that is moved before its pool waits for the pool, and then for its IPAddress.
+#[test]
+fn claim_needs_no_block_before_it_requests_an_address() {
+    let mut ledger = restricted();
+    let waits = |ledger: &Ledger| ledger.network_blocks("lab").unwrap().members[0].waits;
+    let served = ledger.serving_or_wait(&key(), &claim("a"), 1, |_| false);
+    assert!(served.is_none());
+    assert!(!waits(&ledger));
+    assert_eq!(propose(&mut ledger, "a"), None);
+    assert!(waits(&ledger));
+    // The pool does not serve it for a while.
+    ledger.serving_or_wait(&key(), &claim("a"), 1, |_| false);
+    assert!(!waits(&ledger));
+    assert_eq!(propose(&mut ledger, "a"), None);
+    assert!(waits(&ledger));
+    ledger.apply(&slice(0, json!({})));
+    assert!(propose(&mut ledger, "a").is_some());
+    assert!(!waits(&ledger));
+}
+
 #[test]
 fn block_is_used_or_awaited_until_the_claim_has_its_address() {
     let mut ledger = restricted();
