@@ -1,9 +1,10 @@
 //! `registry return`: returns a block of this management cluster before it is empty for as long as the
 //! network keeps it.
 //!
-//! The command marks the IPSlice as empty for so long. The manager treats the mark as one of its own: it
-//! allocates no address from then on, and deletes the slice after a list shows that no address of the
-//! block is in use or reserved; or it removes the mark if it needs the block.
+//! The command writes `spec.emptySince` of the IPSlice, a time that is more than
+//! `spec.blocks.keepSeconds` ago. From then on, the manager allocates no address of the block. It
+//! deletes the slice after a list shows that no address of the block is in use or reserved, or removes
+//! `spec.emptySince` if it needs the block.
 
 use capi_ipam_api::IPSlice;
 use capi_ipam_controller::clock;
