@@ -347,7 +347,7 @@ fn runbook_has_each_choice_for_a_full_pool() {
         ..capi_ipam_api::AddressCounts::default()
     };
     let runbook = words("docs/runbook.md");
-    let advice = capi_ipam_api::advice::exhausted(&counts);
+    let advice = capi_ipam_api::advice::exhausted(&counts, true);
     for choice in advice.split(", ").flat_map(|part| part.split(" or ")) {
         assert!(runbook.contains(choice), "{choice} of: {advice}");
     }

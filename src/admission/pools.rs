@@ -12,13 +12,14 @@ use capi_ipam_controller::managed_fields::last_writer;
 use capi_ipam_ip::{Field, PoolProblem, PoolProblemKind, UsableBlocks};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
+use kube::api::ObjectMeta;
 use kube::core::Status;
 use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::block_names::named;
-use super::deletion::{is_unchecked, require_complete};
+use super::deletion::{is_unchecked, metadata, require_complete};
 use super::view::View;
 use super::{limits, scope_changes, warnings};
 
@@ -46,17 +47,21 @@ pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) 
             update(&new, old.as_ref(), &key(&new, request), view)
         }
         Operation::Delete => {
-            let old = decode(kind, request.old_object.as_ref())?;
-            delete(&old, &key(&old, request), view).map(|()| Vec::new())
+            let old = object(request.old_object.as_ref())?;
+            delete(kind, &metadata(Some(old)), view).map(|()| Vec::new())
         }
         Operation::Connect => Ok(Vec::new()),
     }
 }
 
-fn decode(kind: InClusterKind, object: Option<&Value>) -> Result<Pool, Box<Status>> {
-    let object = object
+fn object(object: Option<&Value>) -> Result<&Value, Box<Status>> {
+    object
         .filter(|object| object.is_object())
-        .ok_or_else(|| denial::bad_request("the request has no object"))?;
+        .ok_or_else(|| denial::bad_request("the request has no object"))
+}
+
+fn decode(kind: InClusterKind, value: Option<&Value>) -> Result<Pool, Box<Status>> {
+    let object = object(value)?;
     let undecodable = |reason: &dyn Display| {
         denial::bad_request(&format!("cannot decode the object as {kind}: {reason}"))
     };
@@ -250,12 +255,14 @@ fn check_in_use_addresses_kept(
     )))
 }
 
-fn delete(pool: &Pool, key: &PoolKey, view: &dyn View) -> Result<(), Box<Status>> {
-    if is_unchecked(&pool.metadata) {
+fn delete(kind: InClusterKind, metadata: &ObjectMeta, view: &dyn View) -> Result<(), Box<Status>> {
+    if is_unchecked(metadata) {
         return Ok(());
     }
     require_complete(view)?;
-    let in_use = view.in_use(key, &|_| true);
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let key = PoolKey::new(kind, metadata.namespace.as_deref(), name);
+    let in_use = view.in_use(&key, &|_| true);
     if in_use.is_empty() {
         return Ok(());
     }

@@ -139,23 +139,18 @@ impl InClusterHandler {
 
     /// Describes a pool without a free address for the claim.
     pub(super) fn exhausted(&self, pool: &PoolKey, info: &PoolInfo) -> String {
-        let counts = self.ledger().read(|ledger| ledger.counts(pool));
-        let described = describe_counts(
-            counts,
-            self.ledger().read(|ledger| ledger.cooldown_end(pool)),
-        );
+        let ledger = self.ledger();
+        let (counts, end) = ledger.read(|ledger| (ledger.counts(pool), ledger.cooldown_end(pool)));
+        let described = describe_counts(counts, end);
+        let advice = exhausted(&counts, info.scope.network().is_some());
         if counts.free > 0 && headroom_selector(info).is_some() {
             return format!(
                 "{pool} has {} free addresses, which are only for the claims that its spec.headroom selects \
-                 ({described}); {}",
+                 ({described}); {advice}",
                 counts.free,
-                exhausted(&counts)
             );
         }
-        format!(
-            "{pool} has no free address ({described}); {}",
-            exhausted(&counts)
-        )
+        format!("{pool} has no free address ({described}); {advice}")
     }
 }
 

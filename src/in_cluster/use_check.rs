@@ -163,14 +163,15 @@ impl UseCheck {
         Ok(counts)
     }
 
-    /// The claims that have the condition although their pool is not checked, by namespace. No
-    /// manager may have run when that changed.
+    /// The claims that have the condition although their pool is not checked, or although their address was
+    /// released, by namespace. No manager may have run when that changed.
     fn outdated(&self) -> BTreeMap<String, HashSet<String>> {
         let mut outdated = BTreeMap::<_, HashSet<_>>::new();
         for (claim, reference) in self.claims.with_reported_use() {
             let (namespace, name) = claim.parts();
             let pool = PoolKey::from_reference(&reference, Some(namespace));
-            if pool.is_none_or(|pool| self.pools.binary_search(&pool).is_err()) {
+            let is_unchecked = pool.is_none_or(|pool| self.pools.binary_search(&pool).is_err());
+            if is_unchecked || self.is_released(namespace, name) {
                 outdated
                     .entry(namespace.to_owned())
                     .or_default()
@@ -180,7 +181,7 @@ impl UseCheck {
         outdated
     }
 
-    /// Removes the condition from claims of pools that are not checked.
+    /// Removes the condition from claims whose addresses are not checked.
     async fn clear(&self, namespace: &str, names: &HashSet<String>) -> Result<(), CallError> {
         self.for_each_claim(namespace, |name, _| names.contains(name).then_some(None))
             .await
@@ -240,6 +241,14 @@ impl UseCheck {
             token = Some(next);
             tokio::time::sleep(PAGE_DELAY).await;
         }
+    }
+
+    /// Whether a claim of this process has no address any more, such as one that others keep after an early
+    /// release.
+    fn is_released(&self, namespace: &str, name: &str) -> bool {
+        self.claims
+            .get(namespace, name)
+            .is_some_and(|claim| claim.is_managed && !claim.bound)
     }
 
     fn is_checked(&self, namespace: &str, name: &str) -> bool {

@@ -237,10 +237,10 @@ async fn pool_in_use_that_loses_its_network_stays_in_it() {
         )
         .await;
     assert!(
-        text.starts_with("spec.network was removed (last writer of the pool: "),
+        text.starts_with("spec.network was removed (last recorded writer of the pool: "),
         "{text}"
     );
-    let removed = "removed spec.network, spec.excludedAddresses";
+    let removed = "spec.network, spec.excludedAddresses was removed";
     consumer
         .wait_for_event("a", "Warning", conditions::FIELDS_REMOVED, removed)
         .await;

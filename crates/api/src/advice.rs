@@ -132,7 +132,7 @@ pub fn show(pool: &PoolKey) -> String {
 
 /// Why a pool stays in a network to which it does not say any more that it belongs, and what to do.
 /// `has_lost_name`: `spec.network` was removed; otherwise the selector of the network does not match
-/// any more. `writer` is who last changed the pool.
+/// any more. `writer` is the last one that the pool records: a write that only removes fields is not recorded.
 pub fn kept_in_network(
     pool: &PoolKey,
     network: &str,
@@ -140,7 +140,7 @@ pub fn kept_in_network(
     writer: Option<&str>,
 ) -> String {
     let by = match writer {
-        Some(writer) => format!(" (last writer of the pool: {writer})"),
+        Some(writer) => format!(" (last recorded writer of the pool: {writer})"),
         None => String::new(),
     };
     let (change, undo) = if has_lost_name {
@@ -175,12 +175,16 @@ pub fn leave_network(pool: &PoolKey, network: &str) -> String {
     )
 }
 
-/// What a writer removed from a pool, and what to do. `fields` is not empty.
+/// What was removed from a pool, and what to do. `fields` is not empty. `writer` is the last one that the
+/// pool records: a write that only removes fields is not recorded.
 pub fn fields_removed(fields: &str, writer: Option<&str>) -> String {
-    let writer = writer.unwrap_or("a client");
+    let by = match writer {
+        Some(writer) => format!(" (last recorded writer of the pool: {writer})"),
+        None => String::new(),
+    };
     format!(
-        "{writer} removed {fields}, and they have no effect any more; if {writer} does not know these fields, it removes \
-         them with each write: set them in a way that it keeps (docs/pools.md)"
+        "{fields} was removed from the pool{by}, and has no effect any more; a client that does not know these fields \
+         removes them with each write: set them in a way that it keeps (docs/pools.md)"
     )
 }
 
@@ -229,13 +233,17 @@ pub fn repair_network_record(network: &str) -> String {
     )
 }
 
-/// About a pool without a free address: what can make one of them free.
-pub fn exhausted(counts: &AddressCounts) -> String {
+/// About a pool without a free address: what can make one of them free. In a network, an address that
+/// another pool has in use counts as reserved.
+pub fn exhausted(counts: &AddressCounts, is_in_network: bool) -> String {
     let mut choices = vec!["add addresses"];
     if counts.used > 0 {
         choices.push("release claims");
     }
     if counts.reserved > 0 {
+        if is_in_network {
+            choices.push("release claims of other pools of its network");
+        }
         choices.push("delete reservations made by hand that are not needed");
     }
     if counts.drained > 0 {

@@ -578,6 +578,22 @@ fn pool_in_use_is_deleted_only_with_annotation() {
 }
 
 #[test]
+fn undecodable_pool_is_deleted_if_it_is_not_in_use() {
+    let delete = |view: &Cluster| {
+        let metadata = json!({"namespace": "n", "name": "p"});
+        let old = json!({"kind": "InClusterIPPool", "metadata": metadata, "spec": 5});
+        let request = request_for(Operation::Delete, Some(old), None);
+        review(InClusterKind::IPPool, &request, view)
+    };
+    assert!(warnings_of(delete(&Cluster::default())).is_empty());
+    let used = Cluster {
+        in_use: vec!["10.0.0.1"],
+        ..Cluster::default()
+    };
+    assert_eq!(denied(delete(&used)).0, 400);
+}
+
+#[test]
 fn undecodable_objects_are_denied() {
     let view = Cluster::default();
     for operation in [Operation::Create, Operation::Update, Operation::Delete] {
@@ -590,6 +606,9 @@ fn undecodable_objects_are_denied() {
             .0,
             400
         );
+        if operation == Operation::Delete {
+            continue;
+        }
         let undecodable = Some(json!({"kind": "InClusterIPPool", "spec": 5}));
         assert_eq!(
             denied(review(

@@ -112,7 +112,10 @@ impl PoolSnapshot<'_> {
             }
             let message = format!(
                 "no address is free ({counts}); {}",
-                advice::exhausted(&self.report.counts)
+                advice::exhausted(
+                    &self.report.counts,
+                    self.report.info.scope.network().is_some()
+                )
             );
             return Condition::new(
                 conditions::EXHAUSTED,

@@ -6,7 +6,7 @@ fn exhausted_pool_gets_only_advice_that_frees_addresses() {
     let advice = |change: fn(&mut AddressCounts)| {
         let mut counts = AddressCounts::default();
         change(&mut counts);
-        exhausted(&counts)
+        exhausted(&counts, false)
     };
     assert_eq!(advice(|_| ()), "add addresses", "a pool without addresses");
     assert_eq!(
@@ -28,6 +28,16 @@ fn exhausted_pool_gets_only_advice_that_frees_addresses() {
     assert_eq!(
         several,
         "add addresses, release claims or delete reservations made by hand that are not needed"
+    );
+    let counts = AddressCounts {
+        reserved: 1,
+        ..AddressCounts::default()
+    };
+    assert_eq!(
+        exhausted(&counts, true),
+        "add addresses, release claims of other pools of its network or delete reservations made by hand that are not \
+         needed",
+        "another pool of the network has the address in use"
     );
 }
 

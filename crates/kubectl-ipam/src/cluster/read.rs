@@ -101,10 +101,12 @@ impl Skipped {
             String::new()
         };
         let names = self.names.join(", ");
+        let skipped = match self.count {
+            1 => format!("an object of {} that", kind.plural()),
+            several => format!("{several} {} that", kind.plural()),
+        };
         Some(format!(
-            "skipped {} {} that cannot be decoded: {names}{more} ({})",
-            self.count,
-            kind.plural(),
+            "skipped {skipped} cannot be decoded: {names}{more} ({})",
             self.reason
         ))
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cli::Global;
 use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
-use crate::input::matches;
+use crate::input::PoolText;
 use crate::load::Loader;
 use crate::manifests::{self, plain_pool, plain_reservation};
 use crate::output;
@@ -54,14 +54,20 @@ async fn pools(
 ) -> Result<Vec<Pool>, Error> {
     let mut pools: Vec<Pool> = Vec::new();
     let each = |pool: &Pool| pools.push(plain_pool(pool));
-    loader.each_pool(namespace, each).await?.into_seen();
+    // A name can have another namespace.
+    let names_namespaces = names
+        .iter()
+        .any(|it| PoolText::parse(it).namespace.is_some());
+    let listed = namespace.filter(|_| !names_namespaces);
+    loader.each_pool(listed, each).await?.into_seen();
     pools.sort_by_key(PoolKey::of);
     if names.is_empty() {
         return Ok(pools);
     }
     for name in names {
-        if !pools.iter().any(|pool| matches(&PoolKey::of(pool), name)) {
-            let place = match namespace {
+        if !pools.iter().any(|pool| is_named(pool, name, namespace)) {
+            let searched = PoolText::parse(name).namespace.or(namespace);
+            let place = match searched {
                 Some(namespace) => {
                     format!("the namespace {namespace} or among the global pools")
                 }
@@ -73,11 +79,18 @@ async fn pools(
             });
         }
     }
-    pools.retain(|pool| {
-        let key = PoolKey::of(pool);
-        names.iter().any(|name| matches(&key, name))
-    });
+    pools.retain(|pool| names.iter().any(|name| is_named(pool, name, namespace)));
     Ok(pools)
+}
+
+/// Whether a pool has the name that a user wrote. A name without a namespace is that of a pool of the
+/// listed one, or of a global pool.
+fn is_named(pool: &Pool, name: &str, listed: Option<&str>) -> bool {
+    let key = PoolKey::of(pool);
+    let wanted = PoolText::parse(name);
+    let namespace = key.namespace.as_deref();
+    let is_listed = namespace.is_none() || listed.is_none() || namespace == listed;
+    wanted.matches(&key) && (wanted.namespace.is_some() || is_listed)
 }
 
 /// The reservations of users in some pools, and those that are left out with the reason.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use capi_ipam_api::{FieldProblem, Pool, PoolKey, Scope, Slot, is_dns_label, is_dns_subdomain};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Entry, Family, UsableBlocks, parse_entry};
 use serde_json::Value;
 
@@ -48,6 +49,7 @@ pub(super) fn check(rows: Vec<(u64, Object)>, unread: &HashSet<PoolKey>) -> Chec
         manifests: BTreeMap::new(),
         lengths: HashMap::new(),
         reservations: BTreeMap::new(),
+        claims: HashMap::new(),
         other_pools: BTreeMap::new(),
         checked: Checked::default(),
     };
@@ -76,6 +78,8 @@ struct Checker<'a> {
     lengths: HashMap<(String, Family), (u8, PoolKey)>,
     /// The lines and the manifests of reservations.
     reservations: BTreeMap<Slot, (u64, Value)>,
+    /// The lines of the claims that addresses are reserved for.
+    claims: HashMap<NamespacedName, u64>,
     /// The pools of reservations that the table does not contain: the first line, and the number of
     /// reservations.
     other_pools: BTreeMap<PoolKey, (u64, usize)>,
@@ -276,6 +280,15 @@ impl Checker<'_> {
         }
         self.check_contained(line, &wanted.pool, slot.block);
         let claim = wanted.claim.as_ref();
+        if let Some(claim) = claim {
+            match self.claims.get(claim) {
+                Some(other) => {
+                    let text = format!("{claim} is also in line {other}: a claim gets one address");
+                    self.problem(line, "claim", text);
+                }
+                None => drop(self.claims.insert(claim.clone(), line)),
+            }
+        }
         if let Some(problem) = claim.and_then(|claim| promised_to(claim).problem(&wanted.pool)) {
             self.problem(line, "claim", problem.to_string());
         }

@@ -44,20 +44,25 @@ fn decode(bytes: Vec<u8>) -> Result<String, String> {
     }
     let has_utf16_mark = bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF");
     // Every second byte of UTF-16 is zero for the letters of English.
-    if has_utf16_mark || bytes.contains(&0) {
+    let zero = bytes.iter().position(|byte| *byte == 0);
+    if has_utf16_mark || zero.is_some_and(|position| position < 2) {
         return Err(format!("it is a text in UTF-16; {SAVE_AS}"));
     }
+    if let Some(position) = zero {
+        let line = line_of(&bytes, position);
+        return Err(format!("line {line} contains a zero byte; {SAVE_AS}"));
+    }
     String::from_utf8(bytes).map_err(|error| {
-        let valid = error
-            .as_bytes()
-            .iter()
-            .take(error.utf8_error().valid_up_to());
-        let line = valid
-            .filter(|byte| **byte == b'\n')
-            .count()
-            .saturating_add(1);
+        let line = line_of(error.as_bytes(), error.utf8_error().valid_up_to());
         format!("line {line} is not a text in UTF-8; {SAVE_AS}")
     })
+}
+
+/// The line of a byte.
+fn line_of(bytes: &[u8], position: usize) -> usize {
+    let before = bytes.iter().take(position);
+    let ends = before.filter(|byte| **byte == b'\n').count();
+    ends.saturating_add(1)
 }
 
 #[cfg(test)]
@@ -75,6 +80,7 @@ mod tests {
             (b"\xD0\xCF\x11\xE0rest".to_vec(), "it is a spreadsheet"),
             (utf16("kind,name", b"\xFF\xFE"), "it is a text in UTF-16"),
             (utf16("kind,name", b""), "it is a text in UTF-16"),
+            (b"kind\nIP\0\n".to_vec(), "line 2 contains a zero byte"),
             (
                 b"kind\nIP\nM\xFCnchen\n".to_vec(),
                 "line 3 is not a text in UTF-8",

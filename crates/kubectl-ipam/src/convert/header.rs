@@ -36,19 +36,29 @@ pub(super) struct Header {
     pub(super) ignored: Vec<(usize, String)>,
 }
 
-/// The separator of a table: the one of comma, semicolon and tab that is most frequent in the first
-/// row. Spreadsheets write each of them.
-pub(super) fn separator(text: &str) -> u8 {
+/// The separators of tables. Spreadsheets write each of them.
+const SEPARATORS: [u8; 3] = [b'\t', b';', b','];
+
+/// The separator of a table, and the length of the line that names it: `sep=;`, which Excel writes before
+/// the first row. Without this line, it is the separator that is most frequent in the first row.
+pub(super) fn separator(text: &str) -> (u8, usize) {
+    let first = text.split_inclusive('\n').next().unwrap_or_default();
+    let named = first.trim_matches(['\r', '\n', '"']).strip_prefix("sep=");
+    if let Some(&[separator]) = named.map(str::as_bytes)
+        && SEPARATORS.contains(&separator)
+    {
+        return (separator, first.trim_end_matches(['\r', '\n']).len());
+    }
     let row = text
         .lines()
         .find(|line| !line.trim().is_empty())
         .unwrap_or_default();
-    let count = |separator: u8| row.bytes().filter(|byte| *byte == separator).count();
+    // Separators between quotation marks are parts of names.
+    let unquoted: String = row.split('"').step_by(2).collect();
+    let count = |separator: u8| unquoted.bytes().filter(|byte| *byte == separator).count();
     // Of equal counts, the last one is the maximum.
-    [b'\t', b';', b',']
-        .into_iter()
-        .max_by_key(|separator| count(*separator))
-        .unwrap_or(b',')
+    let most = SEPARATORS.into_iter().max_by_key(|it| count(*it));
+    (most.unwrap_or(b','), 0)
 }
 
 impl Header {
@@ -138,10 +148,13 @@ mod tests {
     #[test]
     fn separator_is_comma_semicolon_or_tab() {
         for (text, expected) in [
-            ("kind,name\n", b','),
-            ("\nkind;name;notes, other\n", b';'),
-            ("kind\tname\n", b'\t'),
-            ("kind\n", b','),
+            ("kind,name\n", (b',', 0)),
+            ("\nkind;name;notes, other\n", (b';', 0)),
+            ("kind\tname\n", (b'\t', 0)),
+            ("kind\n", (b',', 0)),
+            ("kind;\"notes, more, and all\"\n", (b';', 0)),
+            ("sep=;\r\nkind,name;addresses\n", (b';', 5)),
+            ("sep=|\nkind,name\n", (b',', 0)),
         ] {
             assert_eq!(separator(text), expected, "{text:?}");
         }

@@ -61,8 +61,9 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
         table.problems.push(problem);
         return table;
     }
-    let separator = header::separator(text);
-    let text = format!("{text}\n{END}\n");
+    let (separator, named) = header::separator(text);
+    // An empty line keeps the numbers of the others.
+    let text = format!("{}\n{END}\n", text.get(named..).unwrap_or_default());
     let mut lines = Lines::new(&text);
     let mut reader = ReaderBuilder::new()
         .delimiter(separator)
@@ -124,6 +125,10 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
         table.problems.append(&mut row.problems);
     }
     table.warnings.extend(ignored_warning(&ignored));
+    if table.rows.is_empty() && table.problems.is_empty() {
+        let warning = "the table has no rows: no manifest is written";
+        table.warnings.push(warning.to_owned());
+    }
     table
 }
 

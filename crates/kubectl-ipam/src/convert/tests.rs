@@ -89,6 +89,27 @@ fn all_objects_have_the_label_of_the_source() {
 }
 
 #[test]
+fn table_without_rows_is_named() {
+    let found = converted("kind,name\n,\n");
+    assert_eq!(
+        found.warnings,
+        ["the table has no rows: no manifest is written"]
+    );
+    assert!(found.objects.is_empty());
+}
+
+#[test]
+fn line_with_the_separator_is_no_row() {
+    let text = "sep=;\r\nkind;name;addresses;prefix\r\nIP;a;10.0.0.2;24\r\n";
+    assert_eq!(converted(text).objects.len(), 1);
+    let found = problems(&text.replace("10.0.0.2", "10.0.0.x"));
+    assert!(
+        found[0].starts_with("line 3, column addresses: "),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn order_of_the_rows_does_not_matter() {
     let mut lines: Vec<&str> = TABLE.lines().collect();
     lines[1..].reverse();
@@ -221,6 +242,10 @@ fn rows_that_contradict_each_other_are_problems() {
         (
             "IP,,a,10.0.0.2-10.0.0.9,24,,,\nIPReservation,,,10.0.0.3,,,a,team-b/vm\n",
             "line 3, column claim: ",
+        ),
+        (
+            "IP,,a,10.0.0.2-10.0.0.9,24,,,\nIPReservation,,,10.0.0.3,,,a,vm\nIPReservation,,,10.0.0.4,,,a,vm\n",
+            "line 4, column claim: team-a/vm is also in line 3: a claim gets one address",
         ),
     ] {
         let found = problems(&format!("{header}{rows}"));

@@ -152,6 +152,12 @@ fn exported_objects_are_those_of_the_cluster(plane: &ControlPlane, namespace: &s
         let path = path.display().to_string();
         assert_eq!(kubectl(plane, &["diff"], &path), (Some(0), String::new()));
     }
+    let named = format!("{namespace}/rack-2");
+    let (code, output, errors) = run(plane.kubeconfig(), &["export", &named, "-n", "default"]);
+    assert!(
+        code == 0 && output.contains("name: rack-2"),
+        "{output}{errors}"
+    );
     let (code, output, errors) = run(plane.kubeconfig(), &["export", "none", "-n", namespace]);
     assert_eq!((code, output.as_str()), (6, ""), "{errors}");
 }

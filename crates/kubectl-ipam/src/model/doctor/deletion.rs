@@ -63,9 +63,12 @@ fn deleting(kept: &Kept<'_>) -> Finding {
         "it is being deleted, and no address is in use".to_owned()
     } else {
         let claims = used.iter().map(|address| address.claim_key());
+        let number = match used.len() {
+            1 => "1 claim releases".to_owned(),
+            more => format!("{more} claims release"),
+        };
         format!(
-            "it is being deleted, and waits until {} release its addresses ({})",
-            counted(used.len(), "claim"),
+            "it is being deleted, and waits until {number} its addresses ({})",
             first_names(claims)
         )
     };

@@ -50,10 +50,14 @@ impl Selection {
         let Some(wanted) = self.namespace.as_deref() else {
             return true;
         };
+        let mut places = finding.places.iter();
+        let has_namespace =
+            places.any(|place| matches!(place, Place::Namespace(_) | Place::Pool(_)));
         finding.places.iter().any(|place| match place {
             Place::Namespace(namespace) => namespace == wanted,
             Place::Pool(pool) => pool.namespace.as_deref().is_none_or(|it| it == wanted),
-            Place::Network(_) | Place::Registry(_) => true,
+            // A pool of another namespace can be in the same network.
+            Place::Network(_) | Place::Registry(_) => !has_namespace,
         })
     }
 }

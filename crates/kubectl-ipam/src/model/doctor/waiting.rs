@@ -137,7 +137,11 @@ fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
         problem = format!("{problem}; {}", claims_wait(claims.iter().copied()));
     }
     let finding = Check::PoolExhausted
-        .finding(&pool.key, problem, advice::exhausted(&counts))
+        .finding(
+            &pool.key,
+            problem,
+            advice::exhausted(&counts, pool.network.is_some()),
+        )
         .with_commands(vec![edit(&pool.key)])
         .since(oldest(claims));
     // A full pool for which no claim waits can have exactly the size that is needed.

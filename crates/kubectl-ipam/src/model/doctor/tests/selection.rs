@@ -46,6 +46,21 @@ fn findings_of_other_namespaces_are_left_out() {
 }
 
 #[test]
+fn pool_of_another_namespace_in_a_network_is_left_out() {
+    let mut invalid = pool("m/q", &json!({"addresses": ["10.0.0.300"], "prefix": 24}));
+    invalid["spec"]["network"] = json!("lab");
+    let snapshot = with(&[invalid], &[], &[]);
+    let of = |namespace: &str| {
+        let selection = Selection {
+            namespace: Some(namespace.to_owned()),
+            ..Selection::default()
+        };
+        selected(&snapshot, &selection).0.len()
+    };
+    assert_eq!((of("m"), of("n")), (1, 0));
+}
+
+#[test]
 fn findings_of_other_pools_are_left_out() {
     let snapshot = snapshot();
     let key = snapshot.pools.seen().iter().find(|it| &*it.key.name == "q");
