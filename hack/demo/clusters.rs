@@ -1,9 +1,11 @@
 //! `make demo-clusters`: two management clusters share one range of addresses through a registry in
-//! NATS. The registry is stopped, and starts again. In a terminal all programs then keep running
-//! until Enter is pressed, with `--stay` until Ctrl-C.
+//! NATS. The registry is stopped, starts again, and is restored from a backup. A block is returned by one
+//! management cluster, and taken by the other one. In a terminal all programs then keep running until
+//! Enter is pressed, with `--stay` until Ctrl-C.
 
 #![allow(clippy::expect_used, reason = "a failure ends the demo with a message")]
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,7 @@ use demo_steps::{done, show, show_plugin};
 use serde_json::Value;
 use support::control_plane::{ControlPlane, Options};
 use support::manager::Manager;
-use support::registry::Hub;
+use support::registry::{Backup, Hub};
 
 /// The same in both management clusters.
 const NETWORK: &str = "\
@@ -28,6 +30,8 @@ spec:
     registry: site
     size: 4
     spare: 0
+    keepSeconds: 2
+    quarantineSeconds: 5
 ";
 
 /// The same in both management clusters.
@@ -39,13 +43,19 @@ metadata:
   namespace: demo
 spec:
   addresses:
-    - 10.40.0.0/27
+    - 10.40.0.0/28
   prefix: 16
   network: site
 ";
 
 /// How long a step of a management cluster may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a claim says that waits for a block.
+const ALL_TAKEN: &str = "other management clusters have all blocks";
+
+/// Blocks are returned soon.
+const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
 /// A management cluster.
 struct Cluster {
@@ -77,7 +87,7 @@ fn run() -> io::Result<()> {
     for cluster in [&west, &east] {
         cluster.create(&hub.registry(cluster.name));
     }
-    say("The network and the pool are the same in both. A block has four addresses:")?;
+    say("The network and the pool are the same in both. There are four blocks of four addresses:")?;
     print(NETWORK)?;
     print(POOL)?;
     for cluster in [&west, &east] {
@@ -105,7 +115,7 @@ fn run() -> io::Result<()> {
     say("A claim that needs another block waits, and says why:")?;
     west.claim(4);
     west.claim(5);
-    west.show_waiting()?;
+    west.show_waiting("cannot be reached")?;
 
     say("The registry starts again, and the claims get their addresses:")?;
     let started = Instant::now();
@@ -115,6 +125,9 @@ fn run() -> io::Result<()> {
     west.show_addresses()?;
     show_plugin(&west.control_plane, &["registry"])?;
 
+    show_restore(&mut hub, &west, &mut east)?;
+    show_return(&west, &east)?;
+
     let stay = Stay::of_process();
     show_how_to_try(&west, &east, stay)?;
     stay.wait();
@@ -122,6 +135,65 @@ fn run() -> io::Result<()> {
     west.manager.stop();
     east.manager.stop();
     say("Done. All programs have been stopped.")
+}
+
+/// East takes a block after a backup of the registry, which is restored then.
+fn show_restore(hub: &mut Hub, west: &Cluster, east: &mut Cluster) -> io::Result<()> {
+    say("The registry is backed up. Then east takes the last block:")?;
+    let backup = Backup::take(hub);
+    east.bind(3..6);
+    east.show_addresses()?;
+
+    say("No block is left for the last claim of west:")?;
+    for number in 6..9 {
+        west.claim(number);
+    }
+    west.show_waiting(ALL_TAKEN)?;
+
+    say(
+        "The registry is restored, and shows this block as free. West waits until east has written again:",
+    )?;
+    east.manager.stop();
+    backup.restore(hub);
+    let condition = "-o=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}: {.status.conditions[?(@.type==\"Ready\")].message}";
+    west.show_once(&["get", "ipregistry", "site", condition], "lost writes")?;
+
+    say("The manager of east starts, and writes the record of its block again:")?;
+    let started = Instant::now();
+    east.manager = Manager::start(&east.control_plane, &FLAGS);
+    west.wait_for_registry();
+    done(started)?;
+    west.show_waiting(ALL_TAKEN)?;
+
+    say("No address is in use twice:")?;
+    west.show_addresses()?;
+    east.show_addresses()?;
+    let mut seen = BTreeSet::new();
+    for address in [west.addresses(), east.addresses()].concat() {
+        assert!(seen.insert(address.clone()), "{address} is in use twice");
+    }
+    Ok(())
+}
+
+/// East releases the addresses of a block, and west takes it.
+fn show_return(west: &Cluster, east: &Cluster) -> io::Result<()> {
+    say(
+        "East releases the addresses of the block. It is returned, and after its quarantine west takes it:",
+    )?;
+    let started = Instant::now();
+    let release = [
+        "-n",
+        "demo",
+        "delete",
+        "ipaddressclaim",
+        "machine-4",
+        "machine-5",
+    ];
+    show(&east.control_plane, &release)?;
+    west.wait_for(8..9);
+    done(started)?;
+    west.show_addresses()?;
+    show_plugin(&west.control_plane, &["registry"])
 }
 
 /// Prints what to try with the running programs.
@@ -157,7 +229,7 @@ impl Cluster {
         let control_plane = ControlPlane::start(Options::default());
         Self {
             name,
-            manager: Manager::start(&control_plane, &[]),
+            manager: Manager::start(&control_plane, &FLAGS),
             control_plane,
         }
     }
@@ -165,11 +237,15 @@ impl Cluster {
     /// Creates the IPRegistry, and waits until it can be reached.
     fn create(&self, registry: &Value) {
         self.control_plane.kubectl_apply(&registry.to_string());
+        self.wait_for_registry();
+    }
+
+    fn wait_for_registry(&self) {
         self.control_plane.kubectl(&[
             "wait",
             "ipregistry/site",
             "--for=condition=Ready",
-            "--timeout=30s",
+            "--timeout=60s",
         ]);
     }
 
@@ -199,7 +275,7 @@ impl Cluster {
                 "wait",
                 &name,
                 "--for=condition=Ready",
-                "--timeout=30s",
+                "--timeout=60s",
             ];
             self.control_plane.kubectl(&wait);
         }
@@ -211,17 +287,30 @@ impl Cluster {
         show(&self.control_plane, &["-n", "demo", "get", resource])
     }
 
-    /// Shows why a claim waits, once it says that the registry cannot be reached.
-    fn show_waiting(&self) -> io::Result<()> {
+    /// The addresses in use.
+    fn addresses(&self) -> Vec<String> {
+        let resource = "ipaddresses.ipam.cluster.x-k8s.io";
+        let addresses = "-o=jsonpath={.items[*].spec.address}";
+        let get = ["-n", "demo", "get", resource, addresses];
+        let text = self.control_plane.kubectl(&get);
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// Shows why a claim waits, once it says so.
+    fn show_waiting(&self, part: &str) -> io::Result<()> {
         let message = "-o=jsonpath={.items[*].status.conditions[?(@.status==\"False\")].message}";
-        let get = ["-n", "demo", "get", "ipaddressclaims", message];
+        self.show_once(&["-n", "demo", "get", "ipaddressclaims", message], part)
+    }
+
+    /// Shows what kubectl prints, once it contains this text.
+    fn show_once(&self, arguments: &[&str], part: &str) -> io::Result<()> {
         let deadline = Instant::now() + TIMEOUT;
-        let mut text = self.control_plane.kubectl(&get);
-        while !text.contains("cannot be reached") && Instant::now() < deadline {
+        let mut text = self.control_plane.kubectl(arguments);
+        while !text.contains(part) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(100));
-            text = self.control_plane.kubectl(&get);
+            text = self.control_plane.kubectl(arguments);
         }
-        print_command("kubectl", &get)?;
+        print_command("kubectl", arguments)?;
         print_indented(&text)
     }
 }

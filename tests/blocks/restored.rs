@@ -5,8 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::Config;
 use serde_json::{Value, json};
-use support::process::TemporaryFolder;
-use support::snapshot::{restore_snapshot, take_snapshot};
+use support::registry::Backup;
 
 use crate::site::{Hub, Site, names};
 
@@ -16,47 +15,6 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Blocks of four addresses.
 fn blocks() -> Value {
     json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600})
-}
-
-/// The data of a registry at one moment.
-enum Backup {
-    Nats(TemporaryFolder),
-    /// The snapshot is in the folder of the control plane.
-    Kubernetes,
-}
-
-impl Backup {
-    fn take(hub: &mut Hub) -> Self {
-        match hub {
-            Hub::Nats(server) => {
-                let mut server = server.lock();
-                server.kill();
-                let backup = server.back_up();
-                server.start_again();
-                server.wait_until_healthy();
-                Self::Nats(backup)
-            }
-            Hub::Kubernetes(control_plane) => {
-                take_snapshot(control_plane);
-                Self::Kubernetes
-            }
-            Hub::NatsCluster(_) => panic!("the registry is one server"),
-        }
-    }
-
-    fn restore(&self, hub: &mut Hub) {
-        match (self, hub) {
-            (Self::Nats(backup), Hub::Nats(server)) => {
-                let mut server = server.lock();
-                server.kill();
-                server.restore(backup);
-                server.start_again();
-                server.wait_until_healthy();
-            }
-            (Self::Kubernetes, Hub::Kubernetes(control_plane)) => restore_snapshot(control_plane),
-            _ => panic!("the backup is one of another registry"),
-        }
-    }
 }
 
 /// No manager runs during the restore, as the documentation requires. The block that west has taken after

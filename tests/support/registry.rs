@@ -5,12 +5,14 @@ use std::sync::Arc;
 use capi_ipam_registry::{BucketOptions, KubernetesRegistry, NatsRegistry, NatsSettings, Registry};
 use capi_ipam_testing::control_plane::{self as generic, Installation, embedded_kubeconfig};
 use capi_ipam_testing::nats;
+use capi_ipam_testing::process::TemporaryFolder;
 use capi_ipam_testing::wait::eventually;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::control_plane::{NAMESPACE, Options};
 use crate::repository::in_repository;
+use crate::snapshot::{restore_snapshot, take_snapshot};
 
 /// The name of the IPRegistry in every management cluster.
 pub const REGISTRY: &str = "site";
@@ -170,6 +172,47 @@ impl Hub {
                 let opened = KubernetesRegistry::open(&kubeconfig, "test/1").await;
                 Some(Arc::new(opened.ok()?))
             }
+        }
+    }
+}
+
+/// The data of a registry at one moment.
+pub enum Backup {
+    Nats(TemporaryFolder),
+    /// The snapshot is in the folder of the control plane.
+    Kubernetes,
+}
+
+impl Backup {
+    pub fn take(hub: &mut Hub) -> Self {
+        match hub {
+            Hub::Nats(server) => {
+                let mut server = server.lock();
+                server.kill();
+                let backup = server.back_up();
+                server.start_again();
+                server.wait_until_healthy();
+                Self::Nats(backup)
+            }
+            Hub::Kubernetes(control_plane) => {
+                take_snapshot(control_plane);
+                Self::Kubernetes
+            }
+            Hub::NatsCluster(_) => panic!("the registry is one server"),
+        }
+    }
+
+    pub fn restore(&self, hub: &mut Hub) {
+        match (self, hub) {
+            (Self::Nats(backup), Hub::Nats(server)) => {
+                let mut server = server.lock();
+                server.kill();
+                server.restore(backup);
+                server.start_again();
+                server.wait_until_healthy();
+            }
+            (Self::Kubernetes, Hub::Kubernetes(control_plane)) => restore_snapshot(control_plane),
+            _ => panic!("the backup is one of another registry"),
         }
     }
 }

@@ -4,9 +4,9 @@
 //! - [`cli`]: the command line; [`error`]: errors and exit codes; `input`: parsers of what users
 //!   write;
 //! - `commands`: one file for each command;
-//! - `cluster`: requests to the API server; `objects`: the fields of an object that are kept;
-//!   `load`: lists of them, with the permissions that the caller lacks; `registry`: registries of
-//!   blocks and their records;
+//! - `cluster`: requests to the API server; `objects`: one table for each kind, with the fields that
+//!   are kept and the permissions that the caller lacks; `load`: the reads of a command, which fill
+//!   the tables; `registry`: registries of blocks and their records;
 //! - [`model`]: reports, computed by pure functions from the objects;
 //! - `spelling`: misspelt names; `user_reservation`: reservations of users;
 //!   `convert`: tables as manifests; `manifests`: manifests as text;
@@ -20,6 +20,7 @@
 //!   IPSlice. Only `registry release`, `registry adopt` and `registry
 //!   create-network` write records of a registry. Each request has a deadline.
 //! - Lists are read in pages. An object that cannot be decoded is skipped and reported.
+//! - A command and the page have the same tables: a report is one function of `Objects`.
 //! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam`
 //!   and `capi-ipam-ip`.
 

@@ -31,6 +31,7 @@ use serde::Serialize;
 pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
+pub(crate) use self::contents::has_supply;
 pub(crate) use self::doctor::{
     AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
     EventRow, LeaseRow, PodRow, Rule, Selection, ServedDefinition, Snapshot, WebhookMode,
@@ -46,7 +47,7 @@ pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};
 pub(crate) use self::map::ROW;
 pub use self::map::{Cell, OccupancyMap};
-pub(crate) use self::networks::network_lines;
+pub(crate) use self::networks::network_line;
 pub use self::networks::{MemberLine, NetworkLine};
 pub(crate) use self::overview::{
     FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
@@ -56,26 +57,23 @@ pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 #[cfg(test)]
-pub(crate) use self::registry::BlockLine;
-#[cfg(test)]
 pub(crate) use self::registry::tests as registry_tests;
 pub use self::registry::{
-    BlockHolder, BlockHolderState, BlockState, CheckedBlock, ClusterLine, ClusterState,
-    NetworkBlocksLine, RecordAction, RecordChange, RecordProblem, RegistryCheck, RegistryLine,
-    RegistryRelease, RegistryState,
+    BlockLine, BlockState, ClusterLine, ClusterState, NetworkBlocksLine, RecordAction,
+    RecordChange, RecordProblem, RegistryCheck, RegistryLine, RegistryRelease, RegistryState,
 };
 pub(crate) use self::registry::{
-    BlockObjects, Change, Checked, Held, LastRecords, NetworkBlocks, Plan, Refusal, RegistryFacts,
-    Returned, Unread, Write, adoption, block_holder, check_network, creation, held_block,
-    is_in_network, key_of, network_blocks, plan, registry_lines, searched_blocks,
+    Change, Checked, LastRecords, NetworkBlocks, Plan, Refusal, RegistryFacts, Returned, Unread,
+    Write, adoption, block_holder, check_network, creation, held_block, is_in_network, key_of,
+    members, network_blocks, plan, registry_lines, searched_blocks,
 };
-pub(crate) use self::search::{Lookup, SearchResult, Searched};
+pub(crate) use self::search::{SearchResult, search_address, search_text};
 pub use self::show::PoolDetails;
-pub(crate) use self::show::{show, specification};
+pub(crate) use self::show::{list, show, specification};
 pub(crate) use self::size::size;
 pub use self::slices::SliceLine;
 pub(crate) use self::waiting_groups::{WaitingGroup, waiting_groups};
-pub(crate) use self::window::{MapPart, PoolObjects, PoolWindow, View, window};
+pub(crate) use self::window::{MapPart, PoolWindow, View, window};
 
 /// The output of a command. The field `kind` names the command's type of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -104,7 +102,7 @@ pub enum Report {
         holders: Option<Vec<Holder>>,
         /// Its blocks in networks that share blocks with other management clusters.
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        blocks: Vec<BlockHolder>,
+        blocks: Vec<BlockLine>,
     },
     /// The output of `claims`.
     ClaimList {

@@ -1,13 +1,18 @@
 //! What the program keeps of each object: only what it shows.
 
+mod claim_entry;
+mod lists;
 mod metadata;
 mod registry;
+#[cfg(test)]
+pub(crate) mod samples;
+mod table;
 mod unserved;
 
 use capi_ipam_api::{
-    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, Pool, PoolKey,
-    PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions,
-    gateway_warnings, names,
+    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource,
+    Pool, PoolKey, PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot,
+    conditions, gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -18,9 +23,12 @@ use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_pau
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
+pub(crate) use self::claim_entry::ClaimEntry;
+pub(crate) use self::lists::{Objects, Shown};
 pub(crate) use self::metadata::Deletion;
 use self::metadata::{created, deletion, label, machine, own_finalizer};
 pub(crate) use self::registry::RegistryRow;
+pub(crate) use self::table::ListState;
 pub(crate) use self::unserved::{Cause, ServedKinds, UnservedClaim};
 
 /// Maximum number of problems of one specification that a message has.
@@ -212,12 +220,16 @@ pub(crate) struct NetworkRow {
     pub(crate) blocks: Option<SharedBlocks>,
     /// Why the specification is not valid.
     pub(crate) invalid: Option<String>,
+    /// Whether the labels of namespaces decide which pools may be in it.
+    pub(crate) selects_namespaces: bool,
 }
 
 impl From<IPNetwork> for NetworkRow {
     fn from(network: IPNetwork) -> Self {
         let problems = network.spec.rules().err();
+        let access = network.spec.namespaces.as_ref();
         Self {
+            selects_namespaces: access.is_some_and(|it| it.from == NamespaceSource::Selector),
             name: network.metadata.name.unwrap_or_default(),
             status: network.status.unwrap_or_default(),
             blocks: network.spec.blocks,
@@ -394,11 +406,6 @@ pub(crate) struct SliceRow {
 }
 
 impl SliceRow {
-    /// Whether this is a slice of a pool.
-    pub(crate) fn is_of(&self, pool: &PoolKey) -> bool {
-        matches!(&self.place, Ok((Scope::Pool(key), _)) if key == pool)
-    }
-
     /// The network and the block, if a management cluster owns the slice.
     pub(crate) fn shared_block(&self) -> Option<(&str, Block)> {
         match &self.place {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use capi_ipam_api::{IPRegistry, IPRegistrySpec, installed};
+use capi_ipam_api::{IPRegistrySpec, installed};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_registry::{IDENTITY_NAMESPACE, Registry, SecretRef, list, secret_of};
 use k8s_openapi::ByteString;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::cli::RegistryAccess;
 use crate::cluster::{Cluster, Kind, ListError, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
-use crate::load::{Loader, Readable};
+use crate::load::Loader;
 use crate::model::{RegistryFacts, Unread};
 use crate::objects::RegistryRow;
 
@@ -28,15 +28,6 @@ const TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The name of the client, as the servers of a registry see it.
 const USER_AGENT: &str = concat!("kubectl-ipam/", env!("CARGO_PKG_VERSION"));
-
-/// All registries.
-pub(crate) async fn rows(loader: &mut Loader<'_>) -> Result<Readable<Vec<RegistryRow>>, Error> {
-    let mut rows = Vec::new();
-    let each = |registry: IPRegistry| rows.push(RegistryRow::from(registry));
-    let read = loader.list(Kind::Registry, None, each).await?;
-    rows.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(read.map(|()| rows))
-}
 
 /// Reads the records of a registry, if it can be opened.
 pub(crate) async fn facts(
@@ -129,7 +120,7 @@ async fn secret(
     let found = loader
         .others::<Secret>(OtherKind::Secret, Some(&namespace), &parameters)
         .await?;
-    if let Some(right) = found.missing().first() {
+    if let Some(right) = found.missing.first() {
         return Ok(Err(right.clone().into()));
     }
     let secret = found.into_seen().into_iter().next();
@@ -196,16 +187,17 @@ pub(crate) async fn find(
     loader: &mut Loader<'_>,
     name: Option<&str>,
 ) -> Result<RegistryRow, Error> {
-    let rows = rows(loader).await?;
-    let rows = rows.require(|| "which registries exist".to_owned())?;
+    let which = || "which registries exist".to_owned();
+    loader.require(&[Kind::Registry], None, which).await?;
     if let Some(name) = name {
-        let found = rows.into_iter().find(|row| row.name == name);
+        let found = loader.objects.registry(name).cloned();
         return found.ok_or_else(|| Error::NoRegistry {
             name: name.to_owned(),
         });
     }
+    let rows = loader.objects.registries.sorted();
     match rows.as_slice() {
-        [one] => Ok(one.clone()),
+        [one] => Ok((*one).clone()),
         [] => Err(Error::Argument(
             "the cluster has no IPRegistry; create one first".to_owned(),
         )),

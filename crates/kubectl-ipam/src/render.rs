@@ -20,7 +20,7 @@ pub(crate) use self::style::Style;
 pub(crate) use self::words::age;
 use self::words::{dry_run_text, full};
 use crate::model::{
-    BlockHolder, BlockHolderState, Holder, HolderState, PoolMatch, Report, ReservationAction,
+    BlockLine, BlockState, Holder, HolderState, PoolMatch, Report, ReservationAction,
     ReservationChange,
 };
 
@@ -83,21 +83,28 @@ pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
 /// The text for an address without a holder in this management cluster. Without all IPAddresses and
 /// reservations, it is unknown. `blocks` are those that contain the address: another management
 /// cluster can have it in use.
-pub(crate) fn no_holder(address: &str, is_known: bool, blocks: &[BlockHolder]) -> String {
+pub(crate) fn no_holder(address: &str, is_known: bool, blocks: &[BlockLine]) -> String {
     let address = clean(address);
     if !is_known {
         return format!("\nIt is unknown who holds {address}.\n");
     }
     for block in blocks {
-        if let (BlockHolderState::Other, Some(cluster)) = (block.state, &block.cluster) {
-            let cluster = clean(cluster);
+        if matches!(block.state, BlockState::Other | BlockState::Conflict)
+            && !block.clusters.is_empty()
+        {
+            let noun = match block.clusters.len() {
+                1 => "cluster",
+                _ => "clusters",
+            };
+            let clusters = clean(&block.clusters.join(" and "));
             return format!(
-                "\nNothing in this management cluster holds {address}. Management cluster {cluster} can have it in use: \
-                 run the same command there.\n"
+                "\nNothing in this management cluster holds {address}. Management {noun} {clusters} can have it in use: run \
+                 the same command there.\n"
             );
         }
     }
-    let is_unknown = |block: &BlockHolder| block.state == BlockHolderState::Unknown;
+    let is_unknown =
+        |block: &BlockLine| matches!(block.state, BlockState::Unreadable | BlockState::Unknown);
     if blocks.iter().any(is_unknown) {
         return format!(
             "\nNothing in this management cluster holds {address}. It is unknown whether another one has it in use.\n"

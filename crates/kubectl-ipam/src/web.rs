@@ -2,7 +2,7 @@
 //!
 //! - `watches`: watches of all kinds; `heartbeat`: whether the API server and the manager are there;
 //!   `records`: the records of registries; `demand`: which registries the page shows;
-//! - `table`: the objects of a kind; `state`: all objects, and what the page asks about them;
+//! - `state`: all objects, and what the page asks about them;
 //!   `findings`: what the checks of `doctor` find in them;
 //! - `server`: requests of the browser; `guard`: which requests are answered; `assets`: the files
 //!   of the page.
@@ -18,7 +18,6 @@
 //!   types, which are generated from the model (`generated/page.d.ts`), and tests their pure parts.
 
 mod assets;
-mod claim_entry;
 mod demand;
 mod findings;
 mod guard;
@@ -26,7 +25,6 @@ mod heartbeat;
 mod records;
 mod server;
 mod state;
-mod table;
 #[cfg(test)]
 mod tests;
 mod watches;
@@ -75,6 +73,7 @@ async fn serve(
     let state = Arc::new(State::new(
         cluster.server.clone(),
         namespace,
+        cluster.kinds.clone(),
         cluster.is_go_provider(),
     ));
     let _watches = watches::start(cluster, &state)?;

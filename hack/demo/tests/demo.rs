@@ -46,6 +46,10 @@ fn demo_of_two_clusters_shows_what_it_says() {
         "10.40.0.5 ",
         "cannot be reached",
         "machine-5   10.40.0.",
+        "RegistryRestored: the registry has lost writes",
+        "waiting for these management clusters: east",
+        "No address is in use twice:",
+        "machine-8   10.40.0.12",
         "Done.",
     ] {
         assert!(

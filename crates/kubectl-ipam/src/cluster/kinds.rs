@@ -30,6 +30,22 @@ impl Kind {
         Self::Slice,
     ];
 
+    /// All kinds of pools.
+    pub(crate) const POOLS: [Self; 4] = [
+        Self::Pool(InClusterKind::IPPool),
+        Self::Pool(InClusterKind::GlobalIPPool),
+        Self::Pool(InClusterKind::PrefixPool),
+        Self::Pool(InClusterKind::GlobalPrefixPool),
+    ];
+
+    /// The kind of a kind of pools.
+    pub(crate) fn of_pool(self) -> InClusterKind {
+        match self {
+            Self::Pool(kind) => kind,
+            _ => InClusterKind::IPPool,
+        }
+    }
+
     /// Whether the kind is part of the contract of Cluster API.
     pub(crate) fn is_of_contract(self) -> bool {
         matches!(self, Self::Address | Self::Claim)

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use capi_ipam_api::names;
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::watch::MaybeInvalid;
 use kube::Client;
 use kube::api::ListParams;
 use kube::client::ClientBuilder;
 use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use tower::util::MapResponseLayer;
 
 use super::config::config;
@@ -20,7 +20,7 @@ use super::kinds::{CLUSTERS, Kind, OtherKind};
 use super::warnings;
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
-use crate::objects::ServedKinds;
+use crate::objects::{ServedKinds, Shown};
 
 /// Number of objects in one page of a list.
 pub(crate) const PAGE_SIZE: u32 = 500;
@@ -33,8 +33,6 @@ pub(crate) const WATCH_TIMEOUT: u32 = 30;
 /// Silence after which a connection is dead. Requests have their own deadline, so this is longer
 /// than a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 5);
-/// Number of skipped objects that a warning names.
-const MAX_NAMED: usize = 5;
 
 /// Why the objects of a kind cannot be listed.
 pub(crate) enum ListError {
@@ -70,77 +68,9 @@ pub(crate) struct Cluster {
     pub(super) sends_changes: bool,
 }
 
-/// Objects that could not be decoded.
-#[derive(Debug, Default)]
-pub(crate) struct Skipped {
-    count: usize,
-    names: Vec<String>,
-    reason: String,
-}
-
-impl Skipped {
-    fn add(&mut self, name: String, reason: &impl ToString) {
-        if self.count == 0 {
-            self.reason = reason.to_string();
-        }
-        self.count = self.count.saturating_add(1);
-        if self.names.len() < MAX_NAMED {
-            self.names.push(name);
-        }
-    }
-
-    /// The warning; `None` if no object was skipped.
-    pub(crate) fn warning(&self, kind: Kind) -> Option<String> {
-        if self.count == 0 {
-            return None;
-        }
-        let more = self.count.saturating_sub(self.names.len());
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        let names = self.names.join(", ");
-        let skipped = match self.count {
-            1 => format!("an object of {} that", kind.plural()),
-            several => format!("{several} {} that", kind.plural()),
-        };
-        Some(format!(
-            "skipped {skipped} cannot be decoded: {names}{more} ({})",
-            self.reason
-        ))
-    }
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: PageMetadata,
-    #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
-}
-
 #[derive(Deserialize)]
 struct Items<T> {
     items: Vec<T>,
-}
-
-#[derive(Default, Deserialize)]
-struct PageMetadata {
-    #[serde(default, rename = "continue")]
-    token: Option<String>,
-}
-
-#[derive(Default, Deserialize)]
-struct Named {
-    #[serde(default)]
-    metadata: Names,
-}
-
-#[derive(Default, Deserialize)]
-struct Names {
-    namespace: Option<String>,
-    name: Option<String>,
 }
 
 impl Cluster {
@@ -315,66 +245,32 @@ impl Cluster {
         })
     }
 
-    /// Calls `each` for the objects of a kind with these labels, in a namespace or in the whole
-    /// cluster.
-    pub(crate) async fn list<T: DeserializeOwned>(
-        &self,
-        kind: Kind,
-        namespace: Option<&str>,
-        labels: &str,
-        each: impl FnMut(T),
-    ) -> Result<Skipped, ListError> {
-        self.list_selected(kind, namespace, ListParams::default().labels(labels), each)
-            .await
-    }
-
-    /// Calls `each` for the object with this name, if it exists.
-    pub(crate) async fn list_named<T: DeserializeOwned>(
-        &self,
-        kind: Kind,
-        namespace: Option<&str>,
-        name: &str,
-        each: impl FnMut(T),
-    ) -> Result<Skipped, ListError> {
-        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
-        self.list_selected(kind, namespace, parameters, each).await
-    }
-
-    async fn list_selected<T: DeserializeOwned>(
+    /// Calls `each` for the selected objects of a kind, in a namespace or in the whole cluster. None exist
+    /// if the provider does not have the kind.
+    pub(crate) async fn list<K: Shown>(
         &self,
         kind: Kind,
         namespace: Option<&str>,
         parameters: ListParams,
-        mut each: impl FnMut(T),
-    ) -> Result<Skipped, ListError> {
-        let mut skipped = Skipped::default();
+        mut each: impl FnMut(MaybeInvalid<K>),
+    ) -> Result<(), ListError> {
         let Some(version) = self.version(kind).map_err(ListError::Other)? else {
-            return Ok(skipped);
+            return Ok(());
         };
-        let folder = folder_of(namespace);
-        let path = format!("/apis/{}/{version}/{folder}{}", names::GROUP, kind.plural());
+        let api = K::api(self.client.clone(), kind, version, namespace);
         let mut parameters = parameters.limit(PAGE_SIZE);
         loop {
             let operation = || format!("list {}", kind.plural());
-            let request = Request::new(&path)
-                .list(&parameters)
-                .map_err(|error| self.rejected(operation(), &error))?;
-            let text = self
-                .call(operation, self.client.request_text(request))
-                .await;
-            let text = text.map_err(|error| self.list_error(kind, namespace, &error))?;
-            let page: Page<'_> =
-                serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
-            for item in page.items {
-                match serde_json::from_str(item.get()) {
-                    Ok(object) => each(object),
-                    Err(error) => skipped.add(name_of(item), &error),
-                }
+            let page = self.call(operation, api.list(&parameters)).await;
+            let page = page.map_err(|error| {
+                let resource = format!("{}.{}", kind.plural(), names::GROUP);
+                self.denied(resource, namespace, &error)
+            })?;
+            page.items.into_iter().for_each(&mut each);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => return Ok(()),
             }
-            let Some(token) = page.metadata.token.filter(|token| !token.is_empty()) else {
-                return Ok(skipped);
-            };
-            parameters = parameters.continue_token(&token);
         }
     }
 
@@ -456,14 +352,6 @@ impl Cluster {
             operation,
             reason: error_chain(error),
         })
-    }
-
-    fn list_error(&self, kind: Kind, namespace: Option<&str>, error: &CallError) -> ListError {
-        self.denied(
-            format!("{}.{}", kind.plural(), names::GROUP),
-            namespace,
-            error,
-        )
     }
 
     fn denied(&self, resource: String, namespace: Option<&str>, error: &CallError) -> ListError {
@@ -552,41 +440,4 @@ pub(super) fn error_text(error: &CallError) -> Option<String> {
 pub(super) fn lacks_permission(error: &CallError, verb: &str) -> bool {
     let denial = format!("cannot {verb} resource");
     error.is_forbidden() && error_text(error).is_some_and(|text| text.contains(&denial))
-}
-
-fn name_of(item: &RawValue) -> String {
-    let Named { metadata } = serde_json::from_str(item.get()).unwrap_or_default();
-    let name = metadata.name.unwrap_or_else(|| "(without name)".to_owned());
-    match metadata.namespace {
-        Some(namespace) => format!("{namespace}/{name}"),
-        None => name,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn skipped_objects_are_counted_and_named() {
-        let mut skipped = Skipped::default();
-        assert_eq!(skipped.warning(Kind::Address), None);
-        (0..7).for_each(|number| skipped.add(format!("a/{number}"), &"invalid type"));
-        assert_eq!(
-            skipped.warning(Kind::Address).unwrap(),
-            "skipped 7 ipaddresses that cannot be decoded: a/0, a/1, a/2, a/3, a/4 and 2 more (invalid type)"
-        );
-    }
-
-    #[test]
-    fn page_keeps_objects_as_text() {
-        let page: Page<'_> =
-            serde_json::from_str(r#"{"metadata":{"continue":"x"},"items":[{"a":1},7]}"#).unwrap();
-        assert_eq!(page.metadata.token.as_deref(), Some("x"));
-        assert_eq!(
-            page.items.iter().map(|item| item.get()).collect::<Vec<_>>(),
-            ["{\"a\":1}", "7"]
-        );
-        assert_eq!(name_of(page.items[1]), "(without name)");
-    }
 }

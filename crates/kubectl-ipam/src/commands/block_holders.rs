@@ -2,32 +2,33 @@
 
 use capi_ipam_api::{IPSlice, Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use crate::cli::RegistryAccess;
 use crate::cluster::{Kind, ListError};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{BlockHolder, block_holder, held_block, is_in_network, key_of, searched_blocks};
-use crate::objects::{NetworkRow, PoolRow, SliceRow};
+use crate::model::{BlockLine, block_holder, held_block, is_in_network, key_of, searched_blocks};
+use crate::objects::NetworkRow;
 use crate::registry;
 
 /// Describes who has the blocks of an address, one for each network that shares blocks and contains
 /// it. Asks the registry about blocks that this management cluster does not have.
-pub(super) async fn read(
-    loader: &mut Loader<'_>,
-    pools: &[PoolRow],
-    address: Block,
-) -> Result<Vec<BlockHolder>, Error> {
-    if !is_in_network(pools, address) {
+pub(super) async fn read(loader: &mut Loader<'_>, address: Block) -> Result<Vec<BlockLine>, Error> {
+    if !is_in_network(&loader.objects, address) {
         return Ok(Vec::new());
     }
-    let networks = loader.networks().await?.into_seen();
+    loader.read(&[Kind::Network], None).await?;
+    let mut searched = Vec::new();
+    for (network, block) in searched_blocks(&loader.objects, address) {
+        searched.push((network.clone(), block));
+    }
     let mut found = Vec::new();
-    for (network, block) in searched_blocks(&networks, pools, address) {
-        let holder = match own_slice(loader, network, block).await? {
-            Some(cluster) => held_block(network, block, cluster),
-            None => ask(loader, network, block).await?,
+    for (network, block) in &searched {
+        let holder = match own_slice(loader, network, *block).await? {
+            Some(cluster) => held_block(network, *block, cluster),
+            None => ask(loader, network, *block).await?,
         };
         found.push(holder);
     }
@@ -37,27 +38,22 @@ pub(super) async fn read(
 /// The management cluster in the IPSlice of a block, without a conflict; `None` if the registry has
 /// to be asked.
 async fn own_slice(
-    loader: &Loader<'_>,
+    loader: &mut Loader<'_>,
     network: &NetworkRow,
     block: Block,
 ) -> Result<Option<String>, Error> {
     let scope = Scope::Network(network.name.as_str().into());
     let name = reservation_name(&scope, block);
-    let mut found = None;
-    let each = |slice: IPSlice| found = Some(SliceRow::from(slice));
-    match loader
-        .cluster
-        .list_named(Kind::Slice, None, &name, each)
-        .await
-    {
+    match loader.read_named::<IPSlice>(Kind::Slice, None, &name).await {
         // The registry knows it, too.
-        Ok(_) | Err(ListError::Forbidden(_)) => {}
+        Ok(()) | Err(ListError::Forbidden(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    let certain = found.filter(|it: &SliceRow| it.is_confirmed && it.conflict.is_none());
+    let found = loader.objects.slices.get(&NamespacedName::new("", &name));
+    let certain = found.filter(|it| it.is_confirmed && it.conflict.is_none());
     Ok(certain
         .filter(|slice| slice.shared_block().is_some())
-        .map(|slice| slice.owner.name))
+        .map(|slice| slice.owner.name.clone()))
 }
 
 /// Reads the record of a block.
@@ -65,12 +61,11 @@ async fn ask(
     loader: &mut Loader<'_>,
     network: &NetworkRow,
     block: Block,
-) -> Result<BlockHolder, Error> {
+) -> Result<BlockLine, Error> {
     let name = network.registry().unwrap_or_default();
-    let rows = registry::rows(loader).await?;
-    let found = rows.seen().iter().find(|row| row.name == name);
-    let Some(row) = found.cloned() else {
-        let problem = match rows.missing().first() {
+    loader.read(&[Kind::Registry], None).await?;
+    let Some(row) = loader.objects.registry(name).cloned() else {
+        let problem = match loader.objects.lacking(&[Kind::Registry]).first() {
             Some(right) => right.to_string(),
             None => format!("IPRegistry {name} does not exist"),
         };

@@ -6,12 +6,12 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::watch::{self, Reading};
 use crate::cli::{Global, ListFlags};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
 use crate::input::{PoolText, matches, parse_claim};
-use crate::load::{Claims, Loader, Readable, Selected};
+use crate::load::Loader;
 use crate::model::{ClaimLine, Report, claims};
-use crate::objects::{ClaimRow, UnservedClaim};
+use crate::objects::{ClaimRow, Objects, UnservedClaim};
 use crate::output;
 use crate::render::Style;
 
@@ -29,7 +29,8 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     fn includes(&self, claim: &ClaimRow) -> bool {
-        (!self.only_waiting || claim.is_waiting())
+        self.is_named(&claim.key)
+            && (!self.only_waiting || claim.is_waiting())
             && self.pool.is_none_or(|pool| matches(&claim.pool, pool))
             && self.is_of_cluster(claim.cluster.as_deref())
     }
@@ -37,7 +38,8 @@ impl Wanted<'_> {
     /// The same for a claim that this provider does not serve. One that another provider has bound
     /// is listed only if it is named.
     fn includes_unserved(&self, claim: &UnservedClaim) -> bool {
-        (!self.only_waiting || claim.is_waiting())
+        self.is_named(&claim.key)
+            && (!self.only_waiting || claim.is_waiting())
             && (!self.names.is_empty() || !claim.is_served_by_other())
             && self.pool.is_none_or(|pool| claim.has_pool(pool))
             && self.is_of_cluster(claim.cluster.as_deref())
@@ -51,11 +53,11 @@ impl Wanted<'_> {
         self.names.is_empty() || self.names.iter().any(|name| has_name(claim, name))
     }
 
-    /// Fails if no claim has one of the names. `found` are the claims with a name.
-    fn require_all(&self, found: &Claims, namespace: Option<&str>) -> Result<(), Error> {
+    /// Fails if no claim has one of the names.
+    fn require_all(&self, objects: &Objects, namespace: Option<&str>) -> Result<(), Error> {
         let mut known: BTreeSet<&NamespacedName> = BTreeSet::new();
-        known.extend(found.served.iter().map(|claim| &claim.key));
-        known.extend(found.unserved.iter().map(|claim| &claim.key));
+        known.extend(objects.served().iter().map(|claim| &claim.key));
+        known.extend(objects.unserved().iter().map(|claim| &claim.key));
         for name in self.names {
             if !known.iter().any(|claim| has_name(claim, name)) {
                 return Err(Error::ClaimNotFound {
@@ -131,59 +133,58 @@ async fn report(
     wanted: &Wanted<'_>,
     list: &ListFlags,
 ) -> Result<Report, Error> {
-    if let Some(labels) = &list.selector {
-        loader.selected = Selected::Claims(labels.clone());
-    }
-    let lines = lines(loader, namespace, wanted).await?;
-    // Nothing found can mean that the namespace or the pool is misspelt.
-    if lines.is_empty()
-        && let Some(namespace) = namespace
-    {
-        loader.require_namespace(namespace).await?;
-        if let Some(pool) = wanted.pool {
-            loader.find_pool(pool).await?;
-        }
-    }
-    Ok(Report::ClaimList { claims: lines })
-}
-
-async fn lines(
-    loader: &mut Loader<'_>,
-    namespace: Option<&str>,
-    wanted: &Wanted<'_>,
-) -> Result<Vec<ClaimLine>, Error> {
+    loader.select(&[Kind::Claim], list);
+    loader.read(&[Kind::Claim], namespace).await?;
     // A claim that is named has to exist, whatever the other flags select.
-    let has_names = !wanted.names.is_empty();
-    let is_candidate =
-        |claim: &ClaimRow| wanted.is_named(&claim.key) && (has_names || wanted.includes(claim));
-    let mut found = loader.all_claims(namespace, is_candidate).await?;
-    found = found.map(|mut claims| {
-        claims.unserved.retain(|claim| wanted.is_named(&claim.key));
-        claims
-    });
-    let missing = wanted.require_all(found.seen(), namespace);
-    if found.seen().is_empty() || missing.is_err() {
+    let missing = wanted.require_all(&loader.objects, namespace);
+    let objects = &loader.objects;
+    let mut served = objects.served();
+    served.retain(|claim| wanted.includes(claim));
+    let mut unserved = objects.unserved();
+    unserved.retain(|claim| wanted.includes_unserved(claim));
+    let is_empty = served.is_empty() && unserved.is_empty();
+    if is_empty || missing.is_err() {
         // What may not be read is unknown, not missing.
-        found.require(|| "the list of claims".to_owned())?;
-        if let Some(namespace) = namespace.filter(|_| missing.is_err()) {
+        let has_some = objects.claims.iter().next().is_some();
+        if missing.is_err() || !has_some {
+            loader.require_known(&[Kind::Claim], || "the list of claims".to_owned())?;
+        }
+        // Nothing found can mean that the namespace or the pool is misspelt.
+        if let Some(namespace) = namespace {
             loader.require_namespace(namespace).await?;
         }
         missing?;
-        return Ok(Vec::new());
+        if let Some(pool) = wanted.pool.filter(|_| namespace.is_some()) {
+            loader.find_pool(pool).await?;
+        }
+        return Ok(Report::ClaimList { claims: Vec::new() });
     }
-    let Claims {
-        mut served,
-        mut unserved,
-    } = found.into_seen();
-    served.retain(|claim| wanted.includes(claim));
-    unserved.retain(|claim| wanted.includes_unserved(claim));
     // A waiting claim has no address.
-    let addresses = if wanted.only_waiting || served.is_empty() {
-        Readable::complete(Vec::new())
-    } else {
-        loader.addresses_in(namespace, |_| true).await?
-    };
-    Ok(claims(served, &unserved, &addresses.as_ref()))
+    if !wanted.only_waiting && !served.is_empty() {
+        loader.read(&[Kind::Address], namespace).await?;
+    }
+    Ok(Report::ClaimList {
+        claims: lines(
+            &loader.objects,
+            |it| wanted.includes(it),
+            |it| wanted.includes_unserved(it),
+        ),
+    })
+}
+
+/// The lines of selected claims, by namespace and name.
+fn lines(
+    objects: &Objects,
+    is_served: impl Fn(&ClaimRow) -> bool,
+    is_unserved: impl Fn(&UnservedClaim) -> bool,
+) -> Vec<ClaimLine> {
+    let mut served = objects.served();
+    served.retain(|claim| is_served(claim));
+    let mut unserved = objects.unserved();
+    unserved.retain(|claim| is_unserved(claim));
+    let mut lines = claims(served, unserved, objects);
+    lines.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    lines
 }
 
 /// The claims that have a name, or whose machine or Cluster has it, with their addresses.
@@ -196,28 +197,26 @@ pub(super) async fn named(
         Some((namespace, name)) => (Some(namespace), name),
         None => (namespace, text),
     };
+    loader
+        .read(&[Kind::Claim, Kind::Address], in_namespace)
+        .await?;
     let is_named = |key: &NamespacedName, machine: Option<&str>, cluster: Option<&str>| {
         let machine = machine.unwrap_or_default();
         // A machine is a kind and a name.
         let machine = machine.rsplit_once('/').map_or(machine, |(_, name)| name);
         key.name() == name || machine == name || cluster == Some(name)
     };
-    let is_served = |it: &ClaimRow| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref());
-    let mut found = loader.all_claims(in_namespace, is_served).await?;
-    found = found.map(|mut claims| {
-        let is_unserved =
-            |it: &UnservedClaim| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref());
-        claims.unserved.retain(is_unserved);
-        claims
-    });
-    if found.seen().is_empty() {
-        found.require(|| format!("which claims {text} has"))?;
+    let found = lines(
+        &loader.objects,
+        |it| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref()),
+        |it| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref()),
+    );
+    if found.is_empty() {
+        loader.require_known(&[Kind::Claim], || format!("which claims {text} has"))?;
         return Err(Error::NoClaim {
             name: text.to_owned(),
             place: place(in_namespace),
         });
     }
-    let addresses = loader.addresses_in(in_namespace, |_| true).await?;
-    let Claims { served, unserved } = found.into_seen();
-    Ok(claims(served, &unserved, &addresses.as_ref()))
+    Ok(found)
 }

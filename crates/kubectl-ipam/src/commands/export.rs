@@ -53,13 +53,15 @@ async fn pools(
     names: &[String],
 ) -> Result<Vec<Pool>, Error> {
     let mut pools: Vec<Pool> = Vec::new();
-    let each = |pool: &Pool| pools.push(plain_pool(pool));
     // A name can have another namespace.
     let names_namespaces = names
         .iter()
         .any(|it| PoolText::parse(it).namespace.is_some());
     let listed = namespace.filter(|_| !names_namespaces);
-    loader.each_pool(listed, each).await?.into_seen();
+    for kind in Kind::POOLS {
+        let found = loader.read_objects::<Pool>(kind, listed).await?;
+        pools.extend(found.iter().map(plain_pool));
+    }
     pools.sort_by_key(PoolKey::of);
     if names.is_empty() {
         return Ok(pools);
@@ -101,10 +103,11 @@ async fn reservations(
     let keys: HashSet<PoolKey> = pools.iter().map(PoolKey::of).collect();
     let mut found: Vec<IPReservation> = Vec::new();
     let mut left_out = Vec::new();
-    let each = |reservation: IPReservation| {
+    let listed = loader.read_objects::<IPReservation>(Kind::Reservation, None);
+    for reservation in listed.await? {
         let pool = PoolKey::of_reservation(&reservation.spec.pool_ref);
         if !is_of_user(&reservation) || pool.is_none_or(|pool| !keys.contains(&pool)) {
-            return;
+            continue;
         }
         match reservation.slot() {
             Ok(_) => found.push(plain_reservation(reservation)),
@@ -113,9 +116,7 @@ async fn reservations(
                 reservation.name_any()
             )),
         }
-    };
-    let listed = loader.list(Kind::Reservation, None, each).await?;
-    listed.into_seen();
+    }
     found.sort_by_key(|reservation| reservation.slot().ok());
     Ok((found, left_out))
 }

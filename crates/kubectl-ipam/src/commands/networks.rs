@@ -1,11 +1,10 @@
 //! `networks`: the networks, with their pools that join or leave.
 
 use crate::cli::{Global, ListFlags};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
-use crate::load::{Loader, Selected};
-use crate::model::{Report, network_lines};
-use crate::objects::NetworkRow;
+use crate::load::Loader;
+use crate::model::{Report, network_line};
 use crate::output;
 
 pub(super) async fn run(
@@ -25,28 +24,18 @@ async fn report(
     names: &[String],
     list: &ListFlags,
 ) -> Result<Report, Error> {
-    if let Some(labels) = &list.selector {
-        loader.selected = Selected::Networks(labels.clone());
+    loader.select(&[Kind::Network], list);
+    loader.read(&[Kind::Network], None).await?;
+    let mut rows = loader.objects.networks.sorted();
+    loader.require_some(&[Kind::Network], rows.is_empty(), "networks")?;
+    if !names.is_empty() {
+        rows.clear();
     }
-    let rows = loader.networks().await?.listed("networks")?;
-    let rows = if names.is_empty() {
-        rows
-    } else {
-        named(&rows, names)?
-    };
-    Ok(Report::NetworkList {
-        networks: network_lines(&rows),
-    })
-}
-
-/// The networks with these names, in their order.
-fn named(rows: &[NetworkRow], names: &[String]) -> Result<Vec<NetworkRow>, Error> {
-    let mut found = Vec::new();
     for name in names {
-        let Some(row) = rows.iter().find(|row| row.name == *name) else {
-            return Err(Error::NoNetwork { name: name.clone() });
-        };
-        found.push(row.clone());
+        let found = loader.objects.network(name);
+        rows.push(found.ok_or_else(|| Error::NoNetwork { name: name.clone() })?);
     }
-    Ok(found)
+    Ok(Report::NetworkList {
+        networks: rows.into_iter().map(network_line).collect(),
+    })
 }

@@ -1,11 +1,11 @@
 //! `pools`: the pools with their occupancy, once or as they change.
 
 use crate::cli::{Global, ListFlags};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
-use crate::load::{Loader, Selected};
+use crate::load::Loader;
 use crate::model::{Report, pools};
-use crate::objects::{ClaimRow, PoolRow};
+use crate::objects::PoolRow;
 use crate::output;
 
 pub(super) async fn run(
@@ -26,34 +26,29 @@ async fn report(
     names: &[String],
     list: &ListFlags,
 ) -> Result<Report, Error> {
-    if let Some(labels) = &list.selector {
-        loader.selected = Selected::Pools(labels.clone());
-    }
+    loader.select(&Kind::POOLS, list);
     let namespace = global.listed_namespace(&loader.cluster.namespace);
-    let rows = if names.is_empty() {
-        let rows = loader.pools(namespace).await?.listed("pools")?;
+    let mut keys = Vec::new();
+    if names.is_empty() {
+        loader.read(&Kind::POOLS, namespace).await?;
+        let rows = loader.objects.pools();
+        loader.require_some(&Kind::POOLS, rows.is_empty(), "pools")?;
+        keys.extend(rows.iter().map(|row| row.key.clone()));
         // Nothing found can mean that the namespace is misspelt.
         if let Some(namespace) = namespace
-            && !rows.iter().any(|row| row.key.namespace.is_some())
+            && !keys.iter().any(|key| key.namespace.is_some())
         {
             loader.require_namespace(namespace).await?;
         }
-        rows
-    } else {
-        named(loader, names).await?
-    };
-    // Claims of all namespaces wait for global pools.
-    let waiting = loader.claims(None, ClaimRow::is_waiting).await?;
-    Ok(Report::PoolList {
-        pools: pools(&rows, &waiting.as_ref()),
-    })
-}
-
-/// The pools with these names, in their order.
-async fn named(loader: &mut Loader<'_>, names: &[String]) -> Result<Vec<PoolRow>, Error> {
-    let mut rows = Vec::new();
-    for name in names {
-        rows.push(loader.find_pool(name).await?);
     }
-    Ok(rows)
+    for name in names {
+        keys.push(loader.find_pool(name).await?.key);
+    }
+    // Claims of all namespaces wait for global pools.
+    loader.read(&[Kind::Claim], None).await?;
+    let objects = &loader.objects;
+    let rows: Vec<&PoolRow> = keys.iter().filter_map(|key| objects.pool(key)).collect();
+    Ok(Report::PoolList {
+        pools: pools(&rows, objects, objects.served()),
+    })
 }

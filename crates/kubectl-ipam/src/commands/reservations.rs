@@ -2,7 +2,9 @@
 
 use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ip::Block;
+use kube::api::ListParams;
 
 use crate::cli::DryRun;
 use crate::cluster::{Identity, Kind};
@@ -23,17 +25,25 @@ pub(super) async fn find(
         let is_own_scope = scope == pool.scope;
         let name = Slot { scope, block }.reservation_name();
         let mut found = None;
-        let each = |it: IPReservation| {
-            found = ReservationRow::of(&it).map(|row| (row, Identity::of(&it.metadata)))
+        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        let each = |it: MaybeInvalid<IPReservation>| {
+            let valid = it.0.ok();
+            found = valid.and_then(|it| identified(&it));
         };
-        loader
-            .cluster
-            .list_named(Kind::Reservation, None, &name, each)
+        let cluster = loader.cluster;
+        cluster
+            .list(Kind::Reservation, None, parameters, each)
             .await?;
         // In the scope that the pool leaves, another pool can have the address.
         all.extend(found.filter(|(row, _)| is_own_scope || row.pool == pool.key));
     }
     Ok(all)
+}
+
+/// A reservation that has an effect, with its version.
+pub(super) fn identified(object: &IPReservation) -> Option<(ReservationRow, Identity)> {
+    let row = ReservationRow::of(object)?;
+    Some((row, Identity::of(&object.metadata)))
 }
 
 /// The scopes in which reservations of a pool can be: its own first.

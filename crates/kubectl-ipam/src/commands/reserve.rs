@@ -7,11 +7,11 @@ use capi_ipam_ledger::Outcome;
 
 use super::reservations::{find, held_by, report};
 use crate::cli::{DryRun, Global};
-use crate::cluster::{Cluster, Created, with_warnings};
+use crate::cluster::{Cluster, Created, Kind, with_warnings};
 use crate::error::{Code, Error};
 use crate::input::{parse_block, parse_claim, show_command};
 use crate::load::Loader;
-use crate::model::{Report, ReservationAction, why_not_contained};
+use crate::model::{Report, ReservationAction, has_supply, why_not_contained};
 use crate::objects::{AddressRow, PoolRow};
 use crate::output;
 use crate::user_reservation::{promised_to, reservation};
@@ -118,8 +118,17 @@ async fn reserve_next(loader: &mut Loader<'_>, request: &Request<'_>) -> Result<
             show_command(&pool.key)
         )));
     }
-    let ledger = loader.supply(pool).await?.into_ledger();
-    let mut ledger = ledger.require(|| format!("the next address of {}", pool.key))?;
+    loader.read_supply(pool).await?;
+    let objects = &loader.objects;
+    let mut missing = objects.lacking(&[Kind::Address, Kind::Reservation]);
+    if !has_supply(pool, objects) {
+        missing.extend(objects.lacking(&Kind::ALL));
+    }
+    if !missing.is_empty() {
+        let what = format!("the next address of {}", pool.key);
+        return Err(Error::Unknown { what, missing });
+    }
+    let mut ledger = loader.ledger.take().unwrap_or_default();
     for attempt in 0..MAX_ATTEMPTS {
         // Each proposal holds its address for another claim, which does not exist.
         let claim = NamespacedName::new("", &attempt.to_string());
@@ -144,24 +153,17 @@ async fn check_use(
     claim: Option<&NamespacedName>,
 ) -> Result<(), Error> {
     let in_use = || format!("whether {block} is in use");
-    let rows = loader
-        .addresses_in(pool.namespace_of_users(), |row| row.block == block)
-        .await?
-        .require(in_use)?;
-    let pools = if pool.network.is_none() {
-        vec![pool.clone()]
-    } else {
-        loader.pools(None).await?.require(in_use)?
+    let namespace = pool.namespace_of_users();
+    loader.require(&[Kind::Address], namespace, in_use).await?;
+    if pool.network.is_some() {
+        loader.require(&Kind::POOLS, None, in_use).await?;
+    }
+    let objects = &loader.objects;
+    let mut addresses = objects.addresses.iter();
+    let is_user = |row: &&AddressRow| {
+        row.block == block && (row.pool == pool.key || objects.scope_of(&row.pool) == pool.scope)
     };
-    let is_here = |key: &PoolKey| {
-        pools
-            .iter()
-            .any(|row| row.key == *key && row.scope == pool.scope)
-    };
-    let owner = rows
-        .iter()
-        .find(|row| is_here(&row.pool))
-        .map(AddressRow::claim_key);
+    let owner = addresses.find(is_user).map(AddressRow::claim_key);
     match owner.filter(|owner| Some(owner) != claim) {
         Some(owner) => Err(Error::Held {
             slot: pool.slot(block).to_string(),

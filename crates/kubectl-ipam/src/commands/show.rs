@@ -1,18 +1,16 @@
 //! `show`: a pool with everything that it contains. It reads lists of the whole cluster; as text, the
 //! specification is printed before.
 
-use std::collections::HashSet;
-
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{Ledger, Outcome};
 
 use crate::cli::Global;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
-use crate::load::{Loader, Readable};
+use crate::load::Loader;
 use crate::model::{Fact, PoolDetails, Report, show, specification};
-use crate::objects::{ClaimRow, PoolRow, SliceRow};
+use crate::objects::PoolRow;
 use crate::output;
 use crate::render::{self, Style};
 
@@ -46,39 +44,26 @@ async fn print(loader: &mut Loader<'_>, pool: &PoolRow, style: Style) -> Result<
 
 /// A pool with everything that it contains.
 async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<PoolDetails, Error> {
-    let supply = loader.supply(pool).await?;
-    let pools = supply.pools.seen().iter();
-    let members = pools.filter(|other| other.scope == pool.scope);
-    let members: HashSet<&PoolKey> = members.map(|pool| &pool.key).collect();
-    let is_here = |row: &ClaimRow| row.pool == pool.key || members.contains(&row.pool);
-    let claims = loader.claims(pool.namespace_of_users(), is_here).await?;
-    let is_own = |row: &SliceRow| row.is_of(&pool.key);
-    let slices = if pool.spec.slices().is_some() {
-        loader.slices(is_own).await?
-    } else {
-        Readable::complete(Vec::new())
-    };
-    let mut shown = show(
-        pool,
-        &supply.ledger.as_ref(),
-        &supply.pools.as_ref().map(Vec::as_slice),
-        &supply.addresses,
-        &supply.reservations,
-        &slices,
-        &claims,
-    );
+    loader.read_supply(pool).await?;
+    loader
+        .read(&[Kind::Claim], pool.namespace_of_users())
+        .await?;
+    if pool.spec.slices().is_some() {
+        loader.read(&[Kind::Slice], None).await?;
+    }
+    let mut ledger = loader.ledger.take().unwrap_or_default();
+    let mut shown = show(pool, &loader.objects, &ledger);
     if pool.spec.slices().is_none() {
-        shown.next = next_addresses(supply.into_ledger(), &pool.key);
+        shown.next = match shown.counts.free {
+            Some(_) => next_addresses(&mut ledger, &pool.key),
+            None => Fact::Unknown,
+        };
     }
     Ok(shown)
 }
 
 /// The addresses that the pool allocates next. With slices, they depend on the owner of the claim.
-fn next_addresses(ledger: Readable<Ledger>, pool: &PoolKey) -> Fact<Vec<String>> {
-    if !ledger.is_complete() {
-        return Fact::Unknown;
-    }
-    let mut ledger = ledger.into_seen();
+fn next_addresses(ledger: &mut Ledger, pool: &PoolKey) -> Fact<Vec<String>> {
     let mut addresses = Vec::new();
     for number in 0..MAX_NEXT {
         // Each proposal holds its address for a claim that does not exist, in a namespace without

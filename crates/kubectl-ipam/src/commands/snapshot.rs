@@ -7,6 +7,7 @@ mod webhooks;
 
 use capi_ipam_api::names;
 use capi_ipam_controller::clock;
+use futures::future::try_join_all;
 use futures::try_join;
 
 use crate::cli::RegistryAccess;
@@ -14,29 +15,19 @@ use crate::cluster::{CLUSTERS, Cluster, Kind};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::{DefinitionRow, RegistryFacts, Snapshot, is_held};
+use crate::objects::RegistryRow;
 use crate::registry;
 
 /// Reads a snapshot, and returns it with the loader that knows the missing permissions. Lists are
 /// read at the same time: each of them has many pages in a large cluster.
 pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Error> {
-    let (pools, networks, addresses, reservations, claims, slices, registries) = try_join!(
-        alone(cluster, async |it| it.pools(None).await),
-        alone(cluster, async |it| it.networks().await),
-        alone(cluster, async |it| it.addresses(|_| true).await),
-        alone(cluster, async |it| it.reservations(|_| true).await),
-        alone(cluster, async |it| it.all_claims(None, |_| true).await),
-        alone(cluster, async |it| it.slices(|_| true).await),
-        alone(cluster, registries),
-    )?;
+    let kinds = Kind::ALL.map(|kind| alone(cluster, async move |it| it.read(&[kind], None).await));
     let mut loader = Loader::new(cluster);
-    let pools = loader.take(pools);
-    let networks = loader.take(networks);
-    let addresses = loader.take(addresses);
-    let reservations = loader.take(reservations);
-    let claims = loader.take(claims);
-    let slices = loader.take(slices);
-    let registries = loader.take(registries);
+    for read in try_join_all(kinds).await? {
+        loader.absorb(read);
+    }
     let unreadable = std::mem::take(&mut loader.warnings);
+    let registries = registries(&mut loader).await?;
     let (served, deployments, events, webhooks, deleted_namespaces, definitions) = try_join!(
         alone(cluster, definitions::served),
         alone(cluster, provider::deployments),
@@ -45,10 +36,10 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
         provider::deleted_namespaces(cluster),
         needed(cluster),
     )?;
-    let served = loader.take(served);
-    let deployments = loader.take(deployments);
-    let events = loader.take(events);
-    let webhooks = loader.take(webhooks);
+    let served = loader.absorb(served);
+    let deployments = loader.absorb(deployments);
+    let events = loader.absorb(events);
+    let webhooks = loader.absorb(webhooks);
     // Last: a lease expires within seconds, and a webhook that does not answer takes longer.
     let leases = provider::leases(&mut loader).await?;
     let now = clock::timestamp();
@@ -68,12 +59,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
         served,
         webhooks,
         events,
-        pools,
-        networks,
-        addresses,
-        reservations,
-        claims,
-        slices,
+        objects: std::mem::take(&mut loader.objects),
         registries,
         deleted_namespaces,
         unreadable,
@@ -94,12 +80,14 @@ async fn alone<'a, T>(
 
 /// The registries with their records, as far as they can be read.
 async fn registries(loader: &mut Loader<'_>) -> Result<Readable<Vec<RegistryFacts>>, Error> {
-    let rows = registry::rows(loader).await?;
+    let rows = loader.objects.registries.sorted();
+    let rows: Vec<RegistryRow> = rows.into_iter().cloned().collect();
     let mut all = Vec::new();
-    for row in rows.seen() {
+    for row in &rows {
         all.push(registry::facts(loader, row, &RegistryAccess::default()).await?);
     }
-    Ok(rows.map(|_| all))
+    let missing = loader.objects.lacking(&[Kind::Registry]);
+    Ok(Readable::part(all, missing))
 }
 
 /// The kinds that the provider needs, as far as the API server serves them.

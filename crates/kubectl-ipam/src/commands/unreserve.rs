@@ -1,16 +1,16 @@
 //! `unreserve`: deletes the reservation of an address.
 
-use capi_ipam_api::{IPReservation, PoolKey};
+use capi_ipam_api::IPReservation;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use super::confirm::confirm;
-use super::reservations::{find, held_by, report};
+use super::reservations::{find, held_by, identified, report};
 use crate::cli::{Global, WriteFlags};
 use crate::cluster::{Cluster, Identity, Kind};
 use crate::error::{Code, Error};
-use crate::input::{PoolText, parse_block, short};
-use crate::load::Loader;
+use crate::input::{PoolText, parse_block};
+use crate::load::{Loader, path};
 use crate::model::{Report, ReservationAction};
 use crate::objects::ReservationRow;
 use crate::output;
@@ -56,22 +56,21 @@ async fn of_missing_pool(
         None => loader.cluster.namespace.clone(),
     };
     let mut found = Vec::new();
-    let each = |it: IPReservation| {
-        let row = ReservationRow::of(&it).filter(|row| {
-            let is_here = row
-                .pool
-                .namespace
-                .as_deref()
-                .is_none_or(|it| it == namespace);
+    let listed = loader.read_objects::<IPReservation>(Kind::Reservation, None);
+    for object in listed.await? {
+        found.extend(identified(&object).filter(|(row, _)| {
+            let its_namespace = row.pool.namespace.as_deref();
+            let is_here = its_namespace.is_none_or(|it| it == namespace);
             row.slot.block == block && is_here && text.matches(&row.pool)
-        });
-        found.extend(row.map(|row| (row, Identity::of(&it.metadata))));
-    };
-    loader
-        .list(Kind::Reservation, None, each)
-        .await?
-        .require(|| format!("whether {block} is reserved"))?;
-    let mut pools: Vec<String> = found.iter().map(|(row, _)| path(&row.pool)).collect();
+        }));
+    }
+    loader.require_known(&[Kind::Reservation], || {
+        format!("whether {block} is reserved")
+    })?;
+    let mut pools: Vec<String> = found
+        .iter()
+        .map(|(row, _)| path(row.pool.kind, &row.pool.name))
+        .collect();
     pools.dedup();
     if pools.len() > 1 {
         return Err(Error::AmbiguousPool {
@@ -80,11 +79,6 @@ async fn of_missing_pool(
         });
     }
     Ok(found)
-}
-
-/// How a user names the kind of a pool with its name.
-fn path(pool: &PoolKey) -> String {
-    format!("{}/{}", short(pool.kind), pool.name)
 }
 
 /// Deletes the reservations of an address: one, or one in each scope of a pool that moves.
@@ -129,12 +123,13 @@ async fn confirm_consequences(
         Some(_) => None,
         None => reservation.pool.namespace.as_deref(),
     };
-    let users = loader
-        .addresses_in(namespace, |address| address.block == block)
-        .await?
-        .require(|| format!("whether {block} is in use"))?;
-    let is_user =
-        |claim: &NamespacedName| users.iter().any(|address| address.claim_key() == *claim);
+    let in_use = || format!("whether {block} is in use");
+    loader.require(&[Kind::Address], namespace, in_use).await?;
+    let addresses = &loader.objects.addresses;
+    let is_user = |claim: &NamespacedName| {
+        let mut users = addresses.iter().filter(|address| address.block == block);
+        users.any(|address| address.claim_key() == *claim)
+    };
     if let Some(claim) = reservation.claim.as_ref().filter(|claim| is_user(claim)) {
         let question = format!(
             "{block} is in use by the claim {claim}; the next claim of that name can get another address"

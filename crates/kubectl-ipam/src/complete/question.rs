@@ -1,6 +1,11 @@
-//! What the last word of a command line can be.
+//! What the last word of a command line can be: the engine of clap_complete finds the argument.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 use clap::{Arg, Command, CommandFactory};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
+use parking_lot::Mutex;
 
 use super::Candidate;
 use crate::cli::Cli;
@@ -15,7 +20,7 @@ pub(super) struct Question {
     pub(super) wanted: Wanted,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Wanted {
     /// One of these.
     Words(Vec<Candidate>),
@@ -41,163 +46,98 @@ pub(super) enum Values {
     Clusters,
 }
 
-/// The command line before the last word.
-struct Line {
-    command: Command,
-    /// Number of arguments of the command that are no flags.
-    positionals: usize,
-    /// The flag whose value comes next.
-    flag: Option<Arg>,
+/// An argument whose value the engine has asked for.
+#[derive(Clone)]
+struct Asked {
+    is_positional: bool,
+    wanted: Wanted,
 }
+
+/// The last argument whose value the engine has asked for.
+type LastAsked = Arc<Mutex<Option<Asked>>>;
 
 /// Reads the words; the last one is being typed.
 pub(super) fn question(words: &[String]) -> Question {
-    let (last, before) = match words.split_last() {
-        Some((last, before)) => (last.as_str(), before),
-        None => ("", &[][..]),
-    };
-    let line = read(before);
-    let whole = |wanted| Question {
-        prefix: String::new(),
-        begin: last.to_owned(),
-        wanted,
-    };
-    if let Some(flag) = &line.flag {
-        return whole(wanted(&line.command, flag));
-    }
-    if let Some((name, value)) = last
-        .strip_prefix("--")
-        .and_then(|rest| rest.split_once('='))
-    {
-        let flag = long(&line.command, name);
-        return Question {
-            prefix: format!("--{name}="),
-            begin: value.to_owned(),
-            wanted: flag.map_or(Wanted::Words(Vec::new()), |flag| {
-                wanted(&line.command, flag)
-            }),
-        };
-    }
-    if last.starts_with('-') {
-        return whole(Wanted::Words(flags(&line.command)));
-    }
-    if line.command.has_subcommands() {
-        return whole(Wanted::Words(commands(&line.command)));
-    }
-    let mut positionals = line.command.get_positionals();
-    let next = positionals.nth(line.positionals);
-    let next = next.or_else(|| {
-        line.command
-            .get_positionals()
-            .last()
-            .filter(|it| is_list(it))
-    });
-    whole(match next {
-        Some(argument) => wanted(&line.command, argument),
-        None => Wanted::Words(Vec::new()),
-    })
-}
-
-/// Reads the words before the last one.
-fn read(words: &[String]) -> Line {
+    let last = words.last().map(String::as_str).unwrap_or_default();
     let mut root = Cli::command();
     root.build();
-    let mut line = Line {
-        command: root,
-        positionals: 0,
-        flag: None,
+    let asked = LastAsked::default();
+    let mut root = with_completers(root, &asked);
+    let mut line = vec![OsString::from("kubectl-ipam")];
+    line.extend(words.iter().map(OsString::from));
+    if words.is_empty() {
+        line.push(OsString::new());
+    }
+    let index = line.len().saturating_sub(1);
+    let found = complete(&mut root, line, index, None).unwrap_or_default();
+    let candidates = candidates(&found, last);
+    let asked = asked.lock().take();
+    // What stands before the value in `--pool=web`.
+    let value = last
+        .strip_prefix("--")
+        .and_then(|rest| rest.split_once('='));
+    let (prefix, begin) = match value {
+        Some((name, value)) => (format!("--{name}="), value),
+        None => (String::new(), last),
     };
-    for word in words {
-        if line.flag.take().is_some() {
-            continue;
-        }
-        if let Some(name) = word.strip_prefix("--") {
-            // A flag with `=` has its value.
-            let flag = long(&line.command, name).filter(|flag| takes_value(flag));
-            line.flag = flag.cloned();
-        } else if let Some(letters) = word.strip_prefix('-') {
-            line.flag = open_flag(&line.command, letters).cloned();
-        } else if line.command.has_subcommands() {
-            let Some(command) = line.command.find_subcommand(word).cloned() else {
-                continue;
-            };
-            line.command = command;
-        } else {
-            line.positionals = line.positionals.saturating_add(1);
-        }
+    // The engine also asks what an argument without a flag can be.
+    let is_of_last = |asked: &Asked| match value {
+        Some(_) => !asked.is_positional,
+        None => !last.starts_with('-'),
+    };
+    match asked.filter(is_of_last) {
+        Some(asked) if candidates.is_empty() => Question {
+            prefix,
+            begin: begin.to_owned(),
+            wanted: asked.wanted,
+        },
+        _ => Question {
+            prefix: String::new(),
+            begin: last.to_owned(),
+            wanted: Wanted::Words(candidates),
+        },
     }
-    line
 }
 
-fn long<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
-    command
-        .get_arguments()
-        .find(|flag| flag.get_long() == Some(name))
-}
-
-/// The flag of `-An` whose value is the next word; none if the value follows its letter, as in
-/// `-nlab`.
-fn open_flag<'a>(command: &'a Command, letters: &str) -> Option<&'a Arg> {
-    let mut rest = letters.chars();
-    while let Some(letter) = rest.next() {
-        let flag = command
-            .get_arguments()
-            .find(|flag| flag.get_short() == Some(letter))?;
-        if takes_value(flag) {
-            return rest.next().is_none().then_some(flag);
-        }
-    }
-    None
-}
-
-fn takes_value(flag: &Arg) -> bool {
-    flag.get_action().takes_values()
-}
-
-fn is_list(argument: &Arg) -> bool {
-    matches!(argument.get_action(), clap::ArgAction::Append)
-}
-
-fn commands(root: &Command) -> Vec<Candidate> {
+/// The words of the engine. Flags are proposed once a word begins as one, and hidden commands never.
+fn candidates(found: &[CompletionCandidate], last: &str) -> Vec<Candidate> {
+    let is_flag = last.starts_with('-');
     let mut candidates = Vec::new();
-    for command in root.get_subcommands() {
-        if !command.is_hide_set() {
-            let about = command.get_about().map(ToString::to_string);
-            candidates.push(Candidate::new(
-                command.get_name(),
-                &about.unwrap_or_default(),
-            ));
+    for candidate in found {
+        let value = candidate.get_value().to_string_lossy();
+        let is_hidden = candidate.is_hide_set() && !is_flag;
+        if value.starts_with('-') == is_flag && !is_hidden {
+            let help = candidate.get_help().map(ToString::to_string);
+            candidates.push(Candidate::new(&value, &help.unwrap_or_default()));
         }
     }
     candidates
 }
 
-fn flags(command: &Command) -> Vec<Candidate> {
-    let mut candidates = Vec::new();
-    for flag in command.get_arguments() {
-        if let Some(name) = flag.get_long() {
-            let help = flag.get_help().map(ToString::to_string);
-            candidates.push(Candidate::new(
-                &format!("--{name}"),
-                &help.unwrap_or_default(),
-            ));
+/// Lets the engine tell for which argument it wants a value that the command line does not know.
+fn with_completers(command: Command, asked: &LastAsked) -> Command {
+    let name = command.get_name().to_owned();
+    let with_completer = |argument: Arg| {
+        if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
+            return argument;
         }
-    }
-    candidates
+        let found = Asked {
+            is_positional: argument.is_positional(),
+            wanted: wanted(&name, argument.get_id().as_str()),
+        };
+        let asked = Arc::clone(asked);
+        argument.add(ArgValueCompleter::new(move |_: &OsStr| {
+            *asked.lock() = Some(found.clone());
+            Vec::new()
+        }))
+    };
+    let command = command.mut_args(with_completer);
+    command.mut_subcommands(|command| with_completers(command, asked))
 }
 
-/// What the value of a flag or an argument can be.
-fn wanted(command: &Command, argument: &Arg) -> Wanted {
-    let possible = argument.get_possible_values();
-    if !possible.is_empty() {
-        let mut candidates = Vec::new();
-        for value in possible {
-            let help = value.get_help().map(ToString::to_string);
-            candidates.push(Candidate::new(value.get_name(), &help.unwrap_or_default()));
-        }
-        return Wanted::Words(candidates);
-    }
-    let values = match (argument.get_id().as_str(), command.get_name()) {
+/// What the value of an argument of a command can be.
+fn wanted(command: &str, argument: &str) -> Wanted {
+    let values = match (argument, command) {
         ("context", _) => Values::Contexts,
         ("cluster", _) => Values::ClustersOfKubeconfig,
         ("user", _) => Values::Users,

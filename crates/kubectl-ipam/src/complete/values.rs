@@ -10,11 +10,10 @@ use kube::api::ListParams;
 use super::Candidate;
 use super::question::Values;
 use crate::cli::{Cli, Global};
-use crate::cluster::{Cluster, KubeconfigNames, OtherKind};
+use crate::cluster::{Cluster, Kind, KubeconfigNames, OtherKind};
 use crate::error::Error;
 use crate::input::short;
 use crate::load::Loader;
-use crate::registry;
 
 /// The candidates for the last word; the others have the flags of the connection.
 pub(super) async fn values(kind: Values, words: &[String]) -> Result<Vec<Candidate>, Error> {
@@ -70,7 +69,8 @@ async fn namespaces(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
 /// The pools of a namespace and the global pools. Two of one name are completed with their kinds,
 /// and those of all namespaces with their namespaces.
 async fn pools(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
-    let rows = loader.pools(namespace).await?.into_seen();
+    loader.read(&Kind::POOLS, namespace).await?;
+    let rows = loader.objects.pools();
     let (mut seen, mut ambiguous) = (BTreeSet::new(), BTreeSet::new());
     for row in &rows {
         if !seen.insert(&row.key.name) {
@@ -91,18 +91,21 @@ async fn pools(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<C
 }
 
 async fn networks(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
-    let rows = loader.networks().await?.into_seen();
-    Ok(names(rows.into_iter().map(|row| row.name)))
+    loader.read(&[Kind::Network], None).await?;
+    let rows = loader.objects.networks.sorted();
+    Ok(names(rows.into_iter().map(|row| row.name.clone())))
 }
 
 async fn registries(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
-    let rows = registry::rows(loader).await?.into_seen();
-    Ok(names(rows.into_iter().map(|row| row.name)))
+    loader.read(&[Kind::Registry], None).await?;
+    let rows = loader.objects.registries.sorted();
+    Ok(names(rows.into_iter().map(|row| row.name.clone())))
 }
 
 /// The management clusters of all registries, as their status has them.
 async fn management_clusters(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
-    let rows = registry::rows(loader).await?.into_seen();
+    loader.read(&[Kind::Registry], None).await?;
+    let rows = loader.objects.registries.sorted();
     let mut found = BTreeSet::new();
     for row in &rows {
         let clusters = row.status.clusters.iter();
@@ -112,7 +115,8 @@ async fn management_clusters(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, 
 }
 
 async fn claims(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
-    let rows = loader.claims(namespace, |_| true).await?.into_seen();
+    loader.read(&[Kind::Claim], namespace).await?;
+    let rows = loader.objects.served();
     let mut candidates = Vec::new();
     for row in &rows {
         let value = match namespace {
@@ -129,7 +133,8 @@ async fn clusters(
     loader: &mut Loader<'_>,
     namespace: Option<&str>,
 ) -> Result<Vec<Candidate>, Error> {
-    let rows = loader.claims(namespace, |_| true).await?.into_seen();
+    loader.read(&[Kind::Claim], namespace).await?;
+    let rows = loader.objects.served();
     let mut found = BTreeSet::new();
     for row in &rows {
         found.extend(row.cluster.as_deref());

@@ -1,14 +1,11 @@
-use std::collections::HashMap;
-
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fact::Fact;
 use super::pool_name::PoolName;
-use crate::load::Readable;
-use crate::objects::{AddressRow, Cause, ClaimRow, UnservedClaim};
+use crate::cluster::Kind;
+use crate::objects::{Cause, ClaimRow, Objects, UnservedClaim};
 
 /// The reason of a claim that no provider serves.
 pub(crate) const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
@@ -63,39 +60,27 @@ pub enum ClaimState {
     Unserved,
 }
 
-/// Returns the lines of claims, by namespace and name.
+/// Returns the lines of claims in their order, those that this provider does not serve first.
 pub(crate) fn claims<'a>(
-    claims: Vec<ClaimRow>,
-    unserved: &[UnservedClaim],
-    addresses: &Readable<impl IntoIterator<Item = &'a AddressRow> + Clone>,
+    claims: impl IntoIterator<Item = &'a ClaimRow>,
+    unserved: impl IntoIterator<Item = &'a UnservedClaim>,
+    objects: &Objects,
 ) -> Vec<ClaimLine> {
-    let rows = addresses.seen().clone().into_iter();
-    let by_key: HashMap<&NamespacedName, &AddressRow> =
-        rows.map(|address| (&address.key, address)).collect();
-    let address_of = |claim: &ClaimRow| {
-        let Some(address) = claim.address_key() else {
-            return Fact::Absent;
-        };
-        let found = by_key
-            .get(&address)
-            .map(|address| address.block.to_string());
-        Fact::of(found, addresses.covers(Some(claim.key.namespace())))
-    };
-    let mut lines: Vec<ClaimLine> = unserved.iter().map(unserved_line).collect();
+    let mut lines: Vec<ClaimLine> = unserved.into_iter().map(unserved_line).collect();
     for claim in claims {
-        let address = address_of(&claim);
+        let mut address = Fact::Absent;
+        if let Some(key) = claim.address_key() {
+            let found = objects.addresses.get(&key);
+            let is_complete = objects.covers(Kind::Address, Some(key.namespace()));
+            address = Fact::of(found.map(|it| it.block.to_string()), is_complete);
+        }
         lines.push(line(claim, address));
     }
-    lines.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     lines
 }
 
-/// The lines of claims that wait for an address, by namespace and name.
-pub(crate) fn waiting_claims(rows: Vec<ClaimRow>, unserved: &[UnservedClaim]) -> Vec<ClaimLine> {
-    claims(rows, unserved, &Readable::complete([]))
-}
-
-fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
+fn line(claim: &ClaimRow, address: Fact<String>) -> ClaimLine {
+    let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
     let state = match (claim.is_deleting(), &claim.bound) {
         (true, _) => ClaimState::Deleting,
         (false, Some(_)) => ClaimState::Bound,
@@ -108,10 +93,10 @@ fn line(claim: ClaimRow, address: Fact<String>) -> ClaimLine {
         address,
         state,
         created: claim.created,
-        reason: claim.reason.map(String::from),
-        message: claim.message.map(String::from),
-        cluster: claim.cluster.map(String::from),
-        machine: claim.machine.map(String::from),
+        reason: text(&claim.reason),
+        message: text(&claim.message),
+        cluster: text(&claim.cluster),
+        machine: text(&claim.machine),
     }
 }
 

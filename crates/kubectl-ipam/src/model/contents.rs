@@ -1,22 +1,25 @@
 //! The addresses and reservations of a pool, and their counts.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use capi_ipam_api::PoolKey;
 use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
 use capi_ipam_ledger::Ledger;
 
 use super::holders::{HolderState, state};
 use super::pools::{Counts, KnownCounts};
-use crate::load::Readable;
-use crate::objects::{AddressRow, PoolRow, ReservationRow};
+use crate::cluster::Kind;
+use crate::objects::{AddressRow, Objects, PoolRow, ReservationRow};
 
 /// What a pool contains, and what it counts.
 pub(super) struct Contents<'a> {
-    pub(super) inside: Readable<Vec<&'a AddressRow>>,
+    pub(super) inside: Vec<&'a AddressRow>,
     /// Addresses of the pool that it does not contain.
-    pub(super) outside: Readable<Vec<&'a AddressRow>>,
-    pub(super) reserved: Readable<Vec<&'a ReservationRow>>,
+    pub(super) outside: Vec<&'a AddressRow>,
+    /// Whether these are all.
+    pub(super) has_addresses: bool,
+    pub(super) reserved: Vec<&'a ReservationRow>,
     /// The addresses that are not free, in their order. Without all IPAddresses and reservations it
     /// is unknown which these are.
     pub(super) held: Option<Vec<(Block, HolderState)>>,
@@ -36,66 +39,68 @@ impl Contents<'_> {
     }
 }
 
-/// Selects what a pool contains. The ledger has the same objects, and those of the network on which
-/// the blocks of the pool depend; addresses and reservations may be of any pool.
-pub(super) fn contents<'a>(
-    pool: &PoolRow,
-    ledger: &Readable<&Ledger>,
-    addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
-    reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
-) -> Contents<'a> {
-    let known = ledger.seen();
-    let info = known.pool_info(&pool.key);
-    let usable = info.and_then(|info| info.usable.clone().ok());
+/// Whether all objects are known that decide which blocks a pool can allocate.
+pub(crate) fn has_supply(pool: &PoolRow, objects: &Objects) -> bool {
+    let Some(network) = &pool.network else {
+        return true;
+    };
+    let network = objects.network(network);
+    let shares_blocks = network.is_some_and(|network| network.registry().is_some());
+    objects.has(&Kind::POOLS)
+        && objects.has(&[Kind::Network])
+        && (!shares_blocks || objects.has(&[Kind::Slice, Kind::Registry]))
+}
+
+/// Selects what a pool contains. The ledger has the same objects.
+pub(super) fn contents<'a>(pool: &PoolRow, objects: &'a Objects, ledger: &Ledger) -> Contents<'a> {
+    let usable = ledger
+        .pool_info(&pool.key)
+        .and_then(|info| info.usable.clone().ok());
     let contains = |block: Block| usable.as_ref().is_some_and(|usable| usable.contains(block));
-    let split = addresses.map(|rows| {
-        let (mut inside, mut outside) = (Vec::new(), Vec::new());
-        for row in rows {
-            if contains(row.block) {
-                inside.push(row);
-            } else if row.pool == pool.key {
-                outside.push(row);
-            }
+    let mut scopes: HashMap<&PoolKey, bool> = HashMap::new();
+    let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    for row in objects.addresses.iter() {
+        let is_here = *scopes
+            .entry(&row.pool)
+            .or_insert_with(|| row.pool == pool.key || objects.scope_of(&row.pool) == pool.scope);
+        if is_here && contains(row.block) {
+            inside.push(row);
+        } else if row.pool == pool.key {
+            outside.push(row);
         }
-        (inside, outside)
-    });
-    let split = split.depends_on(ledger);
-    let inside = split.as_ref().map(|(inside, _)| inside.clone());
-    let outside = split.map(|(_, outside)| outside);
-    let reserved = reservations.map(|rows| {
-        let mut reserved = Vec::new();
-        for row in rows {
-            if contains(row.slot.block) {
-                reserved.push(row);
-            }
+    }
+    let mut reserved = Vec::new();
+    for row in objects.reservations.iter() {
+        if row.slot.scope == pool.scope && contains(row.slot.block) {
+            reserved.push(row);
         }
-        reserved
-    });
-    let both = inside.as_ref().and(reserved.as_ref());
-    let held = both
-        .known()
-        .map(|(inside, reserved)| held(pool, known, inside, reserved));
-    let other_blocks = known.numbers_in_other_blocks(&pool.key);
+    }
+    let has_supply = has_supply(pool, objects);
+    let has_addresses = has_supply && objects.covers(Kind::Address, pool.namespace_of_users());
+    let has_all = has_addresses && objects.has(&[Kind::Reservation]);
+    let held = has_all.then(|| held(pool, ledger, &inside, &reserved));
+    let other_blocks = ledger.numbers_in_other_blocks(&pool.key);
     let has_draining = usable
         .as_ref()
         .is_some_and(|usable| !usable.draining.is_empty());
-    let found = Counts::from(known.counts(&pool.key));
-    let has_all = held.is_some();
+    let found = Counts::from(ledger.counts(&pool.key));
+    let others = used_by_others(pool, &inside);
     let counts = KnownCounts {
         total: found.total,
-        used: inside.known().map(|_| found.used),
-        out_of_range: inside.known().map(|_| found.out_of_range),
-        in_other_pools: inside.known().map(|rows| used_by_others(pool, rows)),
+        used: has_addresses.then_some(found.used),
+        out_of_range: has_addresses.then_some(found.out_of_range),
+        in_other_pools: has_addresses.then_some(others),
         free: has_all.then_some(found.free),
         cooling_down: has_all.then_some(found.cooling_down),
         // Without draining parts, no permission matters.
         drained: (has_all || !has_draining).then_some(found.drained),
         reserved: has_all.then_some(found.reserved),
-        in_other_blocks: ledger.known().map(|_| capped(other_blocks.len())),
+        in_other_blocks: has_supply.then(|| capped(other_blocks.len())),
     };
     Contents {
         inside,
         outside,
+        has_addresses,
         reserved,
         held,
         counts,
@@ -157,7 +162,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::load::test_ledger::ledger_of;
+    use crate::objects::samples::ledger_of;
 
     #[test]
     fn addresses_of_other_pools_of_the_network_are_counted() {
@@ -184,10 +189,8 @@ mod tests {
             address("other", "10.0.0.2"),
             address("other", "10.0.0.3"),
         ];
-        let ledger = ledger_of([&pool, &other], &rows, []);
-        let ledger = Readable::complete(&ledger);
-        let none = Readable::complete([]);
-        let counts = contents(&pool, &ledger, Readable::complete(&rows), none).counts;
+        let objects = Objects::of([pool.clone(), other], rows, [], []);
+        let counts = contents(&pool, &objects, &ledger_of(&objects)).counts;
         assert_eq!(
             (counts.used, counts.in_other_pools, counts.reserved),
             (Some(1), Some(2), Some(2))
@@ -218,11 +221,10 @@ mod tests {
         };
         let counts = |spec: serde_json::Value, seconds| {
             let (pool, row) = (pool(spec), released(seconds));
-            let mut ledger = ledger_of([&pool], [], [&row]);
+            let objects = Objects::of([pool.clone()], [], [row], []);
+            let mut ledger = ledger_of(&objects);
             ledger.end_cooldowns(Timestamp::now().as_second());
-            let ledger = Readable::complete(&ledger);
-            let (none, rows) = (Readable::complete([]), Readable::complete([&row]));
-            let contents = contents(&pool, &ledger, none, rows);
+            let contents = contents(&pool, &objects, &ledger);
             let counts = contents.counts;
             assert_eq!(counts.free, Some(4 - contents.held.unwrap().len() as u64));
             (counts.free.unwrap(), counts.cooling_down.unwrap())

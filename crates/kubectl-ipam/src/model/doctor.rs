@@ -27,9 +27,6 @@ mod snapshot;
 mod waiting;
 mod webhooks;
 
-#[cfg(test)]
-mod tests;
-
 use self::examination::Examination;
 pub(crate) use self::lease::is_held;
 pub(crate) use self::selection::{Selection, retain};
@@ -40,6 +37,7 @@ pub(crate) use self::snapshot::{
 pub(crate) use self::waiting::is_old;
 use super::finding::{Check, FindingList, Unchecked};
 use super::slices::without_effect;
+use crate::cluster::Kind;
 
 /// A function that makes checks.
 type Examine = fn(&Snapshot) -> Examination;
@@ -151,12 +149,23 @@ fn unreadable(snapshot: &Snapshot) -> Examination {
     let finding = |text: &String| {
         Check::UnreadableObject.finding("objects".to_owned(), text.clone(), repair.to_owned())
     };
-    Examination::complete(snapshot.unreadable.iter().map(finding))
-        .with_unknown(&snapshot.all_lists(), snapshot.has_objects())
+    let mut missing = snapshot.objects.lacking(&Kind::ALL);
+    for right in &snapshot.registries.missing {
+        if !missing.contains(right) {
+            missing.push(right.clone());
+        }
+    }
+    let findings = snapshot.unreadable.iter().map(finding);
+    Examination::complete(findings).with_unknown(missing, snapshot.has_objects())
 }
 
 /// Slices that have no effect.
 fn slices(snapshot: &Snapshot) -> Examination {
-    let slices = snapshot.slices.as_ref().and(snapshot.pools.as_ref());
-    Examination::compare(&slices, |(slices, pools)| without_effect(slices, pools))
+    let objects = &snapshot.objects;
+    Examination::compare(objects.lacking_of_pools_and(&[Kind::Slice]), || {
+        without_effect(objects)
+    })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::doctor::{LeaseRow, is_held, is_old};
-use crate::objects::{ClaimRow, PoolRow};
+use crate::objects::{ClaimEntry, Objects};
 
 /// Why the API server gives no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -113,23 +113,33 @@ pub(crate) fn manager(
 
 /// Since when the oldest object waits that no manager has processed. The Go provider writes no
 /// conditions of pools.
-pub(crate) fn unprocessed<'a>(
-    pools: impl Iterator<Item = &'a PoolRow>,
-    claims: impl Iterator<Item = &'a ClaimRow>,
+pub(crate) fn unprocessed(
+    objects: &Objects,
     is_go_provider: bool,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let pools = pools
-        .filter(|pool| !is_go_provider && pool.conditions.is_empty())
-        .filter(|pool| !pool.paused && !pool.is_deleting())
-        .filter_map(|pool| pool.created);
-    let claims = claims
-        .filter(|claim| claim.is_waiting() && claim.reason.is_none() && !claim.paused)
-        .filter_map(|claim| claim.created);
-    pools
-        .chain(claims)
-        .filter(|created| is_old(Some(*created), now))
-        .min()
+    let mut oldest: Option<Timestamp> = None;
+    let mut add = |created: Option<Timestamp>| {
+        if is_old(created, now) {
+            oldest = oldest.into_iter().chain(created).min();
+        }
+    };
+    for pool in objects.pools() {
+        let is_processed = is_go_provider || !pool.conditions.is_empty();
+        if !is_processed && !pool.paused && !pool.is_deleting() {
+            add(pool.created);
+        }
+    }
+    for entry in objects.claims.iter() {
+        if let ClaimEntry::Served(claim) = entry
+            && claim.is_waiting()
+            && claim.reason.is_none()
+            && !claim.paused
+        {
+            add(claim.created);
+        }
+    }
+    oldest
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use capi_ipam_api::{PoolKey, PoolSpec, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::fact::Fact;
 use super::pool_name::PoolName;
-use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::cluster::Kind;
+use crate::objects::{AddressRow, ClaimRow, Objects, PoolRow, ReservationRow};
 
 /// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may
 /// not be read.
@@ -101,16 +101,18 @@ pub enum Membership {
 }
 
 /// The pools that contain `block` or a part of it.
-pub(crate) fn matches_of(pools: &[PoolRow], block: Block) -> Vec<PoolMatch> {
-    let found = pools
-        .iter()
-        .filter_map(|pool| Some((pool, membership(pool, block)?)));
-    let entry = |(pool, membership): (&PoolRow, _)| PoolMatch {
-        pool: (&pool.key).into(),
-        network: pool.network.clone(),
-        membership,
-    };
-    found.map(entry).collect()
+pub(crate) fn matches_of(objects: &Objects, block: Block) -> Vec<PoolMatch> {
+    let mut found = Vec::new();
+    for pool in objects.pools() {
+        if let Some(membership) = membership(pool, block) {
+            found.push(PoolMatch {
+                pool: (&pool.key).into(),
+                network: pool.network.clone(),
+                membership,
+            });
+        }
+    }
+    found
 }
 
 /// Why a pool cannot allocate an address or a prefix.
@@ -169,55 +171,32 @@ struct Entry<'a> {
     reservation: Option<&'a ReservationRow>,
 }
 
-/// Joins addresses, reservations and claims: one holder per IPAddress, and one per reservation
+/// Joins addresses and reservations with their claims: one holder per IPAddress, and one per reservation
 /// without one.
 pub(crate) fn holders<'a>(
-    pools: &Readable<&[PoolRow]>,
-    addresses: Readable<impl IntoIterator<Item = &'a AddressRow>>,
-    reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
-    claims: Readable<impl IntoIterator<Item = &'a ClaimRow>>,
+    objects: &Objects,
+    addresses: impl IntoIterator<Item = &'a AddressRow>,
+    reservations: impl IntoIterator<Item = &'a ReservationRow>,
 ) -> Vec<Holder> {
-    let joined = Joined {
-        pools: pools
-            .as_ref()
-            .map(|rows| rows.iter().map(|pool| (&pool.key, pool)).collect()),
-        claims: claims.map(|rows| rows.into_iter().map(|claim| (&claim.key, claim)).collect()),
-        has_addresses: addresses.is_complete(),
-        has_reservations: reservations.is_complete(),
-    };
     let mut entries: BTreeMap<(u128, u8, Scope), Entry<'_>> = BTreeMap::new();
     let place = |block: Block, scope: Scope| (block.span().first(), block.length(), scope);
-    for address in addresses.into_seen() {
-        let scope = joined.scope(&address.pool);
-        entries
-            .entry(place(address.block, scope))
-            .or_default()
-            .addresses
-            .push(address);
+    for address in addresses {
+        let place = place(address.block, objects.scope_of(&address.pool));
+        entries.entry(place).or_default().addresses.push(address);
     }
-    for reservation in reservations.into_seen() {
+    for reservation in reservations {
         let slot = &reservation.slot;
-        entries
-            .entry(place(slot.block, slot.scope.clone()))
-            .or_default()
-            .reservation = Some(reservation);
+        let place = place(slot.block, slot.scope.clone());
+        entries.entry(place).or_default().reservation = Some(reservation);
     }
-    // A vector that grows would take twice the memory for a moment.
-    let mut holders = Vec::with_capacity(
-        entries
-            .values()
-            .map(|entry| entry.addresses.len().max(1))
-            .sum(),
-    );
-    for ((_, _, scope), entry) in entries {
-        holders.extend(
-            entry
-                .addresses
-                .iter()
-                .map(|address| joined.allocated(address, &scope, entry.reservation)),
-        );
+    let mut holders = Vec::new();
+    for ((_, _, scope), mut entry) in entries {
+        entry.addresses.sort_by_key(|address| &address.key);
+        for address in &entry.addresses {
+            holders.push(allocated(objects, address, &scope, entry.reservation));
+        }
         if let Some(reservation) = entry.reservation.filter(|_| entry.addresses.is_empty()) {
-            holders.push(joined.reserved(reservation, &scope));
+            holders.push(reserved(objects, reservation, &scope));
         }
     }
     holders
@@ -233,130 +212,112 @@ pub(super) fn state(reservation: &ReservationRow) -> HolderState {
     }
 }
 
-/// What addresses and reservations are joined with.
-struct Joined<'a> {
-    pools: Readable<HashMap<&'a PoolKey, &'a PoolRow>>,
-    claims: Readable<HashMap<&'a NamespacedName, &'a ClaimRow>>,
-    has_addresses: bool,
-    has_reservations: bool,
+/// Whether it is known in which scope the addresses of a pool are: that of the pool, or of its network.
+fn knows_scope(objects: &Objects, pool: &PoolKey) -> bool {
+    objects.pool(pool).is_some() || objects.has(&Kind::POOLS)
 }
 
-impl Joined<'_> {
-    fn scope(&self, pool: &PoolKey) -> Scope {
-        let found = self.pools.seen().get(pool);
-        found.map_or_else(|| Scope::Pool(pool.clone()), |pool| pool.scope.clone())
+/// The network of an address. The pool says it, so it is unknown without the pool.
+fn network_of(objects: &Objects, scope: &Scope, pool: &PoolKey) -> Fact<String> {
+    match scope {
+        Scope::Network(name) => Fact::Known(name.to_string()),
+        Scope::Pool(_) if knows_scope(objects, pool) => Fact::Absent,
+        Scope::Pool(_) => Fact::Unknown,
     }
+}
 
-    /// The network of an address. The pool says it, so it is unknown without the pool.
-    fn network(&self, scope: &Scope, pool: &PoolKey) -> Fact<String> {
-        match scope {
-            Scope::Network(name) => Fact::Known(name.to_string()),
-            Scope::Pool(_) if self.pools.seen().contains_key(pool) || self.pools.is_complete() => {
-                Fact::Absent
-            }
-            Scope::Pool(_) => Fact::Unknown,
-        }
-    }
+/// The machine of a claim.
+fn machine_of(objects: &Objects, claim: &NamespacedName) -> Fact<String> {
+    let machine = objects.claim(claim).and_then(|it| it.machine.as_deref());
+    let is_complete = objects.covers(Kind::Claim, Some(claim.namespace()));
+    Fact::of(machine.map(str::to_owned), is_complete)
+}
 
-    fn has_claims(&self, claim: &NamespacedName) -> bool {
-        self.claims.covers(Some(claim.namespace()))
-    }
+/// The Cluster of a claim; `other` is what another object says.
+fn cluster_of(objects: &Objects, claim: &NamespacedName, other: Option<&str>) -> Fact<String> {
+    let cluster = objects.claim(claim).and_then(|it| it.cluster.as_deref());
+    let is_complete = objects.covers(Kind::Claim, Some(claim.namespace()));
+    Fact::of(cluster.or(other).map(str::to_owned), is_complete)
+}
 
-    fn allocated(
-        &self,
-        address: &AddressRow,
-        scope: &Scope,
-        reservation: Option<&ReservationRow>,
-    ) -> Holder {
-        let claim = address.claim_key();
-        let (owner, is_complete) = (self.claims.seen().get(&claim), self.has_claims(&claim));
-        let cluster = owner
-            .and_then(|claim| claim.cluster.as_deref())
-            .or(address.cluster.as_deref());
-        let name = reservation.map(|reservation| reservation.slot.reservation_name());
-        Holder {
-            address: address.block.to_string(),
-            state: if owner.is_some_and(|claim| claim.is_deleting()) {
-                HolderState::Releasing
-            } else {
-                HolderState::Allocated
-            },
-            pool: (&address.pool).into(),
-            network: self.network(scope, &address.pool),
-            reservation: Fact::of(name, self.has_reservations),
-            ip_address: Fact::Known(address.key.to_string()),
-            claim: Some(claim.to_string()),
-            machine: Fact::of(
-                owner
-                    .and_then(|claim| claim.machine.as_deref())
-                    .map(str::to_owned),
-                is_complete,
-            ),
-            cluster: Fact::of(cluster.map(str::to_owned), is_complete),
-            since: address.created,
-            until: Fact::Absent,
-        }
-    }
-
-    /// The holder of a reservation without an IPAddress.
-    fn reserved(&self, reservation: &ReservationRow, scope: &Scope) -> Holder {
-        let state = match state(reservation) {
-            HolderState::Allocating if !self.has_addresses => HolderState::Held,
-            state => state,
-        };
-        let claim = reservation
-            .claim
-            .as_ref()
-            .filter(|_| state != HolderState::CoolingDown);
-        let owner = claim.and_then(|claim| self.claims.seen().get(claim));
-        let is_complete = claim.is_none_or(|claim| self.has_claims(claim));
-        let network = if let Scope::Network(name) = scope {
-            Fact::Known(name.to_string())
+/// The holder of an IPAddress.
+fn allocated(
+    objects: &Objects,
+    address: &AddressRow,
+    scope: &Scope,
+    reservation: Option<&ReservationRow>,
+) -> Holder {
+    let claim = address.claim_key();
+    let owner = objects.claim(&claim);
+    let name = reservation.map(|reservation| reservation.slot.reservation_name());
+    let has_reservations = knows_scope(objects, &address.pool) && objects.has(&[Kind::Reservation]);
+    Holder {
+        address: address.block.to_string(),
+        state: if owner.is_some_and(ClaimRow::is_deleting) {
+            HolderState::Releasing
         } else {
-            Fact::Absent
-        };
-        Holder {
-            address: reservation.slot.block.to_string(),
-            state,
-            pool: (&reservation.pool).into(),
-            network,
-            reservation: Fact::Known(reservation.slot.reservation_name()),
-            ip_address: Fact::of(None, self.has_addresses),
-            claim: reservation.claim.as_ref().map(ToString::to_string),
-            machine: Fact::of(
-                owner
-                    .and_then(|claim| claim.machine.as_deref())
-                    .map(str::to_owned),
-                is_complete,
-            ),
-            cluster: Fact::of(
-                owner
-                    .and_then(|claim| claim.cluster.as_deref())
-                    .map(str::to_owned),
-                is_complete,
-            ),
-            since: reservation.released.or(reservation.created),
-            until: self.until(reservation),
-        }
+            HolderState::Allocated
+        },
+        pool: (&address.pool).into(),
+        network: network_of(objects, scope, &address.pool),
+        reservation: Fact::of(name, has_reservations),
+        ip_address: Fact::Known(address.key.to_string()),
+        machine: machine_of(objects, &claim),
+        cluster: cluster_of(objects, &claim, address.cluster.as_deref()),
+        claim: Some(claim.to_string()),
+        since: address.created,
+        until: Fact::Absent,
     }
+}
 
-    /// The end of the cool-down, whose length the pool has.
-    fn until(&self, reservation: &ReservationRow) -> Fact<Timestamp> {
-        let Some(released) = reservation.released else {
-            return Fact::Absent;
-        };
-        let seconds = self
-            .pools
-            .seen()
-            .get(&reservation.pool)
-            .map(|pool| pool.spec.cooldown_seconds());
-        // Times are truncated to seconds: the last second has to be over.
-        let end = seconds.map(|seconds| SignedDuration::from_secs(seconds.saturating_add(1)));
-        Fact::of(
-            end.and_then(|end| released.checked_add(end).ok()),
-            self.pools.is_complete(),
-        )
+/// The holder of a reservation without an IPAddress.
+fn reserved(objects: &Objects, reservation: &ReservationRow, scope: &Scope) -> Holder {
+    // Which IPAddresses are in a network depends on its pools.
+    let has_pools = matches!(scope, Scope::Pool(_)) || objects.has(&Kind::POOLS);
+    let has_addresses = has_pools && objects.has(&[Kind::Address]);
+    let state = match state(reservation) {
+        HolderState::Allocating if !has_addresses => HolderState::Held,
+        state => state,
+    };
+    let mut holder = Holder {
+        address: reservation.slot.block.to_string(),
+        state,
+        pool: (&reservation.pool).into(),
+        network: match scope {
+            Scope::Network(name) => Fact::Known(name.to_string()),
+            Scope::Pool(_) => Fact::Absent,
+        },
+        reservation: Fact::Known(reservation.slot.reservation_name()),
+        ip_address: Fact::of(None, has_addresses),
+        claim: reservation.claim.as_ref().map(ToString::to_string),
+        machine: Fact::Absent,
+        cluster: Fact::Absent,
+        since: reservation.released.or(reservation.created),
+        until: until(objects, reservation),
+    };
+    if let Some(claim) = &reservation.claim
+        && state != HolderState::CoolingDown
+    {
+        holder.machine = machine_of(objects, claim);
+        holder.cluster = cluster_of(objects, claim, None);
     }
+    holder
+}
+
+/// The end of the cool-down, whose length the pool has.
+fn until(objects: &Objects, reservation: &ReservationRow) -> Fact<Timestamp> {
+    let Some(released) = reservation.released else {
+        return Fact::Absent;
+    };
+    let pool = objects.pool(&reservation.pool);
+    // Times are truncated to seconds: the last second has to be over.
+    let end = pool.and_then(|pool| {
+        let seconds = pool.spec.cooldown_seconds().saturating_add(1);
+        released
+            .checked_add(SignedDuration::from_secs(seconds))
+            .ok()
+    });
+    Fact::of(end, objects.has(&Kind::POOLS))
 }
 
 #[cfg(test)]

@@ -51,12 +51,8 @@ pub struct MemberLine {
     pub phase: String,
 }
 
-/// Returns the lines of all networks.
-pub(crate) fn network_lines(networks: &[NetworkRow]) -> Vec<NetworkLine> {
-    networks.iter().map(line).collect()
-}
-
-fn line(network: &NetworkRow) -> NetworkLine {
+/// Describes a network.
+pub(crate) fn network_line(network: &NetworkRow) -> NetworkLine {
     let number = |count: i64| u64::try_from(count).unwrap_or_default();
     let status = &network.status;
     let lengths = status.block_lengths.unwrap_or_default();

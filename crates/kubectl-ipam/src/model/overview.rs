@@ -4,13 +4,13 @@ use serde::Serialize;
 
 use super::finding::{Check, Finding, Severity};
 use super::health::{Manager, Outage};
-use super::networks::{NetworkLine, network_lines};
+use super::networks::{NetworkLine, network_line};
 use super::pool_name::PoolName;
 use super::pools::PoolLine;
 use super::registry::block_count;
 use super::size::Size;
-use crate::load::Readable;
-use crate::objects::{NetworkRow, PoolRow};
+use crate::cluster::Kind;
+use crate::objects::{NetworkRow, Objects};
 
 /// What the start page shows, and what every update sends.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -107,11 +107,10 @@ pub(crate) struct BlockSummary {
 }
 
 impl BlockSummary {
-    fn of(network: &NetworkRow, pools: &Readable<Vec<PoolRow>>) -> Option<Self> {
+    fn of(network: &NetworkRow, objects: &Objects) -> Option<Self> {
         network.registry()?;
-        let is_member = |pool: &&PoolRow| pool.network.as_deref() == Some(network.name.as_str());
-        let total = pools.known().map(|pools| {
-            let members = pools.iter().filter(is_member);
+        let total = objects.has(&Kind::POOLS).then(|| {
+            let members = objects.members(&network.name);
             block_count(network, members).to_string()
         });
         let counts = network.status.blocks.as_ref();
@@ -124,29 +123,24 @@ impl BlockSummary {
     }
 }
 
-/// The networks with the claims that wait for their pools. `ranges` are the pools of `pools`.
-pub(crate) fn networks(
-    rows: &[NetworkRow],
-    pools: &Readable<&[PoolLine]>,
-    ranges: &Readable<Vec<PoolRow>>,
-) -> Vec<OverviewNetwork> {
-    let lines = rows.iter().zip(network_lines(rows));
-    let with_claims = |(row, line): (&NetworkRow, NetworkLine)| {
-        let members = pools.seen().iter();
-        let members = members.filter(|pool| pool.network.as_deref() == Some(line.name.as_str()));
-        let mut waiting = pools.is_complete().then_some(0_u64);
-        for pool in members {
-            waiting = waiting
-                .zip(pool.waiting)
-                .map(|(sum, more)| sum.saturating_add(more));
+/// The networks with the claims that wait for their pools.
+pub(crate) fn networks(objects: &Objects, pools: &[PoolLine]) -> Vec<OverviewNetwork> {
+    let mut networks = Vec::new();
+    for row in objects.networks.sorted() {
+        let mut waiting = objects.has(&Kind::POOLS).then_some(0_u64);
+        for pool in pools {
+            if pool.network.as_deref() == Some(row.name.as_str()) {
+                let both = waiting.zip(pool.waiting);
+                waiting = both.map(|(sum, more)| sum.saturating_add(more));
+            }
         }
-        OverviewNetwork {
-            line,
+        networks.push(OverviewNetwork {
+            line: network_line(row),
             waiting,
-            blocks: BlockSummary::of(row, ranges),
-        }
-    };
-    lines.map(with_claims).collect()
+            blocks: BlockSummary::of(row, objects),
+        });
+    }
+    networks
 }
 
 /// The entries of a pool in one line.

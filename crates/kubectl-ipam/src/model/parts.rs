@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::doctor::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
 use super::finding::{Check, FindingList, Part, PartLine, PartState, Severity, counted};
+use crate::cluster::Kind;
 
 impl Part {
     const ALL: [Self; 10] = [
@@ -53,7 +54,22 @@ impl Part {
             | Check::ExclusionsDiffer
             | Check::StaleCluster
             | Check::RecordWithoutSlice => Self::Registries,
-            _ => Self::Claims,
+            Check::DuplicateAddress
+            | Check::LostAddress
+            | Check::OrphanAddress
+            | Check::InvalidReservation
+            | Check::MissingPool
+            | Check::UnknownPoolKind
+            | Check::ClusterNotFound
+            | Check::UnreadableObject
+            | Check::NotReconciled
+            | Check::ClaimsWait
+            | Check::ReleaseBlocked
+            | Check::ReleasedEarly
+            | Check::RestoredWithoutAddress
+            | Check::AddressNotInUse
+            | Check::Paused
+            | Check::OutdatedOwner => Self::Claims,
         }
     }
 
@@ -136,6 +152,7 @@ fn unserved(part: Part, snapshot: &Snapshot) -> Option<String> {
 
 /// What the cluster shows of a part; `None` if nothing.
 fn facts(part: Part, snapshot: &Snapshot) -> Option<String> {
+    let objects = &snapshot.objects;
     match part {
         Part::Definitions => Some(definitions(snapshot)),
         Part::Lease => lease(snapshot),
@@ -144,13 +161,15 @@ fn facts(part: Part, snapshot: &Snapshot) -> Option<String> {
         Part::Webhooks => webhooks(snapshot),
         Part::Certificate => certificate(snapshot),
         Part::Sweeper => {
-            let reservations = snapshot.reservations.known()?;
-            Some(counted(reservations.len(), "reservation"))
+            let count = objects.reservations.iter().count();
+            let is_known = objects.has(&[Kind::Reservation]);
+            is_known.then(|| counted(count, "reservation"))
         }
         Part::Pools => {
-            let (pools, networks) = (snapshot.pools.known()?, snapshot.networks.known()?);
-            let pools = counted(pools.len(), "pool");
-            Some(format!("{pools}, {}", counted(networks.len(), "network")))
+            let is_known = objects.has(&Kind::POOLS) && objects.has(&[Kind::Network]);
+            let pools = counted(objects.pools().len(), "pool");
+            let networks = counted(objects.networks.iter().count(), "network");
+            is_known.then(|| format!("{pools}, {networks}"))
         }
         Part::Registries => registries(snapshot),
         Part::Claims => claims(snapshot),
@@ -271,15 +290,19 @@ fn certificate(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn claims(snapshot: &Snapshot) -> Option<String> {
-    let claims = snapshot.claims.known()?;
-    let served = &claims.served;
+    let objects = &snapshot.objects;
+    if !objects.has(&[Kind::Claim]) {
+        return None;
+    }
+    let served = objects.served();
     let deleting = served.iter().filter(|claim| claim.is_deleting()).count();
     let waiting = served.iter().filter(|claim| claim.is_waiting()).count();
     let bound = served
         .len()
         .saturating_sub(waiting)
         .saturating_sub(deleting);
-    let unserved = claims.unserved.iter().filter(|claim| claim.is_waiting());
+    let unserved = objects.unserved().into_iter();
+    let unserved = unserved.filter(|claim| claim.is_waiting());
     let waiting = waiting.saturating_add(unserved.count());
     Some(format!(
         "{bound} bound, {waiting} wait, {deleting} in deletion"

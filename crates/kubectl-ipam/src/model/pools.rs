@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pool_name::PoolName;
-use crate::load::Readable;
-use crate::objects::{ClaimRow, PoolRow};
+use crate::cluster::Kind;
+use crate::objects::{ClaimRow, Objects, PoolRow};
 
 /// One pool in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -98,30 +98,27 @@ impl From<AddressCounts> for Counts {
     }
 }
 
-/// Returns the lines of all pools.
+/// Returns the lines of pools. `claims` are those that are counted.
 pub(crate) fn pools<'a>(
-    pools: &[PoolRow],
-    claims: &Readable<impl IntoIterator<Item = &'a ClaimRow> + Clone>,
+    pools: &[&PoolRow],
+    objects: &Objects,
+    claims: impl IntoIterator<Item = &'a ClaimRow>,
 ) -> Vec<PoolLine> {
     let mut waiting: HashMap<&PoolKey, u64> = HashMap::new();
-    for claim in claims
-        .seen()
-        .clone()
-        .into_iter()
-        .filter(|claim| claim.is_waiting())
-    {
-        let count = waiting.entry(&claim.pool).or_default();
-        *count = count.saturating_add(1);
+    for claim in claims {
+        if claim.is_waiting() {
+            let count = waiting.entry(&claim.pool).or_default();
+            *count = count.saturating_add(1);
+        }
     }
-    let waiting_of = |pool: &PoolRow| {
+    let mut lines = Vec::new();
+    for pool in pools {
         // The claims of a namespaced pool are in its namespace.
-        let is_known = claims.covers(pool.key.namespace.as_deref());
-        is_known.then(|| waiting.get(&pool.key).copied().unwrap_or_default())
-    };
-    pools
-        .iter()
-        .map(|pool| line(pool, waiting_of(pool)))
-        .collect()
+        let is_known = objects.covers(Kind::Claim, pool.key.namespace.as_deref());
+        let waiting = waiting.get(&pool.key).copied().unwrap_or_default();
+        lines.push(line(pool, is_known.then_some(waiting)));
+    }
+    lines
 }
 
 fn line(pool: &PoolRow, waiting: Option<u64>) -> PoolLine {

@@ -11,19 +11,16 @@ mod plain;
 mod release;
 mod returned;
 
-#[cfg(test)]
-pub(crate) use self::block_lines::BlockLine;
-pub use self::block_lines::BlockState;
-pub(crate) use self::check::{Checked, Held, check_command, check_network};
-pub use self::check::{CheckedBlock, RegistryCheck};
+pub use self::block_lines::{BlockLine, BlockState};
+pub use self::check::RegistryCheck;
+pub(crate) use self::check::{Checked, check_command, check_network, members};
 pub(crate) use self::facts::{LastRecords, RegistryFacts, Unread};
-pub use self::holder::{BlockHolder, BlockHolderState};
 pub(crate) use self::holder::{block_holder, held_block, is_in_network, key_of, searched_blocks};
 pub(crate) use self::list::registry_lines;
 pub use self::list::{ClusterLine, NetworkBlocksLine, RecordProblem, RegistryLine, RegistryState};
 pub use self::liveness::ClusterState;
 pub(crate) use self::liveness::STALE_AFTER;
-pub(crate) use self::network_blocks::{BlockObjects, NetworkBlocks, block_count, network_blocks};
+pub(crate) use self::network_blocks::{NetworkBlocks, block_count, network_blocks};
 pub(crate) use self::release::{Change, Plan, Refusal, Write, adoption, creation, plan};
 pub use self::release::{RecordAction, RecordChange, RegistryRelease};
 pub(crate) use self::returned::Returned;

@@ -7,8 +7,8 @@ use super::claims::{ClaimLine, claims};
 use super::holders::{Holder, PoolMatch, holders, matches_of};
 use super::pool_name::PoolName;
 use super::ranking::{Fit, Natural, best, fit};
-use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow};
+use crate::cluster::Kind;
+use crate::objects::{AddressRow, ClaimRow, Objects, PoolRow, ReservationRow};
 
 /// Maximum number of results of each type.
 const MAX_RESULTS: usize = 100;
@@ -47,171 +47,96 @@ pub(crate) struct SearchTotals {
     pub(crate) claims: usize,
 }
 
-/// The objects that are searched.
-pub(crate) struct Searched<'a, A, R, C> {
-    pub(crate) pools: Readable<&'a [PoolRow]>,
-    pub(crate) addresses: Readable<A>,
-    pub(crate) reservations: Readable<R>,
-    pub(crate) claims: Readable<C>,
+/// Whether everything that is searched is known.
+fn is_complete(objects: &Objects) -> bool {
+    objects.has(&Kind::POOLS) && objects.has(&[Kind::Address, Kind::Reservation, Kind::Claim])
 }
 
-/// How the objects of a search are found by their names.
-pub(crate) struct Lookup<Claim, Address, Lists> {
-    pub(crate) claim: Claim,
-    pub(crate) address: Address,
-    /// Whether pools and claims of a namespace are searched by name.
-    pub(crate) lists: Lists,
+/// Searches an address or prefix, in all namespaces.
+pub(crate) fn search_address(objects: &Objects, block: Block) -> SearchResult {
+    let matches = matches_of(objects, block);
+    let addresses = objects.addresses.iter();
+    let addresses = addresses.filter(|row| row.block.overlaps(block));
+    let reservations = objects.reservations.iter();
+    let reservations = reservations.filter(|row| row.slot.block.overlaps(block));
+    let (holders, held) = held(objects, addresses, reservations, "");
+    let mut shared_networks = Vec::new();
+    for found in &matches {
+        let network = found.network.as_deref().and_then(|it| objects.network(it));
+        if let Some(network) = network.filter(|it| it.registry().is_some())
+            && !shared_networks.contains(&network.name)
+        {
+            shared_networks.push(network.name.clone());
+        }
+    }
+    let has_network = matches.iter().any(|it| it.network.is_some());
+    SearchResult {
+        totals: SearchTotals {
+            pools: matches.len(),
+            holders: held,
+            claims: 0,
+        },
+        matches,
+        holders,
+        is_complete: is_complete(objects) && (!has_network || objects.has(&[Kind::Network])),
+        shared_networks,
+        ..SearchResult::default()
+    }
 }
 
-impl<'a, A, R, C> Searched<'a, A, R, C>
-where
-    A: Iterator<Item = &'a AddressRow>,
-    R: Iterator<Item = &'a ReservationRow>,
-    C: Iterator<Item = &'a ClaimRow>,
-{
-    fn is_complete(&self) -> bool {
-        let kinds = [
-            self.pools.is_complete(),
-            self.addresses.is_complete(),
-            self.reservations.is_complete(),
-            self.claims.is_complete(),
-        ];
-        kinds.iter().all(|is_complete| *is_complete)
-    }
-
-    /// Searches an address or prefix, in all namespaces.
-    pub(crate) fn address(
-        self,
-        block: Block,
-        lookup: &Lookup<
-            impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
-            impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
-            impl Fn(Option<&str>) -> bool,
-        >,
-    ) -> SearchResult {
-        let is_complete = self.is_complete();
-        let matches = matches_of(self.pools.seen(), block);
-        let addresses = self
-            .addresses
-            .map(|rows| rows.filter(|row| overlap(row.block, block)));
-        let reservations = self
-            .reservations
-            .map(|rows| rows.filter(|row| overlap(row.slot.block, block)));
-        let claims = self.claims.map(|_| ());
-        let (holders, held) = held(&self.pools, addresses, reservations, &claims, lookup, "");
-        SearchResult {
-            totals: SearchTotals {
-                pools: matches.len(),
-                holders: held,
-                claims: 0,
-            },
-            matches,
-            holders,
-            is_complete,
-            ..SearchResult::default()
+/// Searches a part of a name, or of an address. `lists` says whether the pools and claims of a namespace
+/// are searched by name.
+pub(crate) fn search_text(
+    objects: &Objects,
+    text: &str,
+    lists: impl Fn(Option<&str>) -> bool,
+) -> SearchResult {
+    let pools = best_of(objects.pools(), |pool| {
+        if !lists(pool.key.namespace.as_deref()) {
+            return None;
         }
-    }
-
-    /// Searches a part of a name, or of an address.
-    pub(crate) fn text(
-        self,
-        text: &str,
-        lookup: &Lookup<
-            impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
-            impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
-            impl Fn(Option<&str>) -> bool,
-        >,
-    ) -> SearchResult {
-        let is_complete = self.is_complete();
-        let pools = best_of(self.pools.seen().iter(), |pool| {
-            if !(lookup.lists)(pool.key.namespace.as_deref()) {
-                return None;
-            }
-            let fit = pool_fit(pool, text)?;
-            Some((fit, Natural(pool.key.name.to_string()), &pool.key))
-        });
-        let known_claims = self.claims.as_ref().map(|_| ());
-        let found = best_of(self.claims.into_seen(), |claim| {
-            if !(lookup.lists)(Some(claim.key.namespace())) {
-                return None;
-            }
-            let fit = claim_fit(claim, text)?;
-            Some((fit, Natural(claim.key.name().to_owned()), &claim.key))
-        });
-        let mut rows = Vec::new();
-        let mut bound = Vec::new();
-        for claim in &found.rows {
-            rows.push((*claim).clone());
-            if let Some(key) = claim.address_key()
-                && let Some(address) = (lookup.address)(&key)
-            {
-                bound.push(address.clone());
-            }
+        let fit = pool_fit(pool, text)?;
+        Some((fit, Natural(pool.key.name.to_string()), pool.key.clone()))
+    });
+    let found = best_of(objects.served(), |claim| {
+        if !lists(Some(claim.key.namespace())) {
+            return None;
         }
-        let bound = self.addresses.as_ref().map(|_| bound.as_slice());
-        let mut lines = claims(rows, &[], &bound);
-        // Without all claims it is unknown which ones no longer exist: what has the text is listed.
-        let is_left = |claim: &NamespacedName| {
-            (lookup.lists)(Some(claim.namespace()))
-                && name_fit(claim, text).is_some()
-                && (lookup.claim)(claim).is_none()
-        };
-        let has_text = |block: Block| is_part_of_address(text) && block.to_string().contains(text);
-        let addresses = self
-            .addresses
-            .map(|rows| rows.filter(|row| has_text(row.block) || is_left(&row.claim_key())));
-        let reservations = self.reservations.map(|rows| {
-            rows.filter(|row| {
-                let claim = row.claim.as_ref().filter(|_| row.released.is_some());
-                has_text(row.slot.block) || claim.is_some_and(is_left)
-            })
-        });
-        let (holders, held) = held(
-            &self.pools,
-            addresses,
-            reservations,
-            &known_claims,
-            lookup,
-            text,
-        );
-        let place = |line: &ClaimLine| {
-            let mut rows = found.rows.iter();
-            rows.position(|row| {
-                *line.name == *row.key.name() && *line.namespace == *row.key.namespace()
-            })
-        };
-        lines.sort_by_key(place);
-        SearchResult {
-            matches: Vec::new(),
-            totals: SearchTotals {
-                pools: pools.total,
-                holders: held,
-                claims: found.total,
-            },
-            pools: pools
-                .rows
-                .into_iter()
-                .map(|pool| (&pool.key).into())
-                .collect(),
-            holders,
-            claims: lines,
-            shared_networks: Vec::new(),
-            is_complete,
-        }
+        let fit = claim_fit(claim, text)?;
+        Some((fit, Natural(claim.key.name().to_owned()), claim.key.clone()))
+    });
+    // Without all claims it is unknown which ones no longer exist: what has the text is listed.
+    let is_left = |claim: &NamespacedName| {
+        let is_named = lists(Some(claim.namespace())) && name_fit(claim, text).is_some();
+        is_named && objects.claim(claim).is_none()
+    };
+    let has_text = |block: Block| is_part_of_address(text) && block.to_string().contains(text);
+    let addresses = objects.addresses.iter();
+    let addresses = addresses.filter(|row| has_text(row.block) || is_left(&row.claim_key()));
+    let reservations = objects.reservations.iter().filter(|row| {
+        let claim = row.claim.as_ref().filter(|_| row.released.is_some());
+        has_text(row.slot.block) || claim.is_some_and(is_left)
+    });
+    let (holders, held) = held(objects, addresses, reservations, text);
+    SearchResult {
+        totals: SearchTotals {
+            pools: pools.total,
+            holders: held,
+            claims: found.total,
+        },
+        pools: pools.rows.iter().map(|pool| (&pool.key).into()).collect(),
+        holders,
+        claims: claims(found.rows, [], objects),
+        is_complete: is_complete(objects),
+        ..SearchResult::default()
     }
 }
 
 /// The best holders of some addresses and reservations, and the number of all.
 fn held<'a>(
-    pools: &Readable<&[PoolRow]>,
-    addresses: Readable<impl Iterator<Item = &'a AddressRow>>,
-    reservations: Readable<impl Iterator<Item = &'a ReservationRow>>,
-    claims: &Readable<()>,
-    lookup: &Lookup<
-        impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
-        impl Fn(&NamespacedName) -> Option<&'a AddressRow>,
-        impl Fn(Option<&str>) -> bool,
-    >,
+    objects: &Objects,
+    addresses: impl Iterator<Item = &'a AddressRow>,
+    reservations: impl Iterator<Item = &'a ReservationRow>,
     text: &str,
 ) -> (Vec<Holder>, usize) {
     let place = |block: Block| {
@@ -219,36 +144,19 @@ fn held<'a>(
         Some((fit, block.span().first(), block.length()))
     };
     let has_address = |row: &ReservationRow| {
-        if let Some(claim) = &row.claim
-            && let Some(address) = (lookup.address)(claim)
-        {
-            return address.block == row.slot.block;
-        }
-        false
+        let claim = row.claim.as_ref();
+        let address = claim.and_then(|claim| objects.addresses.get(claim));
+        address.is_some_and(|address| address.block == row.slot.block)
     };
-    let addresses = addresses.map(|rows| best_of(rows, |row| place(row.block)));
+    let addresses = best_of(addresses, |row| place(row.block));
     let mut others = 0_usize;
-    let reservations = reservations.map(|rows| {
-        let counted = rows.inspect(|row| {
-            let is_other = !has_address(row);
-            others = others.saturating_add(usize::from(is_other));
-        });
-        best_of(counted, |row| place(row.slot.block))
+    let counted = reservations.inspect(|row| {
+        let is_other = !has_address(row);
+        others = others.saturating_add(usize::from(is_other));
     });
-    let total = addresses.seen().total.saturating_add(others);
-    let addresses = addresses.map(|found| found.rows);
-    let reservations = reservations.map(|found| found.rows);
-    let mut owners = Vec::new();
-    for row in addresses.seen() {
-        owners.extend((lookup.claim)(&row.claim_key()));
-    }
-    for row in reservations.seen() {
-        if let Some(claim) = &row.claim {
-            owners.extend((lookup.claim)(claim));
-        }
-    }
-    let claims = claims.as_ref().map(|()| owners);
-    let mut found = holders(pools, addresses, reservations, claims);
+    let reservations = best_of(counted, |row| place(row.slot.block));
+    let total = addresses.total.saturating_add(others);
+    let mut found = holders(objects, addresses.rows, reservations.rows);
     // They are in the order of their addresses.
     found.sort_by_key(|holder| fit(&holder.address, text).unwrap_or(Fit::Part));
     found.truncate(MAX_RESULTS);
@@ -262,7 +170,11 @@ struct Found<T> {
 }
 
 /// The best rows. `place` returns the place of a row; `None` if it is not found.
-fn best_of<T, K: Ord>(rows: impl Iterator<Item = T>, place: impl Fn(&T) -> Option<K>) -> Found<T> {
+fn best_of<T, K: Ord>(
+    rows: impl IntoIterator<Item = T>,
+    place: impl Fn(&T) -> Option<K>,
+) -> Found<T> {
+    let rows = rows.into_iter();
     let mut found: Vec<(K, T)> = rows.filter_map(|row| Some((place(&row)?, row))).collect();
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     let total = found.len();
@@ -300,9 +212,4 @@ fn is_part_of_address(text: &str) -> bool {
     let has_separator = text.contains(['.', ':']);
     let is_letter = |letter: char| letter.is_ascii_hexdigit() || ".:/".contains(letter);
     has_separator && text.chars().all(is_letter)
-}
-
-fn overlap(one: Block, other: Block) -> bool {
-    let (a, b) = (one.span(), other.span());
-    one.family() == other.family() && a.first() <= b.last() && b.first() <= a.last()
 }

@@ -3,7 +3,7 @@ use capi_ipam_ledger::Ledger;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::claims::{ClaimLine, waiting_claims};
+use super::claims::{ClaimLine, claims};
 use super::contents::contents;
 use super::fact::Fact;
 use super::finding::Check;
@@ -11,9 +11,9 @@ use super::holders::{Holder, holders};
 use super::map::{Content, OccupancyMap, map};
 use super::pool_name::PoolName;
 use super::pools::{KnownCounts, readiness};
-use super::slices::{SliceLine, slice_lines};
-use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
+use super::slices::{SliceLine, pool_slices};
+use crate::cluster::Kind;
+use crate::objects::{Objects, PoolRow};
 
 /// A pool with everything that it contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -104,7 +104,7 @@ fn is_empty_list<T>(list: &Option<Vec<T>>) -> bool {
 }
 
 /// A list of what was found; `None` if nothing was found and something may not be read.
-pub(super) fn list<T>(found: Vec<T>, is_complete: bool) -> Option<Vec<T>> {
+pub(crate) fn list<T>(found: Vec<T>, is_complete: bool) -> Option<Vec<T>> {
     if found.is_empty() && !is_complete {
         None
     } else {
@@ -116,61 +116,36 @@ fn is_default(policy: &ReclaimPolicy) -> bool {
     *policy == ReclaimPolicy::default()
 }
 
-/// Describes a pool. `all` are all known pools, for the networks; addresses and reservations may be
-/// of any pool. The ledger has the same objects.
-pub(crate) fn show(
-    pool: &PoolRow,
-    ledger: &Readable<&Ledger>,
-    all: &Readable<&[PoolRow]>,
-    addresses: &Readable<Vec<AddressRow>>,
-    reservations: &Readable<Vec<ReservationRow>>,
-    slices: &Readable<Vec<SliceRow>>,
-    claims: &Readable<Vec<ClaimRow>>,
-) -> PoolDetails {
-    let contents = contents(pool, ledger, addresses.as_ref(), reservations.as_ref());
+/// Describes a pool. The ledger has the same objects.
+pub(crate) fn show(pool: &PoolRow, objects: &Objects, ledger: &Ledger) -> PoolDetails {
+    let contents = contents(pool, objects, ledger);
     let slice_size = pool.spec.slices().map(|slices| slices.size);
     let map = match (contents.usable(), Content::of(&contents, slice_size)) {
         (None, _) => Fact::Absent,
         (Some(_), None) => Fact::Unknown,
         (Some(_), Some(content)) => Fact::Known(map(&content)),
     };
-    let inside = contents.inside.as_ref().map(|rows| rows.iter().copied());
-    let reserved = contents.reserved.as_ref().map(|rows| rows.iter().copied());
-    let is_complete = inside.is_complete() && reserved.is_complete();
-    // Claims of pools that may not be read were not selected.
-    let owners = || claims.as_ref().depends_on(all);
-    let inside = list(holders(all, inside, reserved, owners()), is_complete);
-    let outside = contents.outside.as_ref().map(|rows| rows.iter().copied());
-    let is_complete = outside.is_complete();
-    let outside = list(
-        holders(all, outside, Readable::complete([]), owners()),
-        is_complete,
-    );
-    let lines = slice_lines(slices.seen(), &contents);
-    let is_waiting = |claim: &&ClaimRow| claim.is_waiting() && claim.pool == pool.key;
-    let waiting = claims
-        .as_ref()
-        .map(|rows| rows.iter().filter(is_waiting).cloned().collect());
+    let inside = contents.inside.iter().copied();
+    let inside = holders(objects, inside, contents.reserved.iter().copied());
+    let outside = holders(objects, contents.outside.iter().copied(), []);
+    let has_all = contents.held.is_some();
+    let mut waiting = objects.served();
+    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
+    waiting.sort_by_key(|claim| claim.created);
+    let has_claims = objects.covers(Kind::Claim, pool.key.namespace.as_deref());
     PoolDetails {
-        slices: list(lines, slices.is_complete()),
+        counts: contents.counts,
+        slices: pool_slices(pool, objects, &contents),
         map,
-        holders: inside,
-        out_of_range: outside,
-        ..describe(pool, contents.counts, waiting)
+        holders: list(inside, has_all),
+        out_of_range: list(outside, contents.has_addresses),
+        waiting: list(claims(waiting, [], objects), has_claims),
+        ..specification(pool)
     }
 }
 
 /// The specification and the conditions of a pool, without what it contains.
 pub(crate) fn specification(pool: &PoolRow) -> PoolDetails {
-    describe(pool, KnownCounts::default(), Readable::complete(Vec::new()))
-}
-
-/// Describes a pool without its map and holders.
-pub(super) fn describe(
-    pool: &PoolRow,
-    counts: KnownCounts,
-    waiting: Readable<Vec<ClaimRow>>,
-) -> PoolDetails {
     let (ready, reason) = readiness(pool);
     let (ranges, excluded, gateway, prefix_length) = match &pool.spec {
         PoolSpec::Addresses(spec) => (
@@ -186,9 +161,6 @@ pub(super) fn describe(
             spec.allocation_prefix_length,
         ),
     };
-    let is_complete = waiting.is_complete();
-    let mut waiting = waiting_claims(waiting.into_seen(), &[]);
-    waiting.sort_by_key(|claim| claim.created);
     PoolDetails {
         pool: (&pool.key).into(),
         network: pool.network.clone(),
@@ -210,13 +182,13 @@ pub(super) fn describe(
         slice_policy: pool.spec.slices().cloned(),
         address_metadata: pool.spec.address_metadata().map(keys).unwrap_or_default(),
         access: access(pool),
-        counts,
+        counts: KnownCounts::default(),
         next: Fact::Absent,
         slices: Some(Vec::new()),
         map: Fact::Absent,
         holders: Some(Vec::new()),
         out_of_range: Some(Vec::new()),
-        waiting: list(waiting, is_complete),
+        waiting: Some(Vec::new()),
     }
 }
 

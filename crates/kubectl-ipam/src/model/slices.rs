@@ -1,6 +1,6 @@
 //! The slices of a pool.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use capi_ipam_api::{PoolKey, Scope, SliceOwner};
 use capi_ipam_ip::{Block, Span, SpanSet, UsableBlocks};
@@ -11,7 +11,9 @@ use serde::Serialize;
 use super::contents::Contents;
 use super::finding::{Check, Finding, Subject, edit, full};
 use super::holders::HolderState;
-use crate::objects::{AddressRow, PoolRow, SliceRow};
+use super::show::list;
+use crate::cluster::Kind;
+use crate::objects::{AddressRow, Objects, PoolRow, SliceRow};
 
 /// A slice of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -37,27 +39,41 @@ pub struct SliceLine {
     pub empty_since: Option<Timestamp>,
 }
 
-/// Describes the slices of a pool with these addresses, in their order.
-pub(super) fn slice_lines(slices: &[SliceRow], contents: &Contents<'_>) -> Vec<SliceLine> {
-    let Some(usable) = contents.usable() else {
-        return Vec::new();
-    };
-    let inside = contents.inside.known();
-    let used = inside.map(|rows| used_numbers(usable, rows));
-    let allocatable = usable.allocatable();
-    let held = contents.held.as_ref();
-    let taken = held.map(|held| taken_numbers(usable, &allocatable, held));
-
+/// The slices of a pool that contains these addresses, in their order; `None` if they may not be read.
+pub(super) fn pool_slices(
+    pool: &PoolRow,
+    objects: &Objects,
+    contents: &Contents<'_>,
+) -> Option<Vec<SliceLine>> {
+    if pool.spec.slices().is_none() {
+        return Some(Vec::new());
+    }
     let mut rows = Vec::new();
-    for row in slices {
-        if let Ok((_, block)) = &row.place {
+    for row in objects.slices.iter() {
+        if let Ok((Scope::Pool(key), block)) = &row.place
+            && *key == pool.key
+        {
             rows.push((*block, row));
         }
     }
     rows.sort_by_key(|(block, _)| (block.span().first(), block.length()));
+    list(slice_lines(&rows, contents), objects.has(&[Kind::Slice]))
+}
+
+/// Describes slices of a pool.
+fn slice_lines(rows: &[(Block, &SliceRow)], contents: &Contents<'_>) -> Vec<SliceLine> {
+    let Some(usable) = contents.usable() else {
+        return Vec::new();
+    };
+    let used = contents
+        .has_addresses
+        .then(|| used_numbers(usable, &contents.inside));
+    let allocatable = usable.allocatable();
+    let held = contents.held.as_ref();
+    let taken = held.map(|held| taken_numbers(usable, &allocatable, held));
     let mut lines = Vec::new();
     for (block, row) in rows {
-        let counts = match usable.numbers_overlapping(block) {
+        let counts = match usable.numbers_overlapping(*block) {
             Some(span) => SliceNumbers::of(
                 span,
                 usable,
@@ -154,11 +170,10 @@ fn capped(count: u128) -> u64 {
 }
 
 /// The slices that have no effect. The provider returns those that it assigned itself.
-pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Finding> {
-    let pools: HashMap<&PoolKey, &PoolRow> = pools.iter().map(|pool| (&pool.key, pool)).collect();
+pub(super) fn without_effect(objects: &Objects) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut effective: HashMap<&PoolKey, Vec<(Block, &SliceRow)>> = HashMap::new();
-    for row in slices {
+    let mut effective: BTreeMap<&PoolKey, Vec<(Block, &SliceRow)>> = BTreeMap::new();
+    for row in objects.slices.sorted() {
         let delete = format!("kubectl delete ipslices {}", row.name);
         let mut add = |problem: String, repair: String| {
             findings.push(Check::SliceWithoutEffect.finding(subject(row), problem, repair));
@@ -175,7 +190,7 @@ pub(super) fn without_effect(slices: &[SliceRow], pools: &[PoolRow]) -> Vec<Find
                 continue;
             }
         };
-        match pools.get(key) {
+        match objects.pool(key) {
             None if row.is_pinned => {
                 add(
                     format!("{} does not exist", full(key)),
@@ -270,10 +285,15 @@ mod tests {
             let pool = json!({ "kind": "GlobalInClusterIPPool", "metadata": { "name": name }, "spec": spec });
             PoolRow::from(&serde_json::from_value::<Pool>(pool).unwrap())
         };
-        let pools = [
-            pool("a", json!({ "size": 16, "per": "Namespace" })),
-            pool("plain", serde_json::Value::Null),
-        ];
+        let mut objects = Objects::of(
+            [
+                pool("a", json!({ "size": 16, "per": "Namespace" })),
+                pool("plain", serde_json::Value::Null),
+            ],
+            [],
+            [],
+            [],
+        );
         let slice = |name: &str, scope: &str, block: &str, assigned: Option<&str>| {
             let owner = json!({ "kind": "Namespace", "name": "x" });
             let spec =
@@ -305,7 +325,8 @@ mod tests {
             ),
             slice("g.plain.10.0.0.0-28", "g.plain", "10.0.0.0/28", None),
         ];
-        let mut found: Vec<_> = without_effect(&rows, &pools)
+        rows.into_iter().for_each(|row| objects.add_slice(row));
+        let mut found: Vec<_> = without_effect(&objects)
             .into_iter()
             .map(|it| (it.object, it.problem))
             .collect();

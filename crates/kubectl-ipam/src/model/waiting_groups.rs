@@ -5,9 +5,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::claims::{ClaimLine, UNKNOWN_POOL_KIND, waiting_claims};
+use super::claims::{ClaimLine, UNKNOWN_POOL_KIND, claims};
 use super::pool_name::PoolName;
-use crate::objects::{ClaimRow, UnservedClaim};
+use crate::objects::{ClaimRow, Objects, UnservedClaim};
 
 /// Maximum number of claims that a group lists.
 const MAX_LISTED: usize = 100;
@@ -36,65 +36,51 @@ pub(crate) struct WaitingGroup {
 /// Groups waiting claims by pool and reason, and those whose pool has a kind that does not exist by
 /// kind and pool. The group that waits longest is first.
 pub(crate) fn waiting_groups(
-    rows: Vec<ClaimRow>,
-    unserved: Vec<UnservedClaim>,
+    rows: Vec<&ClaimRow>,
+    unserved: Vec<&UnservedClaim>,
+    objects: &Objects,
 ) -> Vec<WaitingGroup> {
-    let mut found: BTreeMap<(PoolKey, Option<Box<str>>), Vec<ClaimRow>> = BTreeMap::new();
+    let mut found: BTreeMap<(&PoolKey, Option<&str>), Vec<&ClaimRow>> = BTreeMap::new();
     for row in rows {
-        let key = (row.pool.clone(), row.reason.clone());
+        let key = (&row.pool, row.reason.as_deref());
         found.entry(key).or_default().push(row);
     }
-    let mut groups = Vec::with_capacity(found.len());
-    for ((pool, reason), claims) in found {
-        groups.push(group(&pool, reason.map(String::from), claims));
+    let mut groups = Vec::new();
+    for ((pool, reason), mut rows) in found {
+        rows.sort_by_key(|row| (row.created, &row.key));
+        let size = (rows.len(), rows.first().and_then(|row| row.created));
+        rows.truncate(MAX_LISTED);
+        let lines = claims(rows, [], objects);
+        groups.push(group(pool.into(), reason.map(str::to_owned), size, lines));
     }
-    groups.extend(unserved_groups(unserved));
+    let mut found: BTreeMap<(&str, &str, &str), Vec<&UnservedClaim>> = BTreeMap::new();
+    for claim in unserved {
+        let key = (&*claim.group, &*claim.kind, &*claim.pool);
+        found.entry(key).or_default().push(claim);
+    }
+    for ((_, kind, name), mut rows) in found {
+        rows.sort_by_key(|row| (row.created, &row.key));
+        let size = (rows.len(), rows.first().and_then(|row| row.created));
+        rows.truncate(MAX_LISTED);
+        let pool = PoolName {
+            kind: kind.to_owned(),
+            namespace: None,
+            name: name.to_owned(),
+        };
+        let reason = Some(UNKNOWN_POOL_KIND.to_owned());
+        groups.push(group(pool, reason, size, claims([], rows, objects)));
+    }
     groups.sort_by_key(|group| group.oldest);
     groups
 }
 
-fn group(pool: &PoolKey, reason: Option<String>, mut rows: Vec<ClaimRow>) -> WaitingGroup {
-    rows.sort_by(|a, b| (a.created, &a.key).cmp(&(b.created, &b.key)));
-    let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-    let oldest = rows.first().and_then(|row| row.created);
-    rows.truncate(MAX_LISTED);
-    let claims = waiting_claims(rows, &[]);
-    of_claims(pool.into(), reason, (count, oldest), claims)
-}
-
-/// The claims whose pool has a kind that does not exist, with the kind that is probably meant.
-fn unserved_groups(unserved: Vec<UnservedClaim>) -> Vec<WaitingGroup> {
-    let mut found: BTreeMap<(String, String, String), Vec<UnservedClaim>> = BTreeMap::new();
-    for claim in unserved {
-        let key = (claim.group.clone(), claim.kind.clone(), claim.pool.clone());
-        found.entry(key).or_default().push(claim);
-    }
-    let mut groups = Vec::with_capacity(found.len());
-    for ((_, kind, name), mut rows) in found {
-        rows.sort_by(|a, b| (a.created, &a.key).cmp(&(b.created, &b.key)));
-        let count = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let oldest = rows.first().and_then(|row| row.created);
-        rows.truncate(MAX_LISTED);
-        let pool = PoolName {
-            kind,
-            namespace: None,
-            name,
-        };
-        let reason = Some(UNKNOWN_POOL_KIND.to_owned());
-        let claims = waiting_claims(Vec::new(), &rows);
-        groups.push(of_claims(pool, reason, (count, oldest), claims));
-    }
-    groups
-}
-
 /// A group with this many claims, the first of which was created at that time.
-fn of_claims(
+fn group(
     pool: PoolName,
     reason: Option<String>,
-    (count, oldest): (u64, Option<Timestamp>),
+    (count, oldest): (usize, Option<Timestamp>),
     mut claims: Vec<ClaimLine>,
 ) -> WaitingGroup {
-    claims.sort_by_key(|claim| claim.created);
     let message = claims.first().and_then(|claim| claim.message.clone());
     for claim in &mut claims {
         if claim.message == message {
@@ -105,7 +91,7 @@ fn of_claims(
         pool,
         reason,
         message,
-        count,
+        count: u64::try_from(count).unwrap_or(u64::MAX),
         oldest,
         claims,
     }
@@ -133,13 +119,13 @@ mod tests {
     #[test]
     fn claims_are_grouped_by_pool_and_reason() {
         let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z");
-        let rows = vec![
+        let rows = [
             row("c", "full", late, "PoolExhausted", "no free address"),
             row("b", "paused", late, "Paused", "paused"),
             row("a", "full", early, "PoolExhausted", "no free address"),
             row("d", "full", late, "PoolExhausted", "another sentence"),
         ];
-        let groups = waiting_groups(rows, Vec::new());
+        let groups = waiting_groups(rows.iter().collect(), Vec::new(), &Objects::default());
         let texts = groups.iter().map(|group| {
             let names: Vec<_> = group
                 .claims
@@ -171,16 +157,17 @@ mod tests {
             let served = ServedKinds {
                 groups: ["ipam.cluster.x-k8s.io".to_owned()].into(),
                 own: ["InClusterIPPool".to_owned()].into(),
+                ..ServedKinds::default()
             };
             UnservedClaim::of(&claim, &served).unwrap()
         };
         let later = row("c", "web", "2026-01-02T00:00:00Z", "Paused", "paused");
-        let claims = vec![
+        let claims = [
             unserved("a", "InClusterIpPool"),
             unserved("b", "InClusterIpPool"),
             unserved("c", "IPPool"),
         ];
-        let groups = waiting_groups(vec![later], claims);
+        let groups = waiting_groups(vec![&later], claims.iter().collect(), &Objects::default());
         let texts = groups.iter().map(|group| {
             let reason = group.reason.as_deref().unwrap_or_default();
             format!("{reason} {} {}", group.pool.kind, group.count)

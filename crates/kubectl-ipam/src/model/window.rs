@@ -1,5 +1,4 @@
 use capi_ipam_api::PoolSpec;
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::Ledger;
 use schemars::JsonSchema;
@@ -9,12 +8,12 @@ use super::contents::contents;
 use super::finding::Finding;
 use super::holders::holders;
 use super::map::{Cell, Cells, Content, cells};
-use super::show::{PoolDetails, describe, list};
+use super::show::{PoolDetails, list, specification};
 use super::size::{Size, size};
-use super::slices::slice_lines;
+use super::slices::pool_slices;
 use super::waiting_groups::{WaitingGroup, waiting_groups};
-use crate::load::Readable;
-use crate::objects::{AddressRow, ClaimRow, PoolRow, ReservationRow, SliceRow};
+use crate::cluster::Kind;
+use crate::objects::{Objects, PoolRow};
 
 /// Maximum number of cells of a window.
 const MAX_CELLS: u128 = 1024;
@@ -162,96 +161,44 @@ fn index_of(position: u128, start: u128, cell_size: u128) -> Option<u64> {
     u64::try_from(offset.checked_div(cell_size)?).ok()
 }
 
-/// The objects that a pool is described with.
-pub(crate) struct PoolObjects<'a, A, R> {
-    /// The ledger, which has the same objects.
-    pub(crate) ledger: Readable<&'a Ledger>,
-    /// All known pools.
-    pub(crate) all: Readable<&'a [PoolRow]>,
-    /// Addresses of any pool.
-    pub(crate) addresses: Readable<A>,
-    /// Reservations of any pool.
-    pub(crate) reservations: Readable<R>,
-    /// The slices of the pool.
-    pub(crate) slices: Readable<Vec<SliceRow>>,
-    /// The waiting claims of the pool.
-    pub(crate) waiting: Readable<Vec<ClaimRow>>,
-}
-
-/// Describes a pool and a part of its map.
-pub(crate) fn window<'a>(
+/// Describes a pool and a part of its map. The ledger has the same objects.
+pub(crate) fn window(
     pool: &PoolRow,
-    objects: PoolObjects<
-        'a,
-        impl IntoIterator<Item = &'a AddressRow>,
-        impl IntoIterator<Item = &'a ReservationRow>,
-    >,
-    claim_of: impl Fn(&NamespacedName) -> Option<&'a ClaimRow>,
+    objects: &Objects,
+    ledger: &Ledger,
     requested: MapPart,
 ) -> PoolWindow {
-    let PoolObjects {
-        ledger,
-        all,
-        addresses,
-        reservations,
-        slices,
-        waiting,
-    } = objects;
-    let all = &all;
-    let contents = contents(pool, &ledger, addresses, reservations);
-    let waiting_count = waiting.known().map(Vec::len);
-    // The claims are looked up one by one. As for their list, a permission can be missing.
-    let may_read_claims = waiting.as_ref().map(|_| ());
+    let contents = contents(pool, objects, ledger);
+    let mut waiting = objects.served();
+    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
+    let waiting_count = objects.has(&[Kind::Claim]).then_some(waiting.len());
     // The groups list the claims.
-    let mut details = describe(pool, contents.counts, Readable::complete(Vec::new()));
-    let waiting_groups = waiting_groups(waiting.into_seen(), Vec::new());
-    let owners = |rows: &[&'a AddressRow]| {
-        let mut claims = Vec::new();
-        for row in rows {
-            claims.extend(claim_of(&row.claim_key()));
-        }
-        claims
-    };
-    let outside = first_rows(&contents.outside);
-    let claims = may_read_claims.as_ref().map(|()| owners(outside.seen()));
-    let is_complete = outside.is_complete();
-    details.out_of_range = list(
-        holders(all, outside, Readable::complete([]), claims),
-        is_complete,
-    );
-    let lines = slice_lines(slices.seen(), &contents);
-    details.slices = list(lines, slices.is_complete());
+    let mut details = specification(pool);
+    details.counts = contents.counts;
+    let outside = contents.outside.iter().copied().take(MAX_LISTED);
+    details.out_of_range = list(holders(objects, outside, []), contents.has_addresses);
+    details.slices = pool_slices(pool, objects, &contents);
     let slice_size = pool.spec.slices().map(|slices| slices.size);
     let content = Content::of(&contents, slice_size);
     let window = content.as_ref().map(|content| part(content, requested));
-    if let Some(content) = &content
-        && let Some(window) = &window
+    if let (Some(content), Some(window)) = (&content, &window)
         && window.zoom.is_none()
     {
         let is_shown = |block: Block| {
-            if let Some(number) = content.usable.number(block)
-                && let Some(position) = content.regions.position(number)
-            {
-                return in_window(window, position);
-            }
-            false
+            let number = content.usable.number(block);
+            let position = number.and_then(|number| content.regions.position(number));
+            position.is_some_and(|position| in_window(window, position))
         };
-        let shown = rows_if(&contents.inside, |row| is_shown(row.block));
-        let reserved = rows_if(&contents.reserved, |row| is_shown(row.slot.block));
-        let mut claims = owners(shown.seen());
-        for row in reserved.seen() {
-            if let Some(claim) = &row.claim {
-                claims.extend(claim_of(claim));
-            }
-        }
-        let claims = may_read_claims.map(|()| claims);
-        details.holders = Some(holders(all, shown, reserved, claims));
+        let shown = contents.inside.iter().copied();
+        let shown = shown.filter(|row| is_shown(row.block));
+        let reserved = contents.reserved.iter().copied();
+        let reserved = reserved.filter(|row| is_shown(row.slot.block));
+        details.holders = Some(holders(objects, shown, reserved));
     } else if content.is_none() && contents.usable().is_some() {
         // Without a map there is no part of it: what can be read is listed.
-        let shown = first_rows(&contents.inside);
-        let reserved = first_rows(&contents.reserved);
-        let claims = may_read_claims.map(|()| owners(shown.seen()));
-        details.holders = list(holders(all, shown, reserved, claims), false);
+        let shown = contents.inside.iter().copied().take(MAX_LISTED);
+        let reserved = contents.reserved.iter().copied().take(MAX_LISTED);
+        details.holders = list(holders(objects, shown, reserved), false);
     }
     let size = size(pool, &details.counts);
     let allocates_reserved = match &pool.spec {
@@ -261,30 +208,12 @@ pub(crate) fn window<'a>(
     PoolWindow {
         details,
         waiting_count,
-        waiting_groups,
+        waiting_groups: waiting_groups(waiting, Vec::new(), objects),
         findings: Vec::new(),
         size,
         allocates_reserved,
         window,
     }
-}
-
-/// The rows that a list shows of many.
-fn first_rows<'a, T>(rows: &Readable<Vec<&'a T>>) -> Readable<Vec<&'a T>> {
-    rows.as_ref()
-        .map(|rows| rows.iter().copied().take(MAX_LISTED).collect())
-}
-
-/// The rows for which `is_shown` returns true.
-fn rows_if<'a, T>(
-    rows: &Readable<Vec<&'a T>>,
-    is_shown: impl Fn(&T) -> bool,
-) -> Readable<Vec<&'a T>> {
-    rows.as_ref().map(|rows| {
-        let mut shown = rows.clone();
-        shown.retain(|row| is_shown(row));
-        shown
-    })
 }
 
 fn in_window(window: &Window, position: u128) -> bool {

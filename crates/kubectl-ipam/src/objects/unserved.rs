@@ -32,6 +32,8 @@ pub(crate) struct ServedKinds {
     pub(crate) groups: BTreeSet<String>,
     /// The kinds of the group of the provider.
     pub(crate) own: BTreeSet<String>,
+    /// Whether the claims of other providers, of which there can be many, are of no interest.
+    pub(crate) omits_others: bool,
 }
 
 /// Why this provider does not serve a claim.
@@ -218,7 +220,12 @@ mod tests {
             "spec": { "poolRef": { "apiGroup": group, "kind": kind, "name": "p" } },
         });
         let claim = serde_json::from_value(claim).unwrap();
-        UnservedClaim::of(&claim, &ServedKinds { groups, own }).map(|claim| claim.problem())
+        let served = ServedKinds {
+            groups,
+            own,
+            ..ServedKinds::default()
+        };
+        UnservedClaim::of(&claim, &served).map(|claim| claim.problem())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use capi_ipam_api::names::GROUP;
 
 use crate::model::{
-    Check, CheckedBlock, ClaimLine, Finding, Holder, NetworkLine, PoolName, RecordChange,
+    BlockLine, Check, ClaimLine, Finding, Holder, NetworkLine, PoolName, RecordChange,
     RegistryLine, Report,
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
             registries.iter().map(name).collect()
         }
         Report::RegistryCheck(check) => {
-            let block = |block: &CheckedBlock| block.block.clone();
+            let block = |block: &BlockLine| block.block.clone();
             check.blocks.iter().map(block).collect()
         }
         Report::RegistryRelease(release) => {

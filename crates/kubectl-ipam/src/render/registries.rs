@@ -7,8 +7,8 @@ use super::lists::ready_color;
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age};
 use crate::model::{
-    BlockHolder, BlockHolderState, BlockState, ClusterLine, ClusterState, NetworkBlocksLine,
-    RecordAction, RecordChange, RegistryCheck, RegistryLine, RegistryRelease, counted,
+    BlockLine, BlockState, ClusterLine, ClusterState, NetworkBlocksLine, RecordAction,
+    RecordChange, RegistryCheck, RegistryLine, RegistryRelease, counted,
 };
 
 /// The tables of `registry list`: registries, management clusters, networks, and what is no record.
@@ -119,13 +119,16 @@ pub(super) fn check(check: &RegistryCheck, style: Style) -> String {
     for block in &check.blocks {
         let color = match block.state {
             BlockState::Free | BlockState::Held => Color::Green,
-            BlockState::Other | BlockState::Conflict | BlockState::Unreadable => Color::Red,
+            _ => Color::Red,
         };
+        let mut others = block.clusters.iter();
+        let other = others.find(|id| **id != check.cluster_id);
+        let used = block.used.unwrap_or_default();
         grid.row(vec![
             block.block.clone(),
-            block.used.to_string(),
+            used.to_string(),
             style.paint(&format!("{:?}", block.state), color),
-            block.cluster.clone().unwrap_or_else(|| "-".to_owned()),
+            other.cloned().unwrap_or_else(|| "-".to_owned()),
         ]);
     }
     let mut text = grid.text(style.headers);
@@ -204,26 +207,22 @@ pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) ->
 }
 
 /// Who has the blocks of an address.
-pub(crate) fn block_holders(blocks: &[BlockHolder]) -> String {
+pub(crate) fn block_holders(blocks: &[BlockLine]) -> String {
     let mut text = String::new();
     for block in blocks {
-        let cluster = block.cluster.as_deref().unwrap_or_default();
-        let problem = block.problem.as_deref().unwrap_or_default();
+        let clusters = block.clusters.join(" and ");
+        let note = block.note.as_deref().unwrap_or_default();
         let holder = match block.state {
-            BlockHolderState::Free => "no management cluster has it".to_owned(),
-            BlockHolderState::Held => format!("this management cluster ({cluster})"),
-            BlockHolderState::Other => format!("management cluster {cluster}"),
-            BlockHolderState::Unknown => {
-                format!("it is unknown which management cluster has it: {problem}")
+            BlockState::Free => "no management cluster has it".to_owned(),
+            BlockState::Held => format!("this management cluster ({clusters})"),
+            BlockState::Other => format!("management cluster {clusters}"),
+            BlockState::Conflict => format!("management clusters {clusters} use it"),
+            BlockState::Unreadable | BlockState::Unknown => {
+                format!("it is unknown which management cluster has it: {note}")
             }
         };
-        let contenders = if block.contenders.is_empty() {
-            String::new()
-        } else {
-            format!("; also used by {}", block.contenders.join(", "))
-        };
         let line = format!(
-            "Block {} of network {}: {holder}{contenders}",
+            "Block {} of network {}: {holder}",
             block.block, block.network
         );
         let _ = writeln!(text, "{}", clean(&line));

@@ -18,15 +18,17 @@ use serde_json::{Value, json};
 use super::lists::{abbreviate, bar};
 use super::*;
 use crate::cli::Format;
+use crate::cluster::Kind;
 use crate::error::MissingRight;
-use crate::load::{Claims, Readable};
+use crate::load::Readable;
 use crate::model::{
     AccountRow, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, PartState,
     PoolDetails, Rule, Snapshot, WebhookMode, WebhookRow, claims, diagnosis, health, holders,
-    matches_of, network_lines, parts, pools, show,
+    matches_of, network_line, parts, pools, show,
 };
 use crate::objects::{
-    AddressRow, ClaimRow, Deletion, NetworkRow, PoolRow, ReservationRow, ServedKinds, UnservedClaim,
+    AddressRow, ClaimRow, Deletion, NetworkRow, Objects, PoolRow, ReservationRow, ServedKinds,
+    UnservedClaim,
 };
 use crate::output;
 

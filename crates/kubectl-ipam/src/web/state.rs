@@ -1,47 +1,41 @@
 //! The objects of the cluster, and what the page asks about them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_api::{InClusterKind, PoolKey, Scope};
+use capi_ipam_api::PoolKey;
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ledger::Ledger;
 use jiff::Timestamp;
+use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::claim_entry::ClaimEntry;
 use super::demand::Demand;
 use super::findings::{Findings, named_pools};
-use super::table::Table;
 use crate::cluster::Kind;
 use crate::error::MissingRight;
 use crate::input::parse_block;
-use crate::load::{Claims, Readable};
+use crate::load::Readable;
 use crate::model::{
-    Answer, BlockObjects, Finding, FoundProblem, LastRecords, LeaseRow, Lookup, Manager, MapPart,
-    NetworkBlocks, Outage, Overview, OverviewPool, PoolLine, PoolObjects, PoolWindow,
-    RegistryFacts, SearchResult, Searched, Severity, Snapshot, WaitingGroup, diagnosis, manager,
-    network_blocks, networks, pools, ranges, size, unprocessed, waiting_groups, window,
+    Answer, Finding, FoundProblem, LastRecords, LeaseRow, Manager, MapPart, NetworkBlocks, Outage,
+    Overview, OverviewPool, PoolLine, PoolWindow, RegistryFacts, SearchResult, Severity, Snapshot,
+    WaitingGroup, diagnosis, manager, network_blocks, networks, pools, ranges, search_address,
+    search_text, size, unprocessed, waiting_groups, window,
 };
 use crate::objects::{
-    AddressRow, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, SliceRow, UnservedClaim,
+    ClaimRow, ListState, Objects, PoolRow, RegistryRow, ServedKinds, Shown, UnservedClaim,
 };
 
-/// All objects.
+/// The objects, and what else the page shows.
 #[derive(Default)]
 pub(super) struct Tables {
+    pub(super) objects: Objects,
     /// The ledger of the manager, filled with the same objects. Networks accept the pools of all
     /// namespaces: the status of a pool states its network.
     pub(super) ledger: Ledger,
-    pub(super) pools: BTreeMap<InClusterKind, Table<PoolRow>>,
-    pub(super) addresses: Table<AddressRow>,
-    pub(super) reservations: Table<ReservationRow>,
-    pub(super) claims: Table<ClaimEntry>,
-    pub(super) networks: Table<NetworkRow>,
-    pub(super) slices: Table<SliceRow>,
-    pub(super) registries: Table<RegistryRow>,
     /// The last known records of registries, by name.
     records: BTreeMap<String, LastRecords>,
     contact: Contact,
@@ -81,55 +75,10 @@ impl Contact {
 }
 
 impl Tables {
-    /// Adds the networks of an address in which other management clusters can have it.
-    fn add_shared_networks(&self, found: &mut SearchResult) {
-        let of_networks: BTreeSet<&str> = found
-            .matches
-            .iter()
-            .filter_map(|entry| entry.network.as_deref())
-            .collect();
-        let networks = self.networks.read();
-        found.is_complete &= of_networks.is_empty() || networks.is_complete();
-        let mut shared = Vec::new();
-        for network in networks.into_seen() {
-            if network.registry().is_some() && of_networks.contains(network.name.as_str()) {
-                shared.push(network.name.clone());
-            }
-        }
-        found.shared_networks = shared;
-    }
-
-    /// The pools, by kind, namespace and name.
-    pub(super) fn pools(&self) -> Readable<Vec<PoolRow>> {
-        let mut all = Readable::complete(Vec::new());
-        for table in self.pools.values() {
-            let (rows, more) = (all, table.read());
-            all = rows.and(more).map(|(mut rows, more): (Vec<PoolRow>, _)| {
-                rows.extend(more.cloned());
-                rows
-            });
-        }
-        all.map(|mut rows| {
-            rows.sort_by(|a, b| a.key.cmp(&b.key));
-            rows
-        })
-    }
-
-    /// The ledger, with the permissions without which the blocks of a pool are not known.
-    fn supply<T>(&self, pool: &PoolRow, all: &Readable<T>) -> Readable<&Ledger> {
-        let ledger = Readable::complete(&self.ledger);
-        let Some(network) = pool.network.as_deref() else {
-            return ledger;
-        };
-        let networks = self.networks.read();
-        let ledger = ledger.depends_on(all).depends_on(&networks);
-        let mut networks = networks.into_seen();
-        match networks.find(|row| row.name == network) {
-            Some(row) if row.registry().is_some() => ledger
-                .depends_on(&self.slices.read())
-                .depends_on(&self.registries.read()),
-            _ => ledger,
-        }
+    /// Applies an event of a watch.
+    pub(super) fn apply<K: Shown>(&mut self, kind: Kind, event: Event<MaybeInvalid<K>>) {
+        K::feed_without_namespaces(&mut self.ledger, kind, &event);
+        self.objects.apply(kind, event);
     }
 
     /// A pool with what is wrong with it.
@@ -149,16 +98,17 @@ impl Tables {
             return pools;
         };
         if kind == "address" {
-            let rows = self.addresses.iter();
+            let rows = self.objects.addresses.iter();
             let sharing = rows.filter(|row| row.block.to_string() == name);
             pools.extend(sharing.map(|row| row.pool.clone()));
         }
         if let Some((namespace, name)) = name.split_once('/') {
             let key = NamespacedName::new(namespace, name);
             if kind == "ipaddress" {
-                pools.extend(self.addresses.get(&key).map(|row| row.pool.clone()));
+                let address = self.objects.addresses.get(&key);
+                pools.extend(address.map(|row| row.pool.clone()));
             } else if kind == "ipaddressclaim" {
-                let claim = self.claims.get(&key).and_then(ClaimEntry::served);
+                let claim = self.objects.claim(&key);
                 pools.extend(claim.map(|claim| claim.pool.clone()));
             }
         }
@@ -175,16 +125,6 @@ impl Tables {
             };
             Readable::part(Vec::new(), vec![right])
         }
-        let claims = self.claims.read().map(|entries| {
-            let mut claims = Claims::default();
-            for entry in entries {
-                match entry {
-                    ClaimEntry::Served(claim) => claims.served.push(claim.clone()),
-                    ClaimEntry::Unserved(claim) => claims.unserved.push((**claim).clone()),
-                }
-            }
-            claims
-        });
         Snapshot {
             now: Timestamp::now(),
             is_go_provider,
@@ -195,12 +135,7 @@ impl Tables {
             served: unread(),
             webhooks: unread(),
             events: unread(),
-            pools: self.pools(),
-            networks: self.networks.read().map(|rows| rows.cloned().collect()),
-            addresses: self.addresses.read().map(|rows| rows.cloned().collect()),
-            reservations: self.reservations.read().map(|rows| rows.cloned().collect()),
-            claims,
-            slices: self.slices.read().map(|rows| rows.cloned().collect()),
+            objects: self.objects.clone(),
             registries: unread(),
             deleted_namespaces: BTreeSet::new(),
             unreadable: Vec::new(),
@@ -209,52 +144,25 @@ impl Tables {
 
     /// Whether all kinds were listed once.
     fn is_listed(&self) -> bool {
-        let tables = [
-            self.addresses.is_listed(),
-            self.reservations.is_listed(),
-            self.claims.is_listed(),
-            self.networks.is_listed(),
-            self.slices.is_listed(),
-        ];
-        !tables.contains(&false) && self.pools.values().all(Table::is_listed)
+        let lists =
+            Kind::ALL.map(|kind| self.objects.list(kind).is_none_or(ListState::is_finished));
+        !lists.contains(&false)
     }
 
     /// Adds what is not known.
     fn report(&self, overview: &mut Overview) {
-        for (kind, table) in &self.pools {
-            table.report(Kind::Pool(*kind), overview);
+        for kind in Kind::ALL {
+            let Some(list) = self.objects.list(kind) else {
+                continue;
+            };
+            if !list.is_finished() {
+                overview.listing.push(kind.plural());
+            }
+            let missing = list.missing_rights().map(ToString::to_string);
+            overview.missing.extend(missing);
+            overview.problems.extend(list.failure().map(str::to_owned));
+            overview.problems.extend(self.objects.undecodable(kind));
         }
-        self.addresses.report(Kind::Address, overview);
-        self.reservations.report(Kind::Reservation, overview);
-        self.claims.report(Kind::Claim, overview);
-        self.networks.report(Kind::Network, overview);
-        self.slices.report(Kind::Slice, overview);
-        self.registries.report(Kind::Registry, overview);
-    }
-
-    fn waiting(&self, keep: impl Fn(&ClaimRow) -> bool) -> Readable<Vec<ClaimRow>> {
-        let is_kept = |claim: &&ClaimRow| claim.is_waiting() && keep(claim);
-        self.served()
-            .map(|claims| claims.filter(is_kept).cloned().collect())
-    }
-
-    /// The claims of the provider.
-    fn served(&self) -> Readable<impl Iterator<Item = &ClaimRow>> {
-        self.claims
-            .read()
-            .map(|claims| claims.filter_map(ClaimEntry::served))
-    }
-
-    /// A claim of the provider.
-    fn claim(&self, key: &NamespacedName) -> Option<&ClaimRow> {
-        self.claims.get(key)?.served()
-    }
-
-    /// The claims whose pool has a kind that does not exist. Nobody serves them.
-    fn unserved(&self, keep: impl Fn(&UnservedClaim) -> bool) -> Vec<UnservedClaim> {
-        let unserved = self.claims.iter().filter_map(ClaimEntry::unserved);
-        let waiting = unserved.filter(|claim| claim.is_waiting() && keep(claim));
-        waiting.cloned().collect()
     }
 }
 
@@ -273,11 +181,23 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(server: String, namespace: Option<String>, is_go_provider: bool) -> Self {
+    /// The state of a page without objects; `kinds` are those that the API server serves.
+    pub(super) fn new(
+        server: String,
+        namespace: Option<String>,
+        kinds: ServedKinds,
+        is_go_provider: bool,
+    ) -> Self {
+        let mut tables = Tables::default();
+        tables.objects.served = ServedKinds {
+            omits_others: true,
+            ..kinds
+        };
         Self {
             server,
             namespace,
             is_go_provider,
+            tables: Mutex::new(tables),
             ..Self::default()
         }
     }
@@ -324,9 +244,7 @@ impl State {
     }
 
     fn health(&self, tables: &Tables, now: Timestamp) -> (Option<Outage>, Manager) {
-        let pools = tables.pools.values().flat_map(Table::iter);
-        let claims = tables.claims.iter().filter_map(ClaimEntry::served);
-        let unprocessed = unprocessed(pools, claims, self.is_go_provider, now);
+        let unprocessed = unprocessed(&tables.objects, self.is_go_provider, now);
         let contact = &tables.contact;
         let manager = manager(contact.leases.as_deref(), unprocessed, now);
         (contact.outage.clone(), manager)
@@ -379,35 +297,39 @@ impl State {
     #[cfg(test)]
     pub(super) fn finish_lists(&self) {
         self.update(|tables| {
-            tables.pools.values_mut().for_each(Table::finish_list);
-            tables.addresses.finish_list();
-            tables.reservations.finish_list();
-            tables.claims.finish_list();
-            tables.networks.finish_list();
-            tables.slices.finish_list();
-            tables.registries.finish_list();
+            let objects = &mut tables.objects;
+            objects.pools.values_mut().for_each(|it| it.list.finish());
+            objects.addresses.list.finish();
+            objects.reservations.list.finish();
+            objects.claims.list.finish();
+            objects.networks.list.finish();
+            objects.slices.list.finish();
+            objects.registries.list.finish();
         });
+    }
+
+    /// The claims of the listed namespaces that wait, and those that this provider does not serve.
+    fn waiting_of<'a>(&self, objects: &'a Objects) -> (Vec<&'a ClaimRow>, Vec<&'a UnservedClaim>) {
+        let mut waiting = objects.served();
+        waiting.retain(|it| it.is_waiting() && self.lists(Some(it.key.namespace())));
+        let mut unserved = objects.unserved();
+        unserved.retain(|it| it.is_waiting() && self.lists(Some(it.key.namespace())));
+        (waiting, unserved)
     }
 
     pub(super) fn overview(&self) -> Overview {
         let tables = self.tables.lock();
+        let objects = &tables.objects;
         let time = clock::timestamp();
         let (outage, manager) = self.health(&tables, time);
-        let rows = tables.pools();
-        let waiting = tables.waiting(|claim| self.lists(Some(claim.key.namespace())));
-        let unserved = tables.unserved(|claim| self.lists(Some(claim.key.namespace())));
-        let lines = pools(rows.seen(), &waiting.as_ref());
-        let is_counted =
-            |claim: &&ClaimRow| claim.bound.is_some() && self.lists(Some(claim.key.namespace()));
-        let bound = tables
-            .served()
-            .map(|claims| claims.filter(is_counted).count());
-        let number = |count: usize| u64::try_from(count).unwrap_or_default();
-        let listed = tables.networks.read().map(|rows| {
-            let mut rows: Vec<NetworkRow> = rows.cloned().collect();
-            rows.sort_by(|a, b| a.name.cmp(&b.name));
-            rows
-        });
+        let (waiting, unserved) = self.waiting_of(objects);
+        let count = waiting.len().saturating_add(unserved.len());
+        let rows = objects.pools();
+        let lines = pools(&rows, objects, waiting);
+        let mut bound = objects.served();
+        bound.retain(|it| it.bound.is_some() && self.lists(Some(it.key.namespace())));
+        let has_claims = objects.has(&[Kind::Claim]);
+        let number = |count: usize| has_claims.then(|| u64::try_from(count).unwrap_or_default());
         let mut overview = Overview {
             version: tables.version,
             time,
@@ -415,22 +337,16 @@ impl State {
             namespace: self.namespace.clone(),
             outage,
             manager,
-            networks: networks(
-                listed.seen(),
-                &rows.as_ref().map(|_| lines.as_slice()),
-                &rows,
-            ),
+            networks: networks(objects, &lines),
             pools: Vec::new(),
-            bound: bound.known().map(|count| number(*count)),
-            waiting: waiting
-                .known()
-                .map(|claims| number(claims.len().saturating_add(unserved.len()))),
+            bound: number(bound.len()),
+            waiting: number(count),
             findings: 0,
             listing: Vec::new(),
             missing: Vec::new(),
             problems: Vec::new(),
         };
-        for (row, line) in rows.seen().iter().zip(lines) {
+        for (row, line) in rows.into_iter().zip(lines) {
             if self.lists(row.key.namespace.as_deref()) {
                 overview.pools.push(tables.overview_pool(row, line));
             }
@@ -451,52 +367,16 @@ impl State {
         let mut tables = self.tables.lock();
         let now = Timestamp::now().as_second();
         tables.ledger.end_cooldowns(now);
-        let tables = &*tables;
-        let all = tables.pools();
-        let Some(pool) = all.seen().iter().find(|pool| pool.key == *key) else {
-            return if all.is_complete() {
+        let objects = &tables.objects;
+        let Some(pool) = objects.pool(key) else {
+            let missing = objects.lacking(&Kind::POOLS);
+            return if missing.is_empty() {
                 Ok(None)
             } else {
-                Err(all.missing().to_vec())
+                Err(missing)
             };
         };
-        let scopes: HashMap<&PoolKey, &Scope> = all
-            .seen()
-            .iter()
-            .map(|pool| (&pool.key, &pool.scope))
-            .collect();
-        let is_same = |other: &PoolKey| {
-            other == key || scopes.get(other).is_some_and(|scope| **scope == pool.scope)
-        };
-        let addresses = tables
-            .addresses
-            .read()
-            .map(|rows| rows.filter(|row| is_same(&row.pool)));
-        // Which addresses are in a network depends on its pools.
-        let addresses = if pool.network.is_some() {
-            addresses.depends_on(&all)
-        } else {
-            addresses
-        };
-        let reservations = tables
-            .reservations
-            .read()
-            .map(|rows| rows.filter(|row| row.slot.scope == pool.scope));
-        let is_of_pool = |row: &&SliceRow| row.is_of(key);
-        let slices = tables
-            .slices
-            .read()
-            .map(|rows| rows.filter(is_of_pool).cloned().collect());
-        let objects = PoolObjects {
-            ledger: tables.supply(pool, &all),
-            all: all.as_ref().map(Vec::as_slice),
-            addresses,
-            reservations,
-            slices,
-            waiting: tables.waiting(|claim| claim.pool == *key),
-        };
-        let claim_of = |key: &NamespacedName| tables.claim(key);
-        let mut window = window(pool, objects, claim_of, part);
+        let mut window = window(pool, objects, &tables.ledger, part);
         let name = key.into();
         for problem in &tables.findings.shown {
             if problem.pools.contains(&name) {
@@ -509,51 +389,25 @@ impl State {
     /// The blocks of a network that shares them; `None` if there is no such network. An error if it is
     /// unknown. Asks for the records of its registry.
     pub(super) fn blocks(&self, name: &str) -> Result<Option<NetworkBlocks>, Vec<MissingRight>> {
-        let nothing = LastRecords::default();
         let tables = self.tables.lock();
-        let networks = tables.networks.read();
-        let missing = networks.missing().to_vec();
-        let mut networks = networks.into_seen();
-        let found = networks.find(|row| row.name == name);
+        let objects = &tables.objects;
+        let found = objects.network(name);
         let shared = found.and_then(|network| Some((network, network.registry()?)));
         let Some((network, registry)) = shared else {
+            let missing = objects.lacking(&[Kind::Network]);
             let is_unknown = found.is_none() && !missing.is_empty();
             return if is_unknown { Err(missing) } else { Ok(None) };
         };
         self.demand.ask(registry, Instant::now());
-        let all = tables.pools();
-        let pools = all.as_ref().map(|pools| {
-            let pools = pools.iter();
-            let members = pools.filter(|pool| pool.network.as_deref() == Some(name));
-            members.collect::<Vec<&PoolRow>>()
-        });
-        let keys: HashSet<&PoolKey> = pools.seen().iter().map(|pool| &pool.key).collect();
-        // Which addresses are in a network depends on its pools.
-        let addresses = tables.addresses.read().depends_on(&all);
-        let addresses = addresses.map(|rows| rows.filter(|row| keys.contains(&row.pool)));
-        let is_of_network = |row: &&SliceRow| {
-            row.shared_block()
-                .is_some_and(|(network, _)| network == name)
-        };
-        let slices = tables.slices.read();
-        let rows = tables.registries.read();
-        let objects = BlockObjects {
-            network,
-            registry_name: registry,
-            registry: rows.map(|mut rows| rows.find(|row| row.name == registry)),
-            slices: slices.map(|rows| rows.filter(is_of_network).collect()),
-            pools,
-            addresses,
-            last: tables.records.get(registry).unwrap_or(&nothing),
-        };
-        Ok(Some(network_blocks(objects, clock::timestamp())))
+        let nothing = LastRecords::default();
+        let last = tables.records.get(registry).unwrap_or(&nothing);
+        let now = clock::timestamp();
+        Ok(Some(network_blocks(network, registry, objects, last, now)))
     }
 
     /// A registry.
     pub(super) fn registry(&self, name: &str) -> Option<RegistryRow> {
-        let tables = self.tables.lock();
-        let mut registries = tables.registries.iter();
-        registries.find(|row| row.name == name).cloned()
+        self.tables.lock().objects.registry(name).cloned()
     }
 
     /// Records what was read from a registry, or why nothing was.
@@ -571,35 +425,18 @@ impl State {
             return SearchResult::default();
         }
         let tables = self.tables.lock();
-        let all = tables.pools();
-        let searched = Searched {
-            pools: all.as_ref().map(Vec::as_slice),
-            addresses: tables.addresses.read(),
-            reservations: tables.reservations.read(),
-            claims: tables.served(),
-        };
-        let lookup = Lookup {
-            claim: |key: &NamespacedName| tables.claim(key),
-            address: |key: &NamespacedName| tables.addresses.get(key),
-            lists: |namespace: Option<&str>| self.lists(namespace),
-        };
         match parse_block(text, false) {
-            Ok(block) => {
-                let mut found = searched.address(block, &lookup);
-                tables.add_shared_networks(&mut found);
-                found
-            }
-            Err(_) => searched.text(text, &lookup),
+            Ok(block) => search_address(&tables.objects, block),
+            Err(_) => search_text(&tables.objects, text, |namespace| self.lists(namespace)),
         }
     }
 
     /// The claims that wait for an address, by pool and reason; `None` if they may not be read.
     pub(super) fn waiting(&self) -> Option<Vec<WaitingGroup>> {
         let tables = self.tables.lock();
-        let waiting = tables.waiting(|claim| self.lists(Some(claim.key.namespace())));
-        let unserved = tables.unserved(|claim| self.lists(Some(claim.key.namespace())));
-        drop(tables);
-        let waiting = waiting.listed_if_known()?;
-        Some(waiting_groups(waiting, unserved))
+        let objects = &tables.objects;
+        let (waiting, unserved) = self.waiting_of(objects);
+        let is_known = !waiting.is_empty() || objects.has(&[Kind::Claim]);
+        is_known.then(|| waiting_groups(waiting, unserved, objects))
     }
 }

@@ -1,33 +1,24 @@
 //! Watches of all kinds that the page shows.
 
-use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{
-    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource,
-    Pool, PoolKey, names,
-};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, Pool, names};
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
-use capi_ipam_ledger::{Ledger, Observe};
-use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
+use capi_ipam_controller::watch::MaybeInvalid;
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use futures::StreamExt;
-use kube::core::ObjectMeta;
+use kube::Client;
 use kube::runtime::watcher::{self, Config, Event, watcher as start_watch};
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
-use super::claim_entry::ClaimEntry;
 use super::heartbeat;
 use super::records;
 use super::state::{State, Tables};
-use super::table::Table;
 use crate::cluster::{Cluster, Kind, PAGE_SIZE, WATCH_TIMEOUT};
 use crate::error::{Error, MissingRight};
-use crate::objects::{AddressRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, SliceRow};
+use crate::objects::{ListState, Shown};
 
 /// Time before a failed watch is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -39,93 +30,35 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
     let mut watches = JoinSet::new();
     watches.spawn(heartbeat::run(cluster.client.clone(), Arc::clone(state)));
     watches.spawn(records::run(Arc::clone(cluster), Arc::clone(state)));
-    for pool in InClusterKind::ALL {
-        if let Some((watch, _)) = Watch::new(cluster, state, Kind::Pool(pool))? {
-            let client = watch.client.clone();
-            let api = move |namespace: Option<&str>| match namespace {
-                Some(name) => WatchApi::<Pool>::namespaced_with(client.clone(), name, &pool),
-                None => WatchApi::<Pool>::all_with(client.clone(), &pool),
-            };
-            let row = |pool: &Pool| Some(PoolRow::from(pool));
-            let feed = move |ledger: &mut Ledger, event: &Event<MaybeInvalid<Pool>>| {
-                feed_pool(ledger, pool, event);
-            };
-            watches.spawn(watch.run(
-                api,
-                row,
-                move |tables| tables.pools.entry(pool).or_default(),
-                feed,
-            ));
-        }
-    }
-    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Reservation)? {
-        let client = watch.client.clone();
-        let api = move |_: Option<&str>| WatchApi::<IPReservation>::all(client.clone());
-        watches.spawn(watch.run(
-            api,
-            ReservationRow::of,
-            |tables| &mut tables.reservations,
-            feed,
-        ));
-    } else {
-        state.update(|tables| tables.reservations.skip_list());
-    }
-    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Network)? {
-        let client = watch.client.clone();
-        let api = move |_: Option<&str>| WatchApi::<IPNetwork>::all(client.clone());
-        let row = |network: &IPNetwork| Some(NetworkRow::from(network.clone()));
-        watches.spawn(watch.run(api, row, |tables| &mut tables.networks, feed_network));
-    } else {
-        state.update(|tables| tables.networks.skip_list());
-    }
-    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Slice)? {
-        let client = watch.client.clone();
-        let api = move |_: Option<&str>| WatchApi::<IPSlice>::all(client.clone());
-        let row = |slice: &IPSlice| Some(SliceRow::from(slice.clone()));
-        watches.spawn(watch.run(api, row, |tables| &mut tables.slices, feed));
-    } else {
-        state.update(|tables| tables.slices.skip_list());
-    }
-    if let Some((watch, _)) = Watch::new(cluster, state, Kind::Registry)? {
-        let client = watch.client.clone();
-        let api = move |_: Option<&str>| WatchApi::<IPRegistry>::all(client.clone());
-        let row = |registry: &IPRegistry| Some(RegistryRow::from(registry.clone()));
-        watches.spawn(watch.run(api, row, |tables| &mut tables.registries, feed_registry));
-    } else {
-        state.update(|tables| tables.registries.skip_list());
-    }
-    if let Some((watch, version)) = Watch::new(cluster, state, Kind::Address)? {
-        let (client, version) = (watch.client.clone(), contract(version));
-        let api = move |namespace: Option<&str>| {
-            let api = WatchApi::<IPAddress>::all_with(client.clone(), &version);
-            api.constrain(namespace.unwrap_or_default())
+    for kind in Kind::ALL {
+        let Some(version) = cluster.version(kind)? else {
+            continue;
         };
-        watches.spawn(watch.run(api, AddressRow::of, |tables| &mut tables.addresses, feed));
-    }
-    if let Some((watch, version)) = Watch::new(cluster, state, Kind::Claim)? {
-        let (client, version) = (watch.client.clone(), contract(version));
-        let api = move |namespace: Option<&str>| {
-            let api = WatchApi::<IPAddressClaim>::all_with(client.clone(), &version);
-            api.constrain(namespace.unwrap_or_default())
+        let watch = Watch {
+            client: cluster.client.clone(),
+            kind,
+            version,
+            own_namespace: cluster.namespace.clone(),
+            state: Arc::clone(state),
         };
-        let served = cluster.kinds.clone();
-        let row = move |claim: &IPAddressClaim| ClaimEntry::of(claim, &served);
-        watches.spawn(watch.run(api, row, |tables| &mut tables.claims, |_, _| ()));
+        match kind {
+            Kind::Pool(_) => watches.spawn(watch.run::<Pool>()),
+            Kind::Address => watches.spawn(watch.run::<IPAddress>()),
+            Kind::Claim => watches.spawn(watch.run::<IPAddressClaim>()),
+            Kind::Network => watches.spawn(watch.run::<IPNetwork>()),
+            Kind::Registry => watches.spawn(watch.run::<IPRegistry>()),
+            Kind::Reservation => watches.spawn(watch.run::<IPReservation>()),
+            Kind::Slice => watches.spawn(watch.run::<IPSlice>()),
+        };
     }
     Ok(watches)
-}
-
-fn contract(version: &str) -> ContractVersion {
-    ContractVersion::ALL
-        .into_iter()
-        .find(|known| known.as_str() == version)
-        .unwrap_or_default()
 }
 
 /// The watch of one kind.
 struct Watch {
     client: Client,
     kind: Kind,
+    version: &'static str,
     /// The namespace that is watched if the permissions do not allow the whole cluster.
     own_namespace: String,
     state: Arc<State>,
@@ -138,50 +71,20 @@ enum Refused {
 }
 
 impl Watch {
-    /// The watch and the version of a kind; `None` if the cluster does not have it.
-    fn new(
-        cluster: &Cluster,
-        state: &Arc<State>,
-        kind: Kind,
-    ) -> Result<Option<(Self, &'static str)>, Error> {
-        let Some(version) = cluster.version(kind)? else {
-            return Ok(None);
-        };
-        let (client, own_namespace) = (cluster.client.clone(), cluster.namespace.clone());
-        Ok(Some((
-            Self {
-                client,
-                kind,
-                own_namespace,
-                state: Arc::clone(state),
-            },
-            version,
-        )))
-    }
-
     /// Watches the whole cluster. Without the permission, watches the namespace of the caller.
-    async fn run<K, V>(
-        self,
-        api: impl Fn(Option<&str>) -> WatchApi<K> + Send,
-        row: impl Fn(&K) -> Option<V> + Send + Sync,
-        table: impl Fn(&mut Tables) -> &mut Table<V> + Send + Sync,
-        feed: impl Fn(&mut Ledger, &Event<MaybeInvalid<K>>) + Send + Sync,
-    ) where
-        K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-    {
+    async fn run<K: Shown>(self) {
         let mut namespace: Option<&str> = None;
-        self.state.update(|tables| {
-            table(tables);
-        });
+        self.update::<K>(|_| ());
         loop {
             let config = Config::default()
                 .page_size(PAGE_SIZE)
                 .timeout(WATCH_TIMEOUT);
-            let mut events = pin!(start_watch(api(namespace), config));
+            let api = K::api(self.client.clone(), self.kind, self.version, namespace);
+            let mut events = pin!(start_watch(api, config));
             while let Some(event) = events.next().await {
                 let error = match event {
                     Ok(event) => {
-                        self.receive(event, &row, &table, &feed);
+                        self.receive::<K>(event, namespace);
                         continue;
                     }
                     Err(error) => error,
@@ -192,24 +95,25 @@ impl Watch {
                         self.kind.plural(),
                         error_chain(&error)
                     );
-                    self.state.update(|tables| table(tables).failed(problem));
+                    self.update::<K>(|list| list.failed(problem));
                     self.state.suspect();
                     tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 };
                 let right = self.right(&refused, namespace);
-                self.state.update(|tables| table(tables).missing(right));
+                self.update::<K>(|list| list.missing(right));
                 if matches!(refused, Refused::List) && namespace.is_none() && !self.kind.is_global()
                 {
                     namespace = Some(&self.own_namespace);
                 } else {
                     // The ledger computes nothing before all lists that have begun are complete.
                     if matches!(refused, Refused::List) {
-                        let ended = Event::InitDone;
-                        self.state.update(|tables| feed(&mut tables.ledger, &ended));
+                        let ended = Event::<MaybeInvalid<K>>::InitDone;
+                        self.state
+                            .update(|tables| K::feed(&mut tables.ledger, self.kind, &ended));
                     }
                     // The rows of a list stay; it is read again, since there is no watch.
-                    self.state.update(|tables| table(tables).skip_list());
+                    self.update::<K>(ListState::finish);
                     tokio::time::sleep(REFUSED_DELAY).await;
                 }
                 break;
@@ -217,19 +121,19 @@ impl Watch {
         }
     }
 
-    fn receive<K: Resource, V>(
-        &self,
-        event: Event<MaybeInvalid<K>>,
-        row: impl Fn(&K) -> Option<V>,
-        table: impl Fn(&mut Tables) -> &mut Table<V>,
-        feed: impl Fn(&mut Ledger, &Event<MaybeInvalid<K>>),
-    ) {
+    /// Changes what is known of the list.
+    fn update<K: Shown>(&self, change: impl FnOnce(&mut ListState)) {
+        self.state
+            .update(|tables| change(&mut K::table(&mut tables.objects, self.kind).list));
+    }
+
+    fn receive<K: Shown>(&self, event: Event<MaybeInvalid<K>>, namespace: Option<&str>) {
+        if let (Event::InitDone, Some(namespace)) = (&event, namespace) {
+            self.update::<K>(|list| list.only(namespace));
+        }
         // kube sends `Init` before its request.
         let is_answer = !matches!(event, Event::Init);
-        let apply = |tables: &mut Tables| {
-            feed(&mut tables.ledger, &event);
-            table(tables).apply(event, row);
-        };
+        let apply = |tables: &mut Tables| tables.apply(self.kind, event);
         if is_answer {
             self.state.receive(apply);
         } else {
@@ -249,77 +153,6 @@ impl Watch {
             namespace: namespace.map(str::to_owned),
         }
     }
-}
-
-/// Passes an event to the ledger.
-fn feed<K>(ledger: &mut Ledger, event: &Event<MaybeInvalid<K>>)
-where
-    Ledger: Observe<K>,
-{
-    match event {
-        Event::Init => Observe::<K>::init(ledger),
-        Event::InitDone => Observe::<K>::init_done(ledger),
-        Event::InitApply(object) | Event::Apply(object) => match &object.0 {
-            Ok(valid) => ledger.apply(valid),
-            Err(invalid) => Observe::<K>::apply_invalid(ledger, invalid),
-        },
-        Event::Delete(object) => match &object.0 {
-            Ok(valid) => ledger.delete(valid),
-            Err(invalid) => Observe::<K>::delete_invalid(ledger, invalid),
-        },
-    }
-    // The page has no controllers that they would be for.
-    drop(ledger.take_effects());
-}
-
-/// The same for a network. The page does not read the labels of namespaces.
-fn feed_network(ledger: &mut Ledger, event: &Event<MaybeInvalid<IPNetwork>>) {
-    match event {
-        Event::InitApply(MaybeInvalid(Ok(network))) | Event::Apply(MaybeInvalid(Ok(network))) => {
-            let mut network = network.clone();
-            network.spec.namespaces = Some(NamespaceAccess {
-                from: NamespaceSource::All,
-                ..NamespaceAccess::default()
-            });
-            ledger.apply_network(&network);
-        }
-        _ => feed(ledger, event),
-    }
-}
-
-/// The same for a registry, which has the identity of this management cluster.
-fn feed_registry(ledger: &mut Ledger, event: &Event<MaybeInvalid<IPRegistry>>) {
-    feed(ledger, event);
-    if let Event::InitApply(MaybeInvalid(Ok(registry))) | Event::Apply(MaybeInvalid(Ok(registry))) =
-        event
-    {
-        let row = RegistryRow::from(registry.clone());
-        if let Some(id) = row.cluster_id() {
-            ledger.set_management_cluster(&row.name, id);
-        }
-    }
-}
-
-/// The same for a pool of a kind.
-fn feed_pool(ledger: &mut Ledger, kind: InClusterKind, event: &Event<MaybeInvalid<Pool>>) {
-    match event {
-        Event::Init => ledger.begin_pool_list(kind),
-        Event::InitDone => ledger.end_pool_list(kind),
-        Event::InitApply(object) | Event::Apply(object) => match &object.0 {
-            Ok(pool) => ledger.apply_pool(pool),
-            Err(invalid) => ledger.apply_invalid_pool(&key_of(kind, object.meta()), invalid),
-        },
-        Event::Delete(object) => match &object.0 {
-            Ok(pool) => ledger.delete_pool(pool),
-            Err(invalid) => ledger.delete_invalid_pool(&key_of(kind, object.meta()), invalid),
-        },
-    }
-    drop(ledger.take_effects());
-}
-
-fn key_of(kind: InClusterKind, metadata: &ObjectMeta) -> PoolKey {
-    let name = metadata.name.as_deref().unwrap_or_default();
-    PoolKey::new(kind, metadata.namespace.as_deref(), name)
 }
 
 /// Whether the permissions do not allow a request.

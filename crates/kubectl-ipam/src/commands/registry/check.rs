@@ -3,11 +3,11 @@
 use capi_ipam_registry::RecordCache;
 
 use crate::cli::{CheckFlags, Global};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::{Checked, Held, RegistryCheck, Report, check_network};
-use crate::objects::{NetworkRow, PoolRow};
+use crate::model::{Checked, RegistryCheck, Report, check_network, members};
+use crate::objects::NetworkRow;
 use crate::{output, registry};
 
 pub(super) async fn run(global: &Global, wanted: &CheckFlags) -> Result<Code, Error> {
@@ -22,16 +22,15 @@ pub(super) async fn run(global: &Global, wanted: &CheckFlags) -> Result<Code, Er
 
 async fn check(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<RegistryCheck, Error> {
     let unknown = || format!("which addresses of network {} are in use", wanted.network);
-    let networks = loader.networks().await?.require(unknown)?;
-    let network = networks.iter().find(|row| row.name == wanted.network);
-    let pools = loader.pools(None).await?.require(unknown)?;
-    let pools = members(pools, &wanted.network);
-    if network.is_none() && pools.is_empty() {
+    loader.require(&[Kind::Network], None, unknown).await?;
+    loader.require(&Kind::POOLS, None, unknown).await?;
+    let network = loader.objects.network(&wanted.network).cloned();
+    if network.is_none() && members(&loader.objects, &wanted.network).is_empty() {
         return Err(Error::NoNetwork {
             name: wanted.network.clone(),
         });
     }
-    let of_network = network.and_then(NetworkRow::registry);
+    let of_network = network.as_ref().and_then(NetworkRow::registry);
     let name = wanted.registry.as_deref().or(of_network);
     let row = registry::find(loader, name).await?;
     let facts = registry::facts(loader, &row, &wanted.access).await?;
@@ -41,31 +40,21 @@ async fn check(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<RegistryC
     let Some(id) = facts.cluster else {
         return Err(Error::NoIdentity { registry: row.name });
     };
-    let addresses = loader.addresses(|_| true).await?.require(unknown)?;
-    let reservations = loader.reservations(|_| true).await?.require(unknown)?;
-    let lengths = network.and_then(|network| network.status.block_lengths);
+    let holders = [Kind::Address, Kind::Reservation];
+    loader.require(&holders, None, unknown).await?;
+    let lengths = network
+        .as_ref()
+        .and_then(|network| network.status.block_lengths);
     Ok(check_network(&Checked {
         registry: &row.name,
         network: &wanted.network,
         cluster: &id,
-        size: size(wanted, network, &records)?,
+        size: size(wanted, network.as_ref(), &records)?,
         lengths: lengths.unwrap_or_default(),
-        held: Held {
-            pools: &pools,
-            addresses: &addresses,
-            reservations: &reservations,
-        },
+        pools: &members(&loader.objects, &wanted.network),
+        objects: &loader.objects,
         records: &records,
     }))
-}
-
-/// The pools that are in a network, or are going to be.
-pub(super) fn members(pools: Vec<PoolRow>, network: &str) -> Vec<PoolRow> {
-    let is_member = |pool: &PoolRow| {
-        let moving = pool.moving.as_ref().map(|moving| moving.name.as_str());
-        [pool.network.as_deref(), pool.spec.network(), moving].contains(&Some(network))
-    };
-    pools.into_iter().filter(is_member).collect()
 }
 
 /// The number of addresses of a block: that of the flag, that of the network, or that on which the

@@ -3,9 +3,9 @@
 use capi_ipam_controller::clock;
 
 use crate::cli::{Global, ListFlags, RegistryAccess};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Kind};
 use crate::error::{Code, Error};
-use crate::load::{Loader, Selected};
+use crate::load::Loader;
 use crate::model::{RegistryFacts, Report, registry_lines};
 use crate::objects::RegistryRow;
 use crate::{output, registry};
@@ -18,18 +18,18 @@ pub(super) async fn run(
 ) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
     let mut loader = Loader::new(&cluster);
-    if let Some(labels) = &list.selector {
-        loader.selected = Selected::Registries(labels.clone());
-    }
-    let rows = registry::rows(&mut loader).await?.listed("registries")?;
-    let rows = named(rows, names)?;
-    let networks = loader.networks().await?.into_seen();
+    loader.select(&[Kind::Registry], list);
+    loader.read(&[Kind::Registry, Kind::Network], None).await?;
+    let rows = loader.objects.registries.sorted();
+    loader.require_some(&[Kind::Registry], rows.is_empty(), "registries")?;
+    let rows = named(&rows, names)?;
     let mut all = Vec::new();
     for row in &rows {
         let facts = registry::facts(&mut loader, row, access).await?;
         loader.warnings.extend(warning(&facts));
         all.push(facts);
     }
+    let networks = loader.objects.networks.sorted();
     let registries = registry_lines(&all, &networks, clock::timestamp());
     let report = Report::RegistryList { registries };
     output::finish(
@@ -53,16 +53,16 @@ fn warning(facts: &RegistryFacts) -> Option<String> {
 }
 
 /// The registries with these names, in their order; all without names.
-fn named(rows: Vec<RegistryRow>, names: &[String]) -> Result<Vec<RegistryRow>, Error> {
-    if names.is_empty() {
-        return Ok(rows);
-    }
+fn named(rows: &[&RegistryRow], names: &[String]) -> Result<Vec<RegistryRow>, Error> {
     let mut found = Vec::new();
+    if names.is_empty() {
+        found.extend(rows.iter().copied().cloned());
+    }
     for name in names {
         let Some(row) = rows.iter().find(|row| row.name == *name) else {
             return Err(Error::NoRegistry { name: name.clone() });
         };
-        found.push(row.clone());
+        found.push((*row).clone());
     }
     Ok(found)
 }

@@ -10,15 +10,15 @@ use capi_ipam_api::IPSlice;
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 
-use super::check::members;
 use crate::cli::{Global, ReturnFlags};
 use crate::cluster::{Cluster, Identity, Kind};
 use crate::error::{Code, Error};
 use crate::input::parse_block;
 use crate::load::Loader;
-use crate::model::{Held, Refusal, RegistryRelease, Report, Returned};
-use crate::objects::{NetworkRow, SliceRow};
+use crate::model::{Refusal, RegistryRelease, Report, Returned, members};
+use crate::objects::{NetworkRow, Objects, SliceRow};
 use crate::{output, registry};
 
 pub(super) async fn run(global: &Global, wanted: &ReturnFlags) -> Result<Code, Error> {
@@ -34,9 +34,12 @@ async fn return_block(
 ) -> Result<RegistryRelease, Error> {
     let block = parse_block(&wanted.block, true)?;
     let unknown = || format!("whether block {} is in use", wanted.block);
-    let networks = loader.networks().await?.require(unknown)?;
-    let slices = slices(loader).await?;
-    let network = network(&networks, &slices, wanted)?;
+    loader.require(&[Kind::Network], None, unknown).await?;
+    let slices = loader.read_objects::<IPSlice>(Kind::Slice, None).await?;
+    loader.require_known(&[Kind::Slice], || {
+        "which blocks this management cluster has".to_owned()
+    })?;
+    let network = network(&loader.objects, block, wanted)?.clone();
     let rules = network.blocks.as_ref().and_then(|it| it.rules().ok());
     let Some(rules) = rules else {
         return Err(Error::Argument(format!(
@@ -48,11 +51,14 @@ async fn return_block(
     let Some(own) = registry::identity(loader.cluster, &row).await? else {
         return Err(Error::NoIdentity { registry: row.name });
     };
-    let pools = loader.pools(None).await?.require(unknown)?;
-    let addresses = loader.addresses(|_| true).await?.require(unknown)?;
-    let reservations = loader.reservations(|_| true).await?.require(unknown)?;
-    let (of_network, found) = slices_of(&slices, &own, &network.name, block);
-    let Some((slice, version)) = found else {
+    loader.require(&Kind::POOLS, None, unknown).await?;
+    let holders = [Kind::Address, Kind::Reservation];
+    loader.require(&holders, None, unknown).await?;
+    let of_network = slices_of(&loader.objects, &own, &network.name);
+    let is_wanted = |row: &&&SliceRow| row.shared_block() == Some((&network.name, block));
+    let held = of_network.iter().find(is_wanted);
+    let is_held = |slice: &&IPSlice| held.is_some_and(|row| slice.name_any() == row.name);
+    let Some(slice) = slices.iter().find(is_held) else {
         return Err(not_held(wanted, &network.name).into());
     };
     let returned = Returned {
@@ -60,20 +66,18 @@ async fn return_block(
         block,
         rules: &rules,
         slices: &of_network,
-        held: Held {
-            pools: &members(pools, &network.name),
-            addresses: &addresses,
-            reservations: &reservations,
-        },
+        pools: &members(&loader.objects, &network.name),
+        objects: &loader.objects,
     };
     returned.check()?;
     let empty_since = clock::timestamp()
         .checked_sub(SignedDuration::from_secs(rules.keep_seconds))
         .unwrap_or(Timestamp::UNIX_EPOCH);
     let dry_run = wanted.dry_run.is_dry_run();
+    let version = Identity::of(&slice.metadata);
     loader
         .cluster
-        .mark_slice(&slice.name, version, empty_since, dry_run)
+        .mark_slice(&slice.name_any(), &version, empty_since, dry_run)
         .await?;
     Ok(RegistryRelease {
         registry: row.name,
@@ -84,51 +88,23 @@ async fn return_block(
     })
 }
 
-/// The slices of this management cluster in a network, and that of a block.
-fn slices_of<'a>(
-    slices: &'a [(SliceRow, Identity)],
-    own: &str,
-    network: &str,
-    block: Block,
-) -> (Vec<&'a SliceRow>, Option<&'a (SliceRow, Identity)>) {
-    let mut of_network = Vec::new();
-    let mut found = None;
-    for known in slices {
-        let (slice, _) = known;
-        let place = slice.shared_block().filter(|_| slice.owner.name == own);
-        if let Some((name, its_block)) = place
-            && name == network
-        {
-            of_network.push(slice);
-            if its_block == block {
-                found = Some(known);
-            }
-        }
-    }
-    (of_network, found)
-}
-
-/// All slices, with their versions.
-async fn slices(loader: &mut Loader<'_>) -> Result<Vec<(SliceRow, Identity)>, Error> {
-    let mut slices = Vec::new();
-    let each = |slice: IPSlice| {
-        let version = Identity::of(&slice.metadata);
-        slices.push((SliceRow::from(slice), version));
+/// The slices of this management cluster in a network.
+fn slices_of<'a>(objects: &'a Objects, own: &str, network: &str) -> Vec<&'a SliceRow> {
+    let is_of_network = |slice: &&SliceRow| {
+        let place = slice.shared_block();
+        slice.owner.name == own && place.is_some_and(|(name, _)| name == network)
     };
-    let read = loader.list(Kind::Slice, None, each).await?;
-    read.require(|| "which blocks this management cluster has".to_owned())?;
-    Ok(slices)
+    objects.slices.iter().filter(is_of_network).collect()
 }
 
 /// The network of the flag, or the only one with the block.
 fn network<'a>(
-    networks: &'a [NetworkRow],
-    slices: &[(SliceRow, Identity)],
+    objects: &'a Objects,
+    block: Block,
     wanted: &ReturnFlags,
 ) -> Result<&'a NetworkRow, Error> {
-    let block = parse_block(&wanted.block, true)?;
     let mut names: Vec<&str> = Vec::new();
-    for (slice, _) in slices {
+    for slice in objects.slices.sorted() {
         if let Some((name, its_block)) = slice.shared_block()
             && its_block == block
         {
@@ -146,8 +122,7 @@ fn network<'a>(
             )));
         }
     };
-    let found = networks.iter().find(|row| row.name == name);
-    found.ok_or_else(|| Error::NoNetwork {
+    objects.network(name).ok_or_else(|| Error::NoNetwork {
         name: name.to_owned(),
     })
 }

@@ -26,10 +26,10 @@ pub(super) async fn served(
     let lists = own.iter().map(|own| list(loader.cluster, own));
     let found = join_all(lists).await;
     let mut rows = Vec::new();
-    let mut all = Readable::complete(());
+    let mut missing = Vec::new();
     for (own, found) in own.iter().zip(found) {
         let found = loader.readable(found, Vec::new())?;
-        all = all.depends_on(&found);
+        missing.extend(found.missing.clone());
         for definition in found.seen() {
             rows.push(ServedDefinition {
                 name: definition.name_any(),
@@ -38,7 +38,7 @@ pub(super) async fn served(
             });
         }
     }
-    Ok(all.map(|()| rows))
+    Ok(Readable::part(rows, missing))
 }
 
 /// The definition with the name of an own one.

@@ -1,36 +1,35 @@
 //! References between claims, IPAddresses, reservations and pools.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use capi_ipam_api::{PoolKey, advice, names};
-use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::examination::Examination;
 use super::names::{claims_wait, describe, first_names, of_address, of_claim};
 use super::snapshot::Snapshot;
-use crate::load::Claims;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Subject, counted};
-use crate::objects::{AddressRow, ClaimRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, Objects, ReservationRow};
 
 /// IPAddresses without their claim, and bound claims without their IPAddress.
 pub(super) fn unreferenced(snapshot: &Snapshot) -> Examination {
-    let claimed = snapshot.addresses.as_ref().and(snapshot.claims.as_ref());
-    Examination::compare(&claimed, |(addresses, claims)| {
-        let claim_keys = keys(claims);
-        let address_keys: HashSet<&NamespacedName> =
-            addresses.iter().map(|address| &address.key).collect();
-        let orphans = addresses
-            .iter()
-            .filter(|address| !claim_keys.contains(&address.claim_key()));
-        let (restored, orphans): (Vec<_>, Vec<_>) =
-            orphans.partition(|address| address.is_restored);
-        let mut findings: Vec<Finding> = orphans.into_iter().map(orphan).collect();
+    let objects = &snapshot.objects;
+    Examination::compare(objects.lacking(&[Kind::Address, Kind::Claim]), || {
+        let mut findings = Vec::new();
+        let mut restored = Vec::new();
+        for address in objects.addresses.sorted() {
+            if objects.claims.get(&address.claim_key()).is_some() {
+                continue;
+            }
+            if address.is_restored {
+                restored.push(address);
+            } else {
+                findings.push(orphan(address));
+            }
+        }
         findings.extend(awaiting_claims(&restored));
-        let lost = claims
-            .served
-            .iter()
-            .filter_map(|claim| lost(claim, &address_keys));
-        findings.extend(lost);
+        let claims = objects.served().into_iter();
+        findings.extend(claims.filter_map(|claim| lost(claim, objects)));
         findings
     })
 }
@@ -66,9 +65,11 @@ fn awaiting_claims(restored: &[&AddressRow]) -> Option<Finding> {
     Some(Check::OrphanAddress.finding(of_address(first), problem, repair))
 }
 
-fn lost(claim: &ClaimRow, addresses: &HashSet<&NamespacedName>) -> Option<Finding> {
-    let bound = claim.address_key().filter(|_| !claim.is_deleting());
-    let address = bound.filter(|address| !addresses.contains(address))?;
+fn lost(claim: &ClaimRow, objects: &Objects) -> Option<Finding> {
+    let address = claim.address_key().filter(|_| !claim.is_deleting())?;
+    if objects.addresses.get(&address).is_some() {
+        return None;
+    }
     let problem = format!(
         "it is bound to IPAddress {}, which does not exist",
         address.name()
@@ -76,17 +77,6 @@ fn lost(claim: &ClaimRow, addresses: &HashSet<&NamespacedName>) -> Option<Findin
     let repair = "the provider creates it again; if not, see what the claim reports".to_owned();
     let finding = Check::LostAddress.finding(of_claim(claim), problem, repair);
     Some(finding.with_commands(vec![describe("ipaddressclaims", &claim.key)]))
-}
-
-/// The names of all claims, also of those that no provider serves.
-fn keys(claims: &Claims) -> HashSet<&NamespacedName> {
-    let unserved = claims.unserved.iter().map(|claim| &claim.key);
-    claims
-        .served
-        .iter()
-        .map(|claim| &claim.key)
-        .chain(unserved)
-        .collect()
 }
 
 /// What refers to a pool that does not exist.
@@ -99,18 +89,21 @@ struct Referring<'a> {
 
 /// Pools that claims or IPAddresses name, and that do not exist.
 pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
-    let claimed = snapshot.addresses.as_ref().and(snapshot.claims.as_ref());
-    let referring = snapshot.pools.as_ref().and(claimed);
-    Examination::compare(&referring, |(pools, (addresses, claims))| {
-        let pools: HashSet<&PoolKey> = pools.iter().map(|pool| &pool.key).collect();
+    let objects = &snapshot.objects;
+    let lacking = objects.lacking_of_pools_and(&[Kind::Claim, Kind::Address]);
+    Examination::compare(lacking, || {
         let mut missing: BTreeMap<&PoolKey, Referring<'_>> = BTreeMap::new();
-        for address in addresses.iter().filter(|it| !pools.contains(&it.pool)) {
-            let referring = missing.entry(&address.pool).or_default();
-            referring.addresses.push(address);
+        for address in objects.addresses.sorted() {
+            if objects.pool(&address.pool).is_none() {
+                let referring = missing.entry(&address.pool).or_default();
+                referring.addresses.push(address);
+            }
         }
-        // A claim in deletion needs no pool.
-        let claims = claims.served.iter().filter(|it| !it.is_deleting());
-        for claim in claims.filter(|it| !pools.contains(&it.pool)) {
+        for claim in objects.served() {
+            // A claim in deletion needs no pool.
+            if claim.is_deleting() || objects.pool(&claim.pool).is_some() {
+                continue;
+            }
             let referring = missing.entry(&claim.pool).or_default();
             if claim.is_waiting() {
                 referring.waiting.push(claim);
@@ -118,12 +111,12 @@ pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
                 referring.bound.push(claim);
             }
         }
-        let finding = |(pool, referring)| missing_pool(pool, &referring, &pools);
+        let finding = |(pool, referring)| missing_pool(pool, &referring, objects);
         missing.into_iter().map(finding).collect()
     })
 }
 
-fn missing_pool(pool: &PoolKey, referring: &Referring<'_>, pools: &HashSet<&PoolKey>) -> Finding {
+fn missing_pool(pool: &PoolKey, referring: &Referring<'_>, objects: &Objects) -> Finding {
     let Referring {
         addresses,
         waiting,
@@ -155,7 +148,7 @@ fn missing_pool(pool: &PoolKey, referring: &Referring<'_>, pools: &HashSet<&Pool
         problem = format!("{problem}; {}", claims_wait(waiting.iter().copied()));
     }
     let repair = if addresses.is_empty() && bound.is_empty() {
-        advice::missing_pool(pool, pools.iter().copied())
+        advice::missing_pool(pool, objects.pools().into_iter().map(|it| &it.key))
     } else {
         "create it again with its addresses, or delete the machines of these claims".to_owned()
     };
@@ -169,25 +162,19 @@ fn missing_pool(pool: &PoolKey, referring: &Referring<'_>, pools: &HashSet<&Pool
 /// Reservations for claims that do not exist. Those that cool down end by themselves, and those of
 /// users stay.
 pub(super) fn abandoned(snapshot: &Snapshot) -> Examination {
-    let held = snapshot.reservations.as_ref().and(snapshot.claims.as_ref());
-    Examination::compare(&held, |(reservations, claims)| {
-        let claims = keys(claims);
-        let held = reservations
-            .iter()
-            .filter(|reservation| reservation.has_uid && reservation.released.is_none());
-        held.filter_map(|reservation| abandoned_by(reservation, &claims))
-            .collect()
+    let objects = &snapshot.objects;
+    Examination::compare(objects.lacking(&[Kind::Reservation, Kind::Claim]), || {
+        let held = objects.reservations.sorted().into_iter();
+        let held = held.filter(|it| it.has_uid && it.released.is_none());
+        held.filter_map(|it| abandoned_by(it, objects)).collect()
     })
 }
 
-fn abandoned_by(
-    reservation: &ReservationRow,
-    claims: &HashSet<&NamespacedName>,
-) -> Option<Finding> {
-    let claim = reservation
-        .claim
-        .as_ref()
-        .filter(|claim| !claims.contains(claim))?;
+fn abandoned_by(reservation: &ReservationRow, objects: &Objects) -> Option<Finding> {
+    let claim = reservation.claim.as_ref()?;
+    if objects.claims.get(claim).is_some() {
+        return None;
+    }
     let name = reservation.slot.reservation_name();
     let problem = format!(
         "its claim {claim} does not exist; {} is not allocated",

@@ -8,6 +8,7 @@ use super::examination::Examination;
 use super::names::{first_names, of_claim};
 use super::snapshot::Snapshot;
 use super::waiting::is_old;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
 use crate::objects::{Cause, ClaimRow, UnservedClaim};
 
@@ -17,7 +18,8 @@ use crate::objects::{Cause, ClaimRow, UnservedClaim};
 pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
     let mut findings = Vec::new();
     let mut of_others: BTreeMap<String, Vec<&UnservedClaim>> = BTreeMap::new();
-    let unserved = snapshot.claims.seen().unserved.iter();
+    let objects = &snapshot.objects;
+    let unserved = objects.unserved().into_iter();
     for claim in unserved.filter(|claim| claim.is_waiting()) {
         match claim.cause {
             Cause::MissingDefinition if !snapshot.is_go_provider => {}
@@ -33,8 +35,8 @@ pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
             .values()
             .filter_map(|claims| of_other_provider(claims)),
     );
-    let has_claims = !snapshot.claims.seen().is_empty();
-    Examination::complete(findings).with_unknown(&snapshot.claims, has_claims)
+    let has_claims = objects.claims.iter().next().is_some();
+    Examination::complete(findings).with_unknown(objects.lacking(&[Kind::Claim]), has_claims)
 }
 
 /// Claims that wait for a pool of another provider, which may not run. One finding for each kind.
@@ -93,8 +95,8 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
 
 /// What claims report about the use of their addresses.
 pub(super) fn reported(snapshot: &Snapshot) -> Examination {
-    let claims = snapshot.claims.clone().map(|claims| claims.served);
-    Examination::inspect(&claims, problems)
+    let objects = &snapshot.objects;
+    Examination::inspect(objects.served(), objects.lacking(&[Kind::Claim]), problems)
 }
 
 fn problems(claim: &ClaimRow) -> Vec<Finding> {

@@ -33,7 +33,8 @@ pub(super) fn missing(snapshot: &Snapshot) -> Examination {
 pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
     let repair = "an older manifest was applied; with the manifest of this version, fields that were removed meanwhile \
                   have to be set again";
-    Examination::inspect(&snapshot.served, |definition| {
+    let served = &snapshot.served;
+    Examination::inspect(served.seen(), served.missing.clone(), |definition| {
         if definition.missing_fields.is_empty() {
             return Vec::new();
         }
@@ -52,7 +53,7 @@ pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
 
 /// Conversion webhooks that the API server cannot call, or will not be able to call.
 pub(super) fn unconverted(snapshot: &Snapshot) -> Examination {
-    let mut all = Examination::default().with_unknown(&snapshot.served, false);
+    let mut all = Examination::default().with_unknown(snapshot.served.missing.clone(), false);
     for definition in snapshot.served.seen() {
         let Some(conversion) = &definition.conversion else {
             continue;
@@ -63,11 +64,8 @@ pub(super) fn unconverted(snapshot: &Snapshot) -> Examination {
                     format!("pools cannot be converted between their versions: {problem}");
                 Check::ConversionFailing.finding(object(definition), problem, inject())
             }));
-        let lists = conversion
-            .answer
-            .as_ref()
-            .depends_on(&conversion.is_trusted);
-        let one = Examination::default().with_unknown(&lists, true);
+        let missing = conversion.answer.missing_with(&conversion.is_trusted);
+        let one = Examination::default().with_unknown(missing, true);
         all.unknown = all.unknown.or(one.unknown);
     }
     all

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::examination::Examination;
 use super::names::{claims_wait, first_names, of_address, of_claim};
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
 use crate::objects::{AddressRow, ClaimRow, Deletion, PoolRow};
 
@@ -16,19 +17,24 @@ const USUAL: SignedDuration = SignedDuration::from_mins(15);
 
 /// Pools that wait for their addresses.
 pub(super) fn pools(snapshot: &Snapshot) -> Examination {
-    let addresses = snapshot.addresses.as_ref().and(snapshot.claims.as_ref());
-    let all = snapshot.pools.as_ref().and(addresses);
-    Examination::compare(&all, |(pools, (addresses, claims))| {
-        let deleted = pools.iter().filter(|pool| pool.is_deleting());
-        let mut kept: BTreeMap<&PoolKey, Kept<'_>> =
-            deleted.map(|pool| (&pool.key, Kept::of(pool))).collect();
-        for address in *addresses {
+    let objects = &snapshot.objects;
+    let lacking = objects.lacking_of_pools_and(&[Kind::Claim, Kind::Address]);
+    Examination::compare(lacking, || {
+        let mut kept: BTreeMap<&PoolKey, Kept<'_>> = BTreeMap::new();
+        for pool in objects.pools() {
+            if pool.is_deleting() {
+                kept.insert(&pool.key, Kept::of(pool));
+            }
+        }
+        for address in objects.addresses.sorted() {
             if let Some(kept) = kept.get_mut(&address.pool) {
                 kept.used.push(address);
             }
         }
-        for claim in claims.served.iter().filter(|claim| claim.is_waiting()) {
-            if let Some(kept) = kept.get_mut(&claim.pool) {
+        for claim in objects.served() {
+            if let Some(kept) = kept.get_mut(&claim.pool)
+                && claim.is_waiting()
+            {
                 kept.waiting.push(claim);
             }
         }
@@ -89,18 +95,17 @@ fn deleting(kept: &Kept<'_>) -> Finding {
 
 /// Claims and IPAddresses that finalizers of other controllers keep.
 pub(super) fn blocked(snapshot: &Snapshot) -> Examination {
-    let claims = snapshot.claims.seen().served.iter();
+    let objects = &snapshot.objects;
+    let claims = objects.served().into_iter();
     // The address of a claim that was released early is free already, which is another finding.
     let claims = claims
         .filter(|claim| claim.reason.as_deref() != Some(conditions::RELEASED_EARLY))
         .filter_map(|claim| blocked_claim(claim, snapshot));
-    let addresses = snapshot.addresses.seen().iter();
+    let addresses = objects.addresses.sorted().into_iter();
     let addresses = addresses.filter_map(|address| blocked_address(address, snapshot));
     let findings: Vec<Finding> = claims.chain(addresses).collect();
-    let lists = snapshot.claims.as_ref().depends_on(&snapshot.addresses);
-    let is_partly =
-        !snapshot.claims.seen().served.is_empty() || !snapshot.addresses.seen().is_empty();
-    Examination::complete(findings).with_unknown(&lists, is_partly)
+    let lacking = objects.lacking(&[Kind::Claim, Kind::Address]);
+    Examination::complete(findings).with_unknown(lacking, snapshot.has_objects())
 }
 
 /// An object that finalizers of other controllers keep.

@@ -10,20 +10,21 @@ use capi_ipam_ip::Block;
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Subject, edit, full};
-use crate::objects::{AddressRow, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, Objects, PoolRow};
 
 /// About all addresses that two pools share.
 const DUPLICATES: &str = "for each of these addresses, delete the machine of one of its two claims; its controller replaces \
                           it (the machine keeps the address if only the IPAddress is deleted)";
 
 pub(super) fn duplicates(snapshot: &Snapshot) -> Examination {
-    let lists = snapshot.pools.as_ref().and(snapshot.addresses.as_ref());
-    Examination::compare(&lists, |(pools, addresses)| {
-        let users = users(pools, addresses, snapshot.reservations.seen());
-        let pools = pools.iter().map(|pool| (&pool.key, pool)).collect();
+    let objects = &snapshot.objects;
+    let lacking = objects.lacking_of_pools_and(&[Kind::Address]);
+    Examination::compare(lacking, || {
+        let users = users(objects);
         let mut findings = equal_in_one_scope(&users);
-        findings.extend(overlapping(&users, &pools));
+        findings.extend(overlapping(&users, objects));
         findings
     })
 }
@@ -36,37 +37,25 @@ struct User<'a> {
 
 /// The IPAddresses in the order of their addresses, larger prefixes first. The scope is that of the
 /// pool. If the pool does not exist, it is that of the reservation, or else the pool itself.
-fn users<'a>(
-    pools: &[PoolRow],
-    addresses: &'a [AddressRow],
-    reservations: &[ReservationRow],
-) -> Vec<User<'a>> {
-    let of_pool: HashMap<&PoolKey, &Scope> =
-        pools.iter().map(|pool| (&pool.key, &pool.scope)).collect();
+fn users(objects: &Objects) -> Vec<User<'_>> {
     let mut reserved: HashMap<(&NamespacedName, Block), &Scope> = HashMap::new();
-    for row in reservations {
-        if let Some(claim) = row
-            .claim
-            .as_ref()
-            .filter(|_| !of_pool.contains_key(&row.pool))
+    for row in objects.reservations.iter() {
+        if let Some(claim) = &row.claim
+            && objects.pool(&row.pool).is_none()
         {
             reserved.insert((claim, row.slot.block), &row.slot.scope);
         }
     }
     let scope_of = |address: &AddressRow| -> Scope {
-        let known = of_pool.get(&address.pool).copied();
-        let reserved = || {
-            reserved
-                .get(&(&address.claim_key(), address.block))
-                .copied()
-        };
-        match known.or_else(reserved) {
-            Some(scope) => scope.clone(),
-            None => Scope::Pool(address.pool.clone()),
+        let claim = address.claim_key();
+        let reserved = reserved.get(&(&claim, address.block));
+        match reserved {
+            Some(scope) if objects.pool(&address.pool).is_none() => (*scope).clone(),
+            _ => objects.scope_of(&address.pool),
         }
     };
+    let addresses = objects.addresses.iter();
     let mut users: Vec<User<'_>> = addresses
-        .iter()
         .map(|address| User {
             address,
             scope: scope_of(address),
@@ -126,7 +115,7 @@ fn finding<'a>(
 /// Addresses in use in two scopes, and prefixes that contain others in use. If two pools name
 /// different networks, the administrator has declared that their addresses do not meet. One finding
 /// for two pools.
-fn overlapping(users: &[User<'_>], pools: &HashMap<&PoolKey, &PoolRow>) -> Vec<Finding> {
+fn overlapping(users: &[User<'_>], objects: &Objects) -> Vec<Finding> {
     let mut shared: BTreeMap<(&PoolKey, &PoolKey), Shared<'_>> = BTreeMap::new();
     // The addresses and prefixes that contain the next one, the smallest last.
     let mut enclosing: Vec<&User<'_>> = Vec::new();
@@ -149,7 +138,7 @@ fn overlapping(users: &[User<'_>], pools: &HashMap<&PoolKey, &PoolRow>) -> Vec<F
         enclosing.push(user);
     }
     let finding = |((one, other), shared): ((&PoolKey, &PoolKey), Shared<'_>)| {
-        shared.finding(pools.get(one).copied(), pools.get(other).copied())
+        shared.finding(objects.pool(one), objects.pool(other))
     };
     shared.into_iter().map(finding).collect()
 }

@@ -1,7 +1,6 @@
 //! The result of a group of checks: what is wrong, and what could not be checked.
 
 use crate::error::{MissingRight, sentences};
-use crate::load::Readable;
 use crate::model::finding::Finding;
 
 /// Why checks were not possible, or not for all objects.
@@ -31,28 +30,35 @@ impl Examination {
     }
 
     /// Checks that compare objects: each missing object would be a wrong finding, so they need all.
-    pub(super) fn compare<T>(input: &Readable<T>, find: impl FnOnce(&T) -> Vec<Finding>) -> Self {
-        match input.known() {
-            Some(input) => Self::complete(find(input)),
-            None => Self::default().with_unknown(input, false),
+    pub(super) fn compare(missing: Vec<MissingRight>, find: impl FnOnce() -> Vec<Finding>) -> Self {
+        if missing.is_empty() {
+            Self::complete(find())
+        } else {
+            Self::default().with_unknown(missing, false)
         }
     }
 
     /// Checks of single objects, of those that can be read.
-    pub(super) fn inspect<T>(
-        input: &Readable<Vec<T>>,
-        find: impl FnMut(&T) -> Vec<Finding>,
+    pub(super) fn inspect<'a, T: 'a>(
+        rows: impl IntoIterator<Item = &'a T>,
+        missing: Vec<MissingRight>,
+        find: impl Fn(&T) -> Vec<Finding>,
     ) -> Self {
-        let seen = input.seen();
-        Self::complete(seen.iter().flat_map(find)).with_unknown(input, !seen.is_empty())
+        let mut findings = Vec::new();
+        let mut has_some = false;
+        for row in rows {
+            has_some = true;
+            findings.extend(find(row));
+        }
+        Self::complete(findings).with_unknown(missing, has_some)
     }
 
-    /// Adds the permissions that are missing for a value, if any.
-    pub(super) fn with_unknown<T>(mut self, input: &Readable<T>, partly: bool) -> Self {
-        if !input.is_complete() {
+    /// Adds the permissions that are missing, if any.
+    pub(super) fn with_unknown(mut self, missing: Vec<MissingRight>, partly: bool) -> Self {
+        if !missing.is_empty() {
             self.unknown = Some(Unknown {
-                reason: sentences(input.missing()).join("; "),
-                missing: input.missing().to_vec(),
+                reason: sentences(&missing).join("; "),
+                missing,
                 partly,
             });
         }

@@ -1,7 +1,7 @@
 //! The gateways of pools, and those of their IPAddresses. A machine configures what its IPAddress
 //! had when it was created; a change of the pool does not reach it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use capi_ipam_api::PoolKey;
@@ -10,13 +10,15 @@ use capi_ipam_ip::{UsableBlocks, parse_address};
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, edit};
-use crate::objects::{AddressRow, PoolRow};
+use crate::objects::{AddressRow, Objects};
 
 /// Gateways that machines cannot use. Admission only warns about them, and nobody reads a warning
 /// of a GitOps tool.
 pub(super) fn unusable(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.pools, |pool| {
+    let objects = &snapshot.objects;
+    Examination::inspect(objects.pools(), objects.lacking(&Kind::POOLS), |pool| {
         let repair = "correct the gateway, and then replace the machines that have it, which OutdatedGateway names";
         let finding = |warning| {
             Check::UnusableGateway
@@ -65,25 +67,21 @@ fn or_none(text: Option<String>) -> String {
 
 /// IPAddresses that have another gateway, or another prefix length, than their pool.
 pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
-    let lists = snapshot.pools.as_ref().and(snapshot.addresses.as_ref());
-    Examination::compare(&lists, |(pools, addresses)| outdated_of(pools, addresses))
+    let objects = &snapshot.objects;
+    let lacking = objects.lacking_of_pools_and(&[Kind::Address]);
+    Examination::compare(lacking, || outdated_of(objects))
 }
 
-fn outdated_of(pools: &[PoolRow], addresses: &[AddressRow]) -> Vec<Finding> {
-    let pools: HashMap<&PoolKey, &UsableBlocks> = pools
-        .iter()
-        .filter_map(|pool| Some((&pool.key, pool.usable.as_ref().ok()?)))
-        .collect();
+fn outdated_of(objects: &Objects) -> Vec<Finding> {
     let mut groups: BTreeMap<(&PoolKey, Difference), Vec<&AddressRow>> = BTreeMap::new();
-    for address in addresses {
-        let Some(usable) = pools.get(&address.pool) else {
+    for address in objects.addresses.sorted() {
+        let pool = objects.pool(&address.pool);
+        let Some(Ok(usable)) = pool.map(|pool| &pool.usable) else {
             continue;
         };
         for difference in differences(address, usable) {
-            groups
-                .entry((&address.pool, difference))
-                .or_default()
-                .push(address);
+            let group = (&address.pool, difference);
+            groups.entry(group).or_default().push(address);
         }
     }
     let finding = |((pool, difference), addresses): ((&PoolKey, Difference), Vec<&AddressRow>)| {

@@ -12,8 +12,10 @@ use crate::model::finding::{Check, Finding, Severity, counted};
 /// Nobody renews the lease.
 pub(super) fn leaderless(snapshot: &Snapshot) -> Examination {
     let needed = need(snapshot);
-    Examination::compare(&snapshot.leases, |leases| {
-        finding(leases, needed, snapshot).into_iter().collect()
+    let leases = &snapshot.leases;
+    Examination::compare(leases.missing.clone(), || {
+        let found = finding(leases.seen(), needed, snapshot);
+        found.into_iter().collect()
     })
 }
 

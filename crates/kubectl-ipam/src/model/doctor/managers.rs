@@ -37,15 +37,16 @@ pub(super) fn several(snapshot: &Snapshot) -> Examination {
     let mut findings: Vec<Finding> = unelected.collect();
     findings.extend(several_leases(&held));
     findings.extend(alternating(snapshot.events.seen(), snapshot.now));
-    let lists = snapshot
-        .leases
-        .as_ref()
-        .depends_on(&snapshot.deployments)
-        .depends_on(&snapshot.events);
+    let mut missing = snapshot.leases.missing_with(&snapshot.deployments);
+    for right in &snapshot.events.missing {
+        if !missing.contains(right) {
+            missing.push(right.clone());
+        }
+    }
     let is_partly = snapshot.leases.is_complete()
         || snapshot.deployments.is_complete()
         || snapshot.events.is_complete();
-    Examination::complete(findings).with_unknown(&lists, is_partly)
+    Examination::complete(findings).with_unknown(missing, is_partly)
 }
 
 /// A Deployment with several replicas that are all active.

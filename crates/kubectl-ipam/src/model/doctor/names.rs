@@ -85,16 +85,14 @@ pub(super) fn describe(plural: &str, key: &NamespacedName) -> String {
 /// A pool, its network, and the registry of the network.
 pub(super) fn places(pool: &PoolKey, snapshot: &Snapshot) -> Vec<Place> {
     let mut places = vec![Place::Pool(pool.clone())];
-    let mut pools = snapshot.pools.seen().iter();
-    let row = pools.find(|row| row.key == *pool);
-    let Some(name) = row.and_then(|row| row.network.as_deref().or_else(|| row.spec.network()))
-    else {
+    let objects = &snapshot.objects;
+    let row = objects.pool(pool);
+    let network = row.and_then(|row| row.network.as_deref().or_else(|| row.spec.network()));
+    let Some(name) = network else {
         return places;
     };
     places.push(Place::Network(name.to_owned()));
-    let mut networks = snapshot.networks.seen().iter();
-    let network = networks.find(|network| network.name == name);
-    if let Some(registry) = network.and_then(|network| network.registry()) {
+    if let Some(registry) = objects.network(name).and_then(NetworkRow::registry) {
         places.push(Place::Registry(registry.to_owned()));
     }
     places

@@ -6,11 +6,14 @@ use capi_ipam_provider::api::conditions::Condition;
 use super::examination::Examination;
 use super::names::of_network;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding};
 use crate::objects::NetworkRow;
 
 pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.networks, |network| {
+    let objects = &snapshot.objects;
+    let missing = objects.lacking(&[Kind::Network]);
+    Examination::inspect(objects.networks.sorted(), missing, |network| {
         finding(network).into_iter().collect()
     })
 }

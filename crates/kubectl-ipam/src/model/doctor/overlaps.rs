@@ -9,6 +9,7 @@ use capi_ipam_ip::{Extents, UsableBlocks};
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Subject, edit, full};
 use crate::objects::PoolRow;
 
@@ -18,9 +19,10 @@ type Allocating<'a> = (&'a PoolRow, &'a UsableBlocks);
 /// One finding for each group of pools that overlap with each other.
 pub(super) fn overlaps(snapshot: &Snapshot) -> Examination {
     // An overlap of two pools is one, whatever other pools there are.
-    let pools = snapshot.pools.seen();
+    let pools = snapshot.objects.pools();
     let known: Vec<Allocating<'_>> = pools
         .iter()
+        .copied()
         .filter(|pool| !is_refused(pool))
         .filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?)))
         .collect();
@@ -31,7 +33,8 @@ pub(super) fn overlaps(snapshot: &Snapshot) -> Examination {
             .collect();
         finding(&members)
     });
-    Examination::complete(findings).with_unknown(&snapshot.pools, !pools.is_empty())
+    Examination::complete(findings)
+        .with_unknown(snapshot.objects.lacking(&Kind::POOLS), !pools.is_empty())
 }
 
 /// Whether the network of a pool refuses it: then it does not allocate.

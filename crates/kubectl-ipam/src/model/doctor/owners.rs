@@ -2,18 +2,20 @@
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding};
 use crate::objects::AddressRow;
 
 /// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
 /// longer served.
 pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
-    let addresses = snapshot.addresses.seen();
-    Examination::complete(outdated_owners(addresses))
-        .with_unknown(&snapshot.addresses, !addresses.is_empty())
+    let addresses = snapshot.objects.addresses.sorted();
+    let missing = snapshot.objects.lacking(&[Kind::Address]);
+    let has_some = !addresses.is_empty();
+    Examination::complete(outdated_owners(&addresses)).with_unknown(missing, has_some)
 }
 
-fn outdated_owners(addresses: &[AddressRow]) -> Option<Finding> {
+fn outdated_owners(addresses: &[&AddressRow]) -> Option<Finding> {
     let mut outdated = addresses.iter().filter(|address| address.has_old_owner);
     let first = outdated.next()?;
     let count = outdated.count().saturating_add(1);
@@ -49,13 +51,14 @@ mod tests {
             .unwrap();
             AddressRow::of(&address).unwrap()
         };
-        assert_eq!(outdated_owners(&[row("a", "v1beta2")]), None);
-        let found = outdated_owners(&[
+        let rows = [
             row("a", "v1beta2"),
             row("b", "v1beta1"),
             row("c", "v1beta1"),
-        ])
-        .unwrap();
+        ];
+        let [a, b, c] = &rows;
+        assert_eq!(outdated_owners(&[a]), None);
+        let found = outdated_owners(&[a, b, c]).unwrap();
         assert!(
             found.problem.contains("of 2 IPAddresses, such as n/b,"),
             "{}",

@@ -1,6 +1,6 @@
 //! What is paused: Clusters, claims and pools.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use capi_ipam_api::{PoolKey, advice, conditions, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -8,8 +8,9 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use super::examination::Examination;
 use super::names::{claims_wait, first_names, of_claims};
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
-use crate::objects::{ClaimRow, PoolRow};
+use crate::objects::{ClaimRow, Objects, PoolRow};
 
 /// An object that is paused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,32 +23,33 @@ enum Paused<'a> {
 /// What is paused although claims wait for it, as a warning, and other paused pools, as a note. A
 /// paused Cluster whose claims are bound does no harm.
 pub(super) fn paused(snapshot: &Snapshot) -> Examination {
-    let lists = snapshot.pools.as_ref().and(snapshot.claims.as_ref());
-    Examination::compare(&lists, |(pools, claims)| findings(pools, &claims.served))
+    let objects = &snapshot.objects;
+    Examination::compare(objects.lacking_of_pools_and(&[Kind::Claim]), || {
+        findings(objects)
+    })
 }
 
-fn findings(pools: &[PoolRow], claims: &[ClaimRow]) -> Vec<Finding> {
-    let paused: HashMap<&PoolKey, &PoolRow> = pools
-        .iter()
-        .filter(|pool| pool.paused)
-        .map(|pool| (&pool.key, pool))
-        .collect();
+fn findings(objects: &Objects) -> Vec<Finding> {
+    let is_paused_pool = |key: &PoolKey| objects.pool(key).is_some_and(|pool| pool.paused);
     let mut held: BTreeMap<Paused<'_>, Vec<&ClaimRow>> = BTreeMap::new();
-    for key in paused.keys() {
-        held.entry(Paused::Pool(key)).or_default();
+    for pool in objects.pools() {
+        if pool.paused {
+            held.entry(Paused::Pool(&pool.key)).or_default();
+        }
     }
     // A claim for a pool that was paused before it was ready has another reason, and one in deletion
     // can have none.
     let is_paused = |claim: &&ClaimRow| {
         let says_so = claim.reason.as_deref() == Some(conditions::PAUSED_REASON);
-        says_so || (claim.is_waiting() || claim.is_deleting()) && paused.contains_key(&claim.pool)
+        says_so || (claim.is_waiting() || claim.is_deleting()) && is_paused_pool(&claim.pool)
     };
-    for claim in claims.iter().filter(is_paused) {
-        held.entry(cause(claim, &paused)).or_default().push(claim);
+    for claim in objects.served().into_iter().filter(is_paused) {
+        let cause = cause(claim, is_paused_pool(&claim.pool));
+        held.entry(cause).or_default().push(claim);
     }
     let finding = |(object, claims): (Paused<'_>, Vec<&ClaimRow>)| {
         let is_deleted = match &object {
-            Paused::Pool(key) => paused.get(key).is_some_and(|pool| pool.is_deleting()),
+            Paused::Pool(key) => objects.pool(key).is_some_and(PoolRow::is_deleting),
             Paused::Cluster(_) | Paused::Claim(_) => false,
         };
         finding(&object, &claims, is_deleted)
@@ -55,12 +57,12 @@ fn findings(pools: &[PoolRow], claims: &[ClaimRow]) -> Vec<Finding> {
     held.into_iter().map(finding).collect()
 }
 
-fn cause<'a>(claim: &'a ClaimRow, paused: &HashMap<&PoolKey, &PoolRow>) -> Paused<'a> {
+fn cause(claim: &ClaimRow, is_paused_pool: bool) -> Paused<'_> {
     if claim.paused {
         return Paused::Claim(&claim.key);
     }
     match &claim.cluster {
-        Some(cluster) if !paused.contains_key(&claim.pool) => {
+        Some(cluster) if !is_paused_pool => {
             Paused::Cluster(NamespacedName::new(claim.key.namespace(), cluster))
         }
         _ => Paused::Pool(&claim.pool),

@@ -39,10 +39,10 @@ pub(super) fn missing(snapshot: &Snapshot) -> Examination {
         );
     }
     let mut examination = Examination::complete(deployments.iter().filter_map(finding))
-        .with_unknown(&snapshot.deployments, false);
+        .with_unknown(snapshot.deployments.missing.clone(), false);
     for deployment in deployments {
         let rules = &deployment.account.rules;
-        examination = examination.with_unknown(rules, false);
+        examination = examination.with_unknown(rules.missing.clone(), false);
         if rules.is_complete() && rules.seen().is_none() {
             let reason = "the API server does not list all permissions of the service account";
             examination.unknown = Examination::not_visible(reason).unknown;

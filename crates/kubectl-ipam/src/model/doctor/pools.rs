@@ -5,12 +5,14 @@ use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Subject, counted, edit, resource_of};
 use crate::objects::PoolRow;
 
 /// What pools report in their conditions.
 pub(super) fn reported(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.pools, |pool| {
+    let objects = &snapshot.objects;
+    Examination::inspect(objects.pools(), objects.lacking(&Kind::POOLS), |pool| {
         let mut findings: Vec<Finding> = invalid(pool).into_iter().collect();
         let reported = pool.conditions.iter();
         findings.extend(reported.filter_map(|condition| of_condition(pool, condition)));

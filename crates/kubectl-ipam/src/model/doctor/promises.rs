@@ -1,38 +1,34 @@
 //! Reservations of users: excluded addresses, and addresses promised to a claim.
 
-use std::collections::HashSet;
-
-use capi_ipam_api::PoolKey;
-
 use super::examination::Examination;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Subject, full};
-use crate::objects::ReservationRow;
+use crate::objects::{Objects, ReservationRow};
 use crate::user_reservation::promised_to;
 
 /// Reservations of users for a claim that cannot exist or cannot use the pool, and those of pools
 /// that do not exist.
 pub(super) fn invalid(snapshot: &Snapshot) -> Examination {
-    let pools: Option<HashSet<&PoolKey>> = snapshot
-        .pools
-        .known()
-        .map(|pools| pools.iter().map(|pool| &pool.key).collect());
-    let examination = Examination::inspect(&snapshot.reservations, |reservation| {
-        let without_pool = || without_pool(reservation, pools.as_ref()?);
-        impossible(reservation)
-            .or_else(without_pool)
-            .into_iter()
-            .collect()
+    let objects = &snapshot.objects;
+    let missing = objects.lacking(&Kind::POOLS);
+    let knows_pools = missing.is_empty();
+    let reservations = objects.reservations.sorted();
+    let lacking = objects.lacking(&[Kind::Reservation]);
+    let examination = Examination::inspect(reservations, lacking, |reservation| {
+        let found = impossible(reservation);
+        let found = found.or_else(|| without_pool(reservation, objects).filter(|_| knows_pools));
+        found.into_iter().collect()
     });
     if examination.unknown.is_some() {
         return examination;
     }
-    examination.with_unknown(&snapshot.pools, true)
+    examination.with_unknown(missing, true)
 }
 
 /// Nothing else reports such a reservation: the object that would do so is gone.
-fn without_pool(reservation: &ReservationRow, pools: &HashSet<&PoolKey>) -> Option<Finding> {
-    if reservation.has_uid || pools.contains(&reservation.pool) {
+fn without_pool(reservation: &ReservationRow, objects: &Objects) -> Option<Finding> {
+    if reservation.has_uid || objects.pool(&reservation.pool).is_some() {
         return None;
     }
     let problem = format!(

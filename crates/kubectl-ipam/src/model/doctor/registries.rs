@@ -11,15 +11,17 @@ use capi_ipam_registry::{Key, Record, RecordCache, cidr};
 use super::examination::{Examination, Unknown};
 use super::names::of_network;
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
 use crate::model::registry::{
     ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, check_command, registry_lines,
 };
-use crate::objects::{NetworkRow, RegistryRow, SliceRow};
+use crate::objects::{NetworkRow, Objects, RegistryRow, SliceRow};
 
 /// What registries report.
 pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.registries, |facts| {
+    let registries = &snapshot.registries;
+    Examination::inspect(registries.seen(), registries.missing.clone(), |facts| {
         let ready = facts.row.ready().filter(|ready| ready.status == "False");
         ready
             .map(|ready| of_registry(&facts.row, ready))
@@ -62,7 +64,9 @@ fn message(condition: &Condition) -> String {
 
 /// What networks report about their blocks.
 pub(super) fn of_networks(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.networks, |network| {
+    let objects = &snapshot.objects;
+    let missing = objects.lacking(&[Kind::Network]);
+    Examination::inspect(objects.networks.sorted(), missing, |network| {
         let mut findings: Vec<Finding> = conflict(network).into_iter().collect();
         findings.extend(size(network));
         findings.extend(exclusions(network));
@@ -99,7 +103,8 @@ fn size(network: &NetworkRow) -> Option<Finding> {
 
 /// Management clusters that give no sign of life.
 pub(super) fn stale(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.registries, |facts| {
+    let registries = &snapshot.registries;
+    Examination::inspect(registries.seen(), registries.missing.clone(), |facts| {
         let mut findings = Vec::new();
         for line in registry_lines(std::slice::from_ref(facts), &[], snapshot.now) {
             let clusters = line.clusters.iter();
@@ -136,12 +141,14 @@ fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
 
 /// Records of this management cluster without an IPSlice: nobody allocates addresses of the block.
 pub(super) fn without_slice(snapshot: &Snapshot) -> Examination {
-    let lists = snapshot.registries.as_ref().and(snapshot.slices.as_ref());
-    let mut examination = Examination::compare(&lists, |(registries, slices)| {
+    let objects = &snapshot.objects;
+    let mut missing = snapshot.registries.missing.clone();
+    missing.extend(objects.lacking(&[Kind::Slice]));
+    let mut examination = Examination::compare(missing, || {
         let mut findings = Vec::new();
-        for facts in *registries {
+        for facts in snapshot.registries.seen() {
             if let (Ok(records), Some(own)) = (&facts.records, &facts.cluster) {
-                findings.extend(unused_records(&facts.row, records, own, slices));
+                findings.extend(unused_records(&facts.row, records, own, objects));
             }
         }
         findings
@@ -188,9 +195,10 @@ fn unused_records(
     row: &RegistryRow,
     records: &RecordCache,
     own: &str,
-    slices: &[SliceRow],
+    objects: &Objects,
 ) -> Vec<Finding> {
-    let known: BTreeSet<(&str, Block)> = slices.iter().filter_map(SliceRow::shared_block).collect();
+    let slices = objects.slices.iter();
+    let known: BTreeSet<(&str, Block)> = slices.filter_map(SliceRow::shared_block).collect();
     let mut findings = Vec::new();
     for entry in records.entries() {
         let Some(Key::Block { network, block }) = Key::parse(&entry.key) else {

@@ -6,9 +6,12 @@ use crate::model::finding::{Check, Finding, Severity};
 
 /// Deployments without all of their replicas ready.
 pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.deployments, |deployment| {
-        finding(deployment).into_iter().collect()
-    })
+    let deployments = &snapshot.deployments;
+    Examination::inspect(
+        deployments.seen(),
+        deployments.missing.clone(),
+        |deployment| finding(deployment).into_iter().collect(),
+    )
 }
 
 fn finding(deployment: &DeploymentRow) -> Option<Finding> {

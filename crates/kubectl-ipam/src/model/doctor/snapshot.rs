@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 
-use crate::load::{Claims, Readable};
+use crate::load::Readable;
 use crate::model::registry::RegistryFacts;
-use crate::objects::{AddressRow, NetworkRow, PoolRow, ReservationRow, SliceRow};
+use crate::objects::Objects;
 
 /// A lease of the provider.
 #[derive(Clone, Debug)]
@@ -172,12 +172,8 @@ pub(crate) struct Snapshot {
     pub(crate) served: Readable<Vec<ServedDefinition>>,
     pub(crate) webhooks: Readable<Vec<WebhookRow>>,
     pub(crate) events: Readable<Vec<EventRow>>,
-    pub(crate) pools: Readable<Vec<PoolRow>>,
-    pub(crate) networks: Readable<Vec<NetworkRow>>,
-    pub(crate) addresses: Readable<Vec<AddressRow>>,
-    pub(crate) reservations: Readable<Vec<ReservationRow>>,
-    pub(crate) claims: Readable<Claims>,
-    pub(crate) slices: Readable<Vec<SliceRow>>,
+    /// The objects of the provider.
+    pub(crate) objects: Objects,
     pub(crate) registries: Readable<Vec<RegistryFacts>>,
     /// The namespaces that are known to be in deletion.
     pub(crate) deleted_namespaces: BTreeSet<String>,
@@ -186,27 +182,16 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// All lists of objects of the provider.
-    pub(super) fn all_lists(&self) -> Readable<()> {
-        let all = Readable::complete(())
-            .depends_on(&self.pools)
-            .depends_on(&self.networks)
-            .depends_on(&self.addresses);
-        all.depends_on(&self.reservations)
-            .depends_on(&self.claims)
-            .depends_on(&self.slices)
-            .depends_on(&self.registries)
-    }
-
     /// Whether any object of the provider could be read.
     pub(super) fn has_objects(&self) -> bool {
+        let objects = &self.objects;
         let is_empty = [
-            self.pools.seen().is_empty(),
-            self.networks.seen().is_empty(),
-            self.addresses.seen().is_empty(),
-            self.reservations.seen().is_empty(),
-            self.claims.seen().served.is_empty(),
-            self.slices.seen().is_empty(),
+            objects.pools().is_empty(),
+            objects.networks.iter().next().is_none(),
+            objects.addresses.iter().next().is_none(),
+            objects.reservations.iter().next().is_none(),
+            objects.claims.iter().next().is_none(),
+            objects.slices.iter().next().is_none(),
         ];
         is_empty.contains(&false)
     }

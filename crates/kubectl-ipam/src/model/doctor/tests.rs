@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::error::MissingRight;
-use crate::load::{Claims, Readable};
+use crate::load::Readable;
 use crate::model::finding::{Finding, Severity};
 use crate::model::{Part, PartState, parts};
-use crate::objects::{AddressRow, ClaimRow, PoolRow};
+use crate::objects::{AddressRow, ClaimRow, Objects, PoolRow};
 
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 
@@ -48,12 +48,7 @@ fn empty() -> Snapshot {
         served: Readable::complete(Vec::new()),
         webhooks: Readable::complete(Vec::new()),
         events: Readable::complete(Vec::new()),
-        pools: Readable::complete(Vec::new()),
-        networks: Readable::complete(Vec::new()),
-        addresses: Readable::complete(Vec::new()),
-        reservations: Readable::complete(Vec::new()),
-        claims: Readable::complete(Claims::default()),
-        slices: Readable::complete(Vec::new()),
+        objects: Objects::default(),
         registries: Readable::complete(Vec::new()),
         deleted_namespaces: BTreeSet::new(),
         unreadable: Vec::new(),
@@ -73,13 +68,14 @@ fn with(pools: &[Value], addresses: &[Value], claims: &[Value]) -> Snapshot {
         let claim: IPAddressClaim = serde_json::from_value(value.clone()).unwrap();
         ClaimRow::of(&claim).unwrap()
     };
+    let claims: Vec<ClaimRow> = claims.iter().map(claim).collect();
     Snapshot {
-        pools: Readable::complete(pools.iter().map(pool).collect()),
-        addresses: Readable::complete(addresses.iter().map(address).collect()),
-        claims: Readable::complete(Claims {
-            served: claims.iter().map(claim).collect(),
-            unserved: Vec::new(),
-        }),
+        objects: Objects::of(
+            pools.iter().map(pool),
+            addresses.iter().map(address),
+            [],
+            claims,
+        ),
         ..empty()
     }
 }

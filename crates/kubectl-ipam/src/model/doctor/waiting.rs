@@ -1,7 +1,7 @@
 //! Claims that wait, by their cause. A cause has one finding, whatever number of claims waits for
 //! it: [`cause`] decides which check reports a claim.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::iter;
 
 use capi_ipam_api::{PoolKey, advice, conditions, installed, names};
@@ -13,6 +13,7 @@ use super::examination::Examination;
 use super::manifest::logs;
 use super::names::{MAX_NAMED, claims_wait, describe, first_names, of_claim, of_claims, places};
 use super::snapshot::Snapshot;
+use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};
 use crate::objects::{ClaimRow, PoolRow};
 
@@ -33,9 +34,9 @@ enum Cause {
     Other,
 }
 
-fn cause(claim: &ClaimRow, pools: &HashMap<&PoolKey, &PoolRow>, snapshot: &Snapshot) -> Cause {
-    let pool = pools.get(&claim.pool);
-    if pool.is_none() && snapshot.pools.is_complete() {
+fn cause(claim: &ClaimRow, snapshot: &Snapshot) -> Cause {
+    let pool = snapshot.objects.pool(&claim.pool);
+    if pool.is_none() && snapshot.objects.has(&Kind::POOLS) {
         return Cause::Elsewhere;
     }
     if pool.is_some_and(|pool| pool.paused) {
@@ -64,12 +65,9 @@ pub(crate) fn is_old(created: Option<Timestamp>, now: Timestamp) -> bool {
 
 /// The waiting claims with a cause.
 fn waiting(snapshot: &Snapshot, wanted: Cause) -> Vec<&ClaimRow> {
-    let pools = snapshot.pools.seen();
-    let pools: HashMap<&PoolKey, &PoolRow> = pools.iter().map(|pool| (&pool.key, pool)).collect();
-    let claims = snapshot.claims.seen().served.iter();
+    let mut claims = snapshot.objects.served();
+    claims.retain(|claim| claim.is_waiting() && cause(claim, snapshot) == wanted);
     claims
-        .filter(|claim| claim.is_waiting() && cause(claim, &pools, snapshot) == wanted)
-        .collect()
 }
 
 /// Number of the selected claims that wait, also of those that this provider does not serve. They
@@ -78,11 +76,15 @@ pub(super) fn count(
     snapshot: &Snapshot,
     is_selected: impl Fn(&str, Option<&PoolKey>) -> bool,
 ) -> Option<u64> {
-    let claims = snapshot.claims.known()?;
-    let served = claims.served.iter().filter(|claim| claim.is_waiting());
-    let served = served.filter(|claim| is_selected(claim.key.namespace(), Some(&claim.pool)));
-    let unserved = claims.unserved.iter().filter(|claim| claim.is_waiting());
-    let unserved = unserved.filter(|claim| is_selected(claim.key.namespace(), None));
+    let objects = &snapshot.objects;
+    if !objects.has(&[Kind::Claim]) {
+        return None;
+    }
+    let served = objects.served().into_iter().filter(|claim| {
+        claim.is_waiting() && is_selected(claim.key.namespace(), Some(&claim.pool))
+    });
+    let unserved = objects.unserved().into_iter();
+    let unserved = unserved.filter(|it| it.is_waiting() && is_selected(it.key.namespace(), None));
     u64::try_from(served.count().saturating_add(unserved.count())).ok()
 }
 
@@ -93,8 +95,7 @@ fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
 
 /// Checks of claims and pools. Without all of them, another check could be the right one.
 fn of_all(snapshot: &Snapshot, find: impl FnOnce() -> Vec<Finding>) -> Examination {
-    let lists = snapshot.claims.as_ref().and(snapshot.pools.as_ref());
-    Examination::compare(&lists, |_| find())
+    Examination::compare(snapshot.objects.lacking_of_pools_and(&[Kind::Claim]), find)
 }
 
 /// Pools without a free address.
@@ -107,10 +108,9 @@ fn exhausted_pools(snapshot: &Snapshot) -> Vec<Finding> {
     for claim in waiting(snapshot, Cause::PoolExhausted) {
         of_pool.entry(&claim.pool).or_default().push(claim);
     }
-    let pools = snapshot.pools.seen();
-    let full = pools
-        .iter()
-        .filter(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
+    let pools = snapshot.objects.pools().into_iter();
+    let full =
+        pools.filter(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
     full.map(|pool| {
         let claims = of_pool.get(&pool.key).map(Vec::as_slice);
         exhausted_pool(pool, claims.unwrap_or_default())
@@ -193,18 +193,14 @@ fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
         unreconciled(subject, problem).since(oldest(&claims))
     });
     let mut findings: Vec<Finding> = claims.collect();
-    let pools = snapshot.pools.seen();
-    let paused: HashSet<&PoolKey> = pools
-        .iter()
-        .filter(|pool| pool.paused)
-        .map(|pool| &pool.key)
-        .collect();
-    // That the claims of a paused pool are kept is another finding.
-    let unreleased = snapshot.claims.seen().served.iter();
-    let unreleased = unreleased.filter(|claim| !paused.contains(&claim.pool));
-    findings.extend(unreleased.filter_map(|claim| not_released(claim, snapshot.now)));
+    let objects = &snapshot.objects;
+    for claim in objects.served() {
+        // That the claims of a paused pool are kept is another finding.
+        let is_paused = objects.pool(&claim.pool).is_some_and(|pool| pool.paused);
+        findings.extend(not_released(claim, snapshot.now).filter(|_| !is_paused));
+    }
     // The Go provider writes no conditions of pools.
-    let unprocessed = pools.iter().filter(|pool| {
+    let unprocessed = objects.pools().into_iter().filter(|pool| {
         let is_processed = snapshot.is_go_provider || !pool.conditions.is_empty();
         let is_left_alone = pool.paused || pool.is_deleting();
         !is_processed && !is_left_alone && is_old(pool.created, snapshot.now)

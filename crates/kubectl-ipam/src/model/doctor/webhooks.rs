@@ -22,24 +22,28 @@ fn serving(snapshot: &Snapshot) -> Option<&DeploymentRow> {
 
 /// A manager that serves webhooks which the API server does not call.
 pub(super) fn missing(snapshot: &Snapshot) -> Examination {
-    let lists = snapshot.webhooks.as_ref().depends_on(&snapshot.deployments);
-    Examination::compare(&lists, |webhooks| {
-        let Some(deployment) = serving(snapshot).filter(|_| webhooks.is_empty()) else {
-            return Vec::new();
-        };
-        let problem = "the webhook configuration is missing, so pools are checked by the CustomResourceDefinitions only";
-        let object = format!(
-            "validatingwebhookconfiguration {}",
-            installed::WEBHOOK_CONFIGURATION
-        );
-        let repair = apply_for(deployment);
-        vec![Check::WebhookMissing.finding(object, problem.to_owned(), repair)]
-    })
+    let webhooks = snapshot.webhooks.seen();
+    Examination::compare(
+        snapshot.webhooks.missing_with(&snapshot.deployments),
+        || {
+            let Some(deployment) = serving(snapshot).filter(|_| webhooks.is_empty()) else {
+                return Vec::new();
+            };
+            let problem = "the webhook configuration is missing, so pools are checked by the CustomResourceDefinitions only";
+            let object = format!(
+                "validatingwebhookconfiguration {}",
+                installed::WEBHOOK_CONFIGURATION
+            );
+            let repair = apply_for(deployment);
+            vec![Check::WebhookMissing.finding(object, problem.to_owned(), repair)]
+        },
+    )
 }
 
 /// Webhook configurations without an authority.
 pub(super) fn untrusted(snapshot: &Snapshot) -> Examination {
-    Examination::inspect(&snapshot.webhooks, |webhook| {
+    let webhooks = &snapshot.webhooks;
+    Examination::inspect(webhooks.seen(), webhooks.missing.clone(), |webhook| {
         if webhook.has_authority {
             return Vec::new();
         }
@@ -104,7 +108,7 @@ pub(super) fn unavailable(snapshot: &Snapshot) -> Examination {
             let repair = format!("kubectl describe pods --namespace {namespace}");
             findings.push(Check::WebhookUnavailable.finding(webhook.name.clone(), problem, repair));
         }
-        Examination::complete(findings).with_unknown(&webhook.ready, false)
+        Examination::complete(findings).with_unknown(webhook.ready.missing.clone(), false)
     })
 }
 
@@ -114,7 +118,7 @@ pub(super) fn failing(snapshot: &Snapshot) -> Examination {
         let answer = &webhook.answer;
         let failure = answer.known().and_then(|answer| answer.as_ref().err());
         let finding = failure.map(|failure| failed_call(webhook, failure));
-        Examination::complete(finding).with_unknown(answer, false)
+        Examination::complete(finding).with_unknown(answer.missing.clone(), false)
     })
 }
 
@@ -159,7 +163,7 @@ pub(super) fn certificates(snapshot: &Snapshot) -> Examination {
     of_each(snapshot, &|webhook| {
         let found = certificate_problem(webhook.certificates.seen(), snapshot.now)
             .or_else(|| missing_certificate(webhook, serving?));
-        Examination::complete(found).with_unknown(&webhook.certificates, false)
+        Examination::complete(found).with_unknown(webhook.certificates.missing.clone(), false)
     })
 }
 
@@ -245,7 +249,7 @@ fn problem(row: &CertificateRow, now: Timestamp) -> Option<Finding> {
 
 /// A check of each webhook. Without webhooks, nothing is wrong with them.
 fn of_each(snapshot: &Snapshot, examine: &dyn Fn(&WebhookRow) -> Examination) -> Examination {
-    let mut all = Examination::default().with_unknown(&snapshot.webhooks, false);
+    let mut all = Examination::default().with_unknown(snapshot.webhooks.missing.clone(), false);
     for webhook in snapshot.webhooks.seen() {
         let one = examine(webhook);
         all.findings.extend(one.findings);

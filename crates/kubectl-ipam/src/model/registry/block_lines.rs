@@ -13,7 +13,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::plain::{plain, plain_sentence};
-use crate::load::Readable;
 use crate::objects::SliceRow;
 
 /// Who has a block.
@@ -29,6 +28,8 @@ pub enum BlockState {
     Conflict,
     /// The record of the block cannot be decoded: it counts as that of another management cluster.
     Unreadable,
+    /// The registry cannot be read.
+    Unknown,
 }
 
 /// Who has a block by its record, and the management clusters that use it, the holder first. `own` is the
@@ -55,10 +56,12 @@ pub(super) fn holders<'a>(
     (state, clusters)
 }
 
-/// A block that is not free.
+/// A block of a network, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct BlockLine {
+pub struct BlockLine {
+    /// Name of the network.
+    pub(crate) network: String,
     /// The block in CIDR notation.
     pub(crate) block: String,
     /// Who has it.
@@ -81,9 +84,28 @@ pub(crate) struct BlockLine {
     pub(crate) note: Option<String>,
 }
 
+impl BlockLine {
+    /// A block in a state, of which nothing else is known.
+    pub(super) fn new(network: &str, block: Block, state: BlockState) -> Self {
+        Self {
+            network: network.to_owned(),
+            block: cidr(block),
+            state,
+            clusters: Vec::new(),
+            used: None,
+            since: None,
+            empty_since: None,
+            note: None,
+        }
+    }
+}
+
 /// What the blocks of a network are described with.
 pub(super) struct Known<'a> {
-    pub(super) slices: &'a Readable<Vec<&'a SliceRow>>,
+    pub(super) network: &'a str,
+    pub(super) slices: Vec<&'a SliceRow>,
+    /// Whether these are all slices.
+    pub(super) has_slices: bool,
     /// The records; `None` if they are not known.
     pub(super) entries: Option<Vec<(Block, Arc<Entry>)>>,
     /// When the records were read.
@@ -91,7 +113,7 @@ pub(super) struct Known<'a> {
     /// The identity of this management cluster, if it is known.
     pub(super) own: Option<&'a str>,
     /// How many addresses of each block are in use here; `None` if it is unknown.
-    pub(super) used: Option<&'a HashMap<Block, u64>>,
+    pub(super) used: Option<HashMap<Block, u64>>,
 }
 
 /// The blocks of a network that are not free, by address.
@@ -100,8 +122,17 @@ pub(super) fn block_lines(known: Known<'_>) -> Vec<BlockLine> {
     let mut lines = BTreeMap::new();
     let mut entries: BTreeMap<Block, Arc<Entry>> =
         known.entries.unwrap_or_default().into_iter().collect();
-    let used = |block: Block| Some(known.used?.get(&block).copied().unwrap_or_default());
-    for slice in known.slices.seen() {
+    let used = |block: Block| {
+        Some(
+            known
+                .used
+                .as_ref()?
+                .get(&block)
+                .copied()
+                .unwrap_or_default(),
+        )
+    };
+    for slice in known.slices {
         // `clusterctl move` brings slices of the source, which have no effect.
         let is_own = own.is_none_or(|own| slice.owner.name == own);
         let Some((_, block)) = slice.shared_block().filter(|_| is_own) else {
@@ -114,13 +145,20 @@ pub(super) fn block_lines(known: Known<'_>) -> Vec<BlockLine> {
             .zip(known.read)
             .is_some_and(|(at, read)| at >= read);
         let entry = entry.as_deref().filter(|_| !is_newer);
-        lines.insert(block, with_slice(slice, block, entry, used(block)));
+        let line = with_slice(slice, known.network, block, entry);
+        lines.insert(
+            block,
+            BlockLine {
+                used: used(block),
+                ..line
+            },
+        );
     }
     for (block, entry) in entries {
-        let mut line = of_entry(&entry, block, own);
+        let mut line = of_record(known.network, block, Some(&entry), own);
         if line.state == BlockState::Held {
             line.used = used(block);
-            if line.note.is_none() && known.slices.is_complete() {
+            if line.note.is_none() && known.has_slices {
                 line.note = Some(format!(
                     "This management cluster has no IPSlice of the block, so nobody allocates its addresses: {}.",
                     advice::RECORD_WITHOUT_SLICE
@@ -133,12 +171,7 @@ pub(super) fn block_lines(known: Known<'_>) -> Vec<BlockLine> {
 }
 
 /// A block with a slice of this management cluster.
-fn with_slice(
-    slice: &SliceRow,
-    block: Block,
-    entry: Option<&Entry>,
-    used: Option<u64>,
-) -> BlockLine {
+fn with_slice(slice: &SliceRow, network: &str, block: Block, entry: Option<&Entry>) -> BlockLine {
     let (_, recorded) = holders(entry, None);
     let mut clusters = vec![slice.owner.name.as_str()];
     for cluster in slice.conflict.iter().map(String::as_str).chain(recorded) {
@@ -146,39 +179,35 @@ fn with_slice(
             clusters.push(cluster);
         }
     }
-    let note = if slice.is_confirmed {
-        None
+    let state = if clusters.len() > 1 {
+        BlockState::Conflict
     } else {
-        let text = "The registry has not confirmed the block: no address of it is allocated.";
-        Some(text.to_owned())
+        BlockState::Held
     };
-    BlockLine {
-        block: cidr(block),
-        state: if clusters.len() > 1 {
-            BlockState::Conflict
-        } else {
-            BlockState::Held
-        },
+    let mut line = BlockLine {
         clusters: clusters.into_iter().map(plain).collect(),
-        used,
         since: slice.assigned,
         empty_since: slice.empty_since,
-        note,
+        ..BlockLine::new(network, block, state)
+    };
+    if !slice.is_confirmed {
+        let text = "The registry has not confirmed the block: no address of it is allocated.";
+        line.note = Some(text.to_owned());
     }
+    line
 }
 
-/// A block with a record, and without a slice of this management cluster.
-fn of_entry(entry: &Entry, block: Block, own: Option<&str>) -> BlockLine {
-    let (state, clusters) = holders(Some(entry), own);
-    let mut line = BlockLine {
-        block: cidr(block),
-        state,
-        clusters: clusters.into_iter().map(plain).collect(),
-        used: None,
-        since: None,
-        empty_since: None,
-        note: None,
-    };
+/// A block by its record. `own` is the identity of this management cluster, if it is known.
+pub(super) fn of_record(
+    network: &str,
+    block: Block,
+    entry: Option<&Entry>,
+    own: Option<&str>,
+) -> BlockLine {
+    let (state, clusters) = holders(entry, own);
+    let mut line = BlockLine::new(network, block, state);
+    line.clusters = clusters.into_iter().map(plain).collect();
+    let Some(entry) = entry else { return line };
     match entry.record() {
         Some(Record::Block(record)) => {
             line.used = record.used;
@@ -247,15 +276,16 @@ mod tests {
             json_patch::merge(record, &json!({"network": "lab", "block": BLOCK}));
         }
         let records: Vec<_> = record.into_iter().map(|record| (KEY, record)).collect();
-        let slices = Readable::complete(slices.iter().collect());
         let read = Some(AFTER.parse().unwrap());
         let used = HashMap::from([(block(), 5)]);
         let lines = block_lines(Known {
-            slices: &slices,
+            network: "lab",
+            slices: slices.iter().collect(),
+            has_slices: true,
             entries: Some(entries(&records).blocks("lab")),
             read,
             own,
-            used: Some(&used),
+            used: Some(used),
         });
         lines.into_iter().next()
     }

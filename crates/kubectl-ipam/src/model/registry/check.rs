@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::{BlockLengths, PoolKey, advice};
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Key, RecordCache, cidr};
+use capi_ipam_registry::{Key, RecordCache};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::block_lines::{BlockState, holders};
+use super::block_lines::{BlockLine, BlockState, of_record};
 use super::list::RecordProblem;
-use crate::objects::{AddressRow, PoolRow, ReservationRow, shared_block};
+use crate::objects::{Objects, PoolRow, shared_block};
 
 /// The output of `registry check`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -26,25 +26,10 @@ pub struct RegistryCheck {
     /// Number of addresses or prefixes of a block.
     pub size: u64,
     /// The blocks with an address in use in this management cluster, by address.
-    pub blocks: Vec<CheckedBlock>,
+    pub blocks: Vec<BlockLine>,
     /// What else is wrong: another size, other exclusions, and what is not a record.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
-}
-
-/// A block with an address in use in this management cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CheckedBlock {
-    /// The block in CIDR notation.
-    pub block: String,
-    /// Number of its addresses that are in use, reserved or cooling down in this management cluster.
-    pub used: u64,
-    /// Who has it.
-    pub state: BlockState,
-    /// The other management cluster that has it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cluster: Option<String>,
 }
 
 impl RegistryCheck {
@@ -67,15 +52,6 @@ pub(crate) fn check_command(network: &str) -> String {
     format!("kubectl ipam registry check {network}")
 }
 
-/// What holds addresses in the pools of a network.
-#[derive(Clone, Copy)]
-pub(crate) struct Held<'a> {
-    /// The pools that are in the network, or are going to be.
-    pub(crate) pools: &'a [PoolRow],
-    pub(crate) addresses: &'a [AddressRow],
-    pub(crate) reservations: &'a [ReservationRow],
-}
-
 /// What is checked.
 pub(crate) struct Checked<'a> {
     pub(crate) registry: &'a str,
@@ -86,7 +62,9 @@ pub(crate) struct Checked<'a> {
     pub(crate) size: u64,
     /// The lengths of what the pools of the network allocate, as far as they are known.
     pub(crate) lengths: BlockLengths,
-    pub(crate) held: Held<'a>,
+    /// The pools of the network.
+    pub(crate) pools: &'a [&'a PoolRow],
+    pub(crate) objects: &'a Objects,
     pub(crate) records: &'a RecordCache,
 }
 
@@ -94,7 +72,7 @@ pub(crate) struct Checked<'a> {
 pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
     let mut problems = Vec::new();
     let mut used: BTreeMap<Block, u64> = BTreeMap::new();
-    for address in in_use(&checked.held) {
+    for address in in_use(checked.pools, checked.objects) {
         match shared_block(checked.lengths, checked.size, address) {
             Some(block) => {
                 let count = used.entry(block).or_default();
@@ -129,17 +107,28 @@ pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
     }
 }
 
-/// The addresses of the pools that are not free, each once. Those out of the range of their pool
+/// The pools that are in a network, or are going to be.
+pub(crate) fn members<'a>(objects: &'a Objects, network: &str) -> Vec<&'a PoolRow> {
+    let is_member = |pool: &&PoolRow| {
+        let moving = pool.moving.as_ref().map(|moving| moving.name.as_str());
+        [pool.network.as_deref(), pool.spec.network(), moving].contains(&Some(network))
+    };
+    let mut pools = objects.pools();
+    pools.retain(is_member);
+    pools
+}
+
+/// The addresses of some pools that are not free, each once. Those out of the range of their pool
 /// are in use, too.
-pub(super) fn in_use(held: &Held<'_>) -> BTreeSet<Block> {
-    let pools: BTreeSet<&PoolKey> = held.pools.iter().map(|pool| &pool.key).collect();
+pub(super) fn in_use(pools: &[&PoolRow], objects: &Objects) -> BTreeSet<Block> {
+    let pools: BTreeSet<&PoolKey> = pools.iter().map(|pool| &pool.key).collect();
     let mut found = BTreeSet::new();
-    for row in held.addresses {
+    for row in objects.addresses.iter() {
         if pools.contains(&row.pool) {
             found.insert(row.block);
         }
     }
-    for row in held.reservations {
+    for row in objects.reservations.iter() {
         if pools.contains(&row.pool) {
             found.insert(row.slot.block);
         }
@@ -177,39 +166,18 @@ fn exclusions_problem(checked: &Checked<'_>) -> Option<String> {
     Some(advice::exclusions_differ(&clusters))
 }
 
-fn checked_block(checked: &Checked<'_>, block: Block, used: u64) -> CheckedBlock {
+/// A block with addresses in use in this management cluster.
+fn checked_block(checked: &Checked<'_>, block: Block, used: u64) -> BlockLine {
     let entry = checked.records.block(checked.network, block);
-    let (state, clusters) = holders(entry.as_deref(), Some(checked.cluster));
-    let mut others = clusters.into_iter().filter(|id| *id != checked.cluster);
-    CheckedBlock {
-        block: cidr(block),
-        used,
-        // An address of it is in use here, too.
-        state: match state {
-            BlockState::Other => BlockState::Conflict,
-            state => state,
-        },
-        cluster: others.next().map(str::to_owned),
+    let mut line = of_record(
+        checked.network,
+        block,
+        entry.as_deref(),
+        Some(checked.cluster),
+    );
+    line.used = Some(used);
+    if line.state == BlockState::Other {
+        line.state = BlockState::Conflict;
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_problems_of_the_network_are_reported() {
-        for (name, expected) in [
-            ("block.lab.10.0.0.0-26", true),
-            ("block.lab.garbage", true),
-            ("network.lab", true),
-            ("block.lab.x.10.0.0.0-26", false),
-            ("block.laboratory.10.0.0.0-26", false),
-            ("network.lab.x", false),
-            ("cluster.lab", false),
-            ("lab", false),
-        ] {
-            assert_eq!(is_of_network(name, "lab"), expected, "{name}");
-        }
-    }
+    line
 }

@@ -127,7 +127,7 @@ impl RecordProblem {
 /// Returns the lines of all registries.
 pub(crate) fn registry_lines(
     registries: &[RegistryFacts],
-    networks: &[NetworkRow],
+    networks: &[&NetworkRow],
     now: Timestamp,
 ) -> Vec<RegistryLine> {
     let mut lines = Vec::new();
@@ -137,12 +137,10 @@ pub(crate) fn registry_lines(
     lines
 }
 
-fn line(facts: &RegistryFacts, networks: &[NetworkRow], now: Timestamp) -> RegistryLine {
+fn line(facts: &RegistryFacts, networks: &[&NetworkRow], now: Timestamp) -> RegistryLine {
     let row = &facts.row;
-    let own: Vec<&NetworkRow> = networks
-        .iter()
-        .filter(|network| network.registry() == Some(row.name.as_str()))
-        .collect();
+    let mut own = networks.to_vec();
+    own.retain(|network| network.registry() == Some(row.name.as_str()));
     let (clusters, networks, problems) = match &facts.records {
         Ok(records) => (
             clusters_of_records(records, facts.cluster.as_deref(), now),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use capi_ipam_api::{advice, conditions};
+use capi_ipam_api::{PoolKey, advice, conditions};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -15,8 +15,8 @@ use super::list::{
     ClusterLine, NetworkBlocksLine, RegistryState, clusters_of_records, clusters_of_status, number,
 };
 use super::plain::{plain, plain_sentence};
-use crate::load::Readable;
-use crate::objects::{AddressRow, NetworkRow, PoolRow, RegistryRow, SliceRow};
+use crate::cluster::Kind;
+use crate::objects::{NetworkRow, Objects, PoolRow, RegistryRow, SliceRow};
 
 /// Maximum number of management clusters that are listed.
 const MAX_CLUSTERS: usize = 16;
@@ -81,46 +81,34 @@ pub(crate) struct BlockRegistry {
     pub(crate) state: RegistryState,
 }
 
-/// What the blocks of a network are described with.
-pub(crate) struct BlockObjects<'a, A> {
-    pub(crate) network: &'a NetworkRow,
-    /// The name of its registry.
-    pub(crate) registry_name: &'a str,
-    pub(crate) registry: Readable<Option<&'a RegistryRow>>,
-    /// The pools of the network.
-    pub(crate) pools: Readable<Vec<&'a PoolRow>>,
-    /// The slices of the network.
-    pub(crate) slices: Readable<Vec<&'a SliceRow>>,
-    /// Addresses of the pools of the network.
-    pub(crate) addresses: Readable<A>,
-    pub(crate) last: &'a LastRecords,
-}
-
-/// Describes the blocks of a network.
-pub(crate) fn network_blocks<'a>(
-    objects: BlockObjects<'a, impl IntoIterator<Item = &'a AddressRow>>,
+/// Describes the blocks of a network; `registry_name` is that of its registry.
+pub(crate) fn network_blocks(
+    network: &NetworkRow,
+    registry_name: &str,
+    objects: &Objects,
+    last: &LastRecords,
     now: Timestamp,
 ) -> NetworkBlocks {
-    let BlockObjects {
-        network,
-        registry_name,
-        registry,
-        pools,
-        slices,
-        addresses,
-        last,
-    } = objects;
-    let row = *registry.seen();
+    let row = objects.registry(registry_name);
     let own = own_id(row, last);
     let records = last.records.as_ref().map(|(_, records)| &**records);
     let read = last.records.as_ref().map(|(read, _)| *read);
-    let used = addresses.map(|rows| used_by_block(network, rows));
+    let members = objects.members(&network.name);
+    let (has_pools, has_slices) = (objects.has(&Kind::POOLS), objects.has(&[Kind::Slice]));
+    let is_of_network = |row: &&SliceRow| {
+        let place = row.shared_block();
+        place.is_some_and(|(name, _)| name == network.name)
+    };
+    // Which addresses are in a network depends on its pools.
+    let knows_use = has_pools && objects.has(&[Kind::Address]);
     let mut blocks = block_lines(Known {
-        slices: &slices,
+        network: &network.name,
+        slices: objects.slices.iter().filter(is_of_network).collect(),
+        has_slices,
         entries: records.map(|records| records.blocks(&network.name)),
         read,
         own,
-        used: used.known(),
+        used: knows_use.then(|| used_by_block(network, &members, objects)),
     });
     blocks.sort_by_key(|line| rank(line.state));
     let more_blocks = blocks.len().saturating_sub(MAX_BLOCKS);
@@ -136,12 +124,12 @@ pub(crate) fn network_blocks<'a>(
             name: registry_name.to_owned(),
             exists: match row {
                 Some(_) => Some(true),
-                None => registry.is_complete().then_some(false),
+                None => objects.has(&[Kind::Registry]).then_some(false),
             },
             state: RegistryState::of(row),
         },
         cluster_id: own.map(plain),
-        total: block_count(network, pools.seen().iter().copied()).to_string(),
+        total: block_count(network, members).to_string(),
         most: network
             .blocks
             .as_ref()
@@ -157,7 +145,7 @@ pub(crate) fn network_blocks<'a>(
         more_clusters,
         blocks,
         more_blocks,
-        is_complete: pools.is_complete() && slices.is_complete(),
+        is_complete: has_pools && has_slices,
     }
 }
 
@@ -166,7 +154,7 @@ fn rank(state: BlockState) -> u8 {
     match state {
         BlockState::Conflict | BlockState::Unreadable => 0,
         BlockState::Held => 1,
-        BlockState::Other | BlockState::Free => 2,
+        BlockState::Other | BlockState::Free | BlockState::Unknown => 2,
     }
 }
 
@@ -222,14 +210,17 @@ pub(crate) fn block_count<'a>(
 }
 
 /// How many addresses of each block are in use, each counted once.
-fn used_by_block<'a>(
+fn used_by_block(
     network: &NetworkRow,
-    addresses: impl IntoIterator<Item = &'a AddressRow>,
+    members: &[&PoolRow],
+    objects: &Objects,
 ) -> HashMap<Block, u64> {
+    let pools: HashSet<&PoolKey> = members.iter().map(|pool| &pool.key).collect();
     let mut seen = HashSet::new();
     let mut used: HashMap<Block, u64> = HashMap::new();
-    for row in addresses {
-        if seen.insert(row.block)
+    for row in objects.addresses.iter() {
+        if pools.contains(&row.pool)
+            && seen.insert(row.block)
             && let Some(block) = network.block_of(row.block)
         {
             let count = used.entry(block).or_default();

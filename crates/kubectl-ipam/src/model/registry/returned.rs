@@ -6,10 +6,10 @@ use capi_ipam_api::BlockRules;
 use capi_ipam_ip::Block;
 use capi_ipam_registry::cidr;
 
-use super::check::{Held, in_use};
+use super::check::in_use;
 use super::holder::{contains, key_of};
 use super::release::{RecordAction, RecordChange, Refusal};
-use crate::objects::SliceRow;
+use crate::objects::{Objects, PoolRow, SliceRow};
 
 /// A block that is to be returned.
 pub(crate) struct Returned<'a> {
@@ -18,7 +18,9 @@ pub(crate) struct Returned<'a> {
     pub(crate) rules: &'a BlockRules,
     /// The slices of this management cluster in the network.
     pub(crate) slices: &'a [&'a SliceRow],
-    pub(crate) held: Held<'a>,
+    /// The pools of the network.
+    pub(crate) pools: &'a [&'a PoolRow],
+    pub(crate) objects: &'a Objects,
 }
 
 impl Returned<'_> {
@@ -26,7 +28,7 @@ impl Returned<'_> {
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let network = self.network.to_owned();
         let block = cidr(self.block);
-        let used = in_use(&self.held);
+        let used = in_use(self.pools, self.objects);
         let is_of = |block: Block| used.iter().filter(move |address| block.overlaps(**address));
         let count = is_of(self.block).count();
         if count > 0 {
@@ -41,7 +43,7 @@ impl Returned<'_> {
             if let Some((_, block)) = slice.shared_block()
                 && slice.conflict.is_none()
                 && is_of(block).next().is_none()
-                && self.held.pools.iter().any(|pool| contains(pool, block))
+                && self.pools.iter().any(|pool| contains(pool, block))
             {
                 unused.insert(block);
             }
@@ -122,17 +124,15 @@ mod tests {
             };
             blocks.rules().unwrap()
         };
+        let objects = Objects::of([PoolRow::from(&pool)], [], [reservation], []);
         let check = |text: &str, spare| {
             let returned = Returned {
                 network: "lab",
                 block: block(text),
                 rules: &rules(spare),
                 slices: &slices.iter().collect::<Vec<_>>(),
-                held: Held {
-                    pools: &[PoolRow::from(&pool)],
-                    addresses: &[],
-                    reservations: std::slice::from_ref(&reservation),
-                },
+                pools: &objects.pools(),
+                objects: &objects,
             };
             returned.check()
         };

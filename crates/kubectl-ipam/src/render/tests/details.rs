@@ -4,28 +4,18 @@ use capi_ipam_api::{IPNetwork, IPSlice};
 use capi_ipam_ledger::Observe;
 
 use super::*;
-use crate::load::test_ledger::ledger_of;
+use crate::objects::samples::ledger_of;
 
 fn who(query: &str) -> Report {
     let block = Block::address(query.parse().unwrap());
-    let (mut addresses, mut reservations) = (addresses(), reservations());
-    addresses.retain(|row| row.block == block);
-    reservations.retain(|row| row.slot.block == block);
-    let (pools, claims) = ([web()], claim_rows());
-    let (addresses, reservations) = (
-        Readable::complete(&addresses),
-        Readable::complete(&reservations),
-    );
-    let holders = holders(
-        &Readable::complete(&pools),
-        addresses,
-        reservations,
-        Readable::complete(&claims),
-    );
+    let objects = Objects::of([web()], addresses(), reservations(), claim_rows());
+    let addresses = objects.addresses.iter().filter(|row| row.block == block);
+    let reservations = objects.reservations.iter();
+    let reservations = reservations.filter(|row| row.slot.block == block);
     Report::HolderList {
         address: query.to_owned(),
-        pools: Some(matches_of(&[web()], block)),
-        holders: Some(holders),
+        pools: Some(matches_of(&objects, block)),
+        holders: Some(holders(&objects, addresses, reservations)),
         blocks: Vec::new(),
     }
 }
@@ -52,22 +42,14 @@ fn shown(
     reservations: Vec<ReservationRow>,
     claims: Vec<ClaimRow>,
 ) -> PoolDetails {
-    let pools = [pool.clone()];
-    let (addresses, reservations) = (
-        Readable::complete(addresses),
-        Readable::complete(reservations),
-    );
-    let slices = Readable::complete(Vec::new());
-    let ledger = ledger_of(&pools, addresses.seen(), reservations.seen());
-    show(
+    details(
         pool,
-        &Readable::complete(&ledger),
-        &Readable::complete(&pools),
-        &addresses,
-        &reservations,
-        &slices,
-        &Readable::complete(claims),
+        &Objects::of([pool.clone()], addresses, reservations, claims),
     )
+}
+
+fn details(pool: &PoolRow, objects: &Objects) -> PoolDetails {
+    show(pool, objects, &ledger_of(objects))
 }
 
 #[test]
@@ -165,28 +147,14 @@ Map, 1 address per cell
 
 #[test]
 fn counts_and_map_without_a_permission_are_unknown() {
-    let pools = [web()];
-    let all = Readable::complete(&pools[..]);
-    let (addresses, reservations) = (
-        Readable::complete(addresses()),
-        Readable::complete(reservations()),
-    );
-    let (slices, claims) = (
-        Readable::complete(Vec::new()),
-        Readable::complete(claim_rows()),
-    );
-    let text_of = |pool: PoolDetails| text(&Report::PoolDetails(Box::new(pool)), style());
-    let ledger = ledger_of(&pools, addresses.seen(), reservations.seen());
-    let ledger = Readable::complete(&ledger);
-    let blind = text_of(show(
-        &web(),
-        &ledger,
-        &all,
-        &unreadable("a"),
-        &unreadable("r"),
-        &slices,
-        &unreadable("c"),
-    ));
+    let without = |kinds: &[Kind]| {
+        let mut objects = Objects::of([web()], addresses(), reservations(), claim_rows());
+        for kind in kinds {
+            objects.deny(*kind);
+        }
+        details(&web(), &objects)
+    };
+    let blind = text_of(without(&[Kind::Address, Kind::Reservation, Kind::Claim]));
     for line in [
         "38 total, ? used, ? free, ? reserved, ? cooling down,\n",
         "Map: unknown",
@@ -195,51 +163,19 @@ fn counts_and_map_without_a_permission_are_unknown() {
     ] {
         assert!(blind.contains(line), "{blind}");
     }
-    let without_addresses = show(
-        &web(),
-        &ledger,
-        &all,
-        &unreadable("a"),
-        &reservations,
-        &slices,
-        &claims,
-    );
+    let without_addresses = without(&[Kind::Address]);
     let held = without_addresses.holders.as_ref().unwrap().first().unwrap();
     assert_eq!(
         (held.state, &held.ip_address),
         (HolderState::Held, &Fact::Unknown),
         "whether it has an IPAddress"
     );
-    let without_reservations = show(
-        &web(),
-        &ledger,
-        &all,
-        &addresses,
-        &unreadable("r"),
-        &slices,
-        &claims,
-    );
-    assert_eq!(
-        (
-            without_reservations.counts.used,
-            without_reservations.counts.free
-        ),
-        (Some(1), None)
-    );
-    assert_eq!(
-        without_reservations.holders.unwrap()[0].reservation,
-        Fact::Unknown
-    );
-    let without_claims = show(
-        &web(),
-        &ledger,
-        &all,
-        &addresses,
-        &reservations,
-        &slices,
-        &unreadable("c"),
-    );
-    let text = text_of(without_claims);
+    let without_reservations = without(&[Kind::Reservation]);
+    let counts = &without_reservations.counts;
+    assert_eq!((counts.used, counts.free), (Some(1), None));
+    let holders = without_reservations.holders.unwrap();
+    assert_eq!(holders[0].reservation, Fact::Unknown);
+    let text = text_of(without(&[Kind::Claim]));
     assert!(
         text.contains("team-a/vm-1           ?") && text.contains("Waiting claims: unknown"),
         "{text}"
@@ -266,17 +202,8 @@ fn counts_in_a_network_fit_the_map_and_the_holders() {
         row.pool = other.key.clone();
         addresses.push(row);
     }
-    let pools = [web.clone(), other];
-    let ledger = ledger_of(&pools, &addresses, []);
-    let shown = show(
-        &web,
-        &Readable::complete(&ledger),
-        &Readable::complete(&pools),
-        &Readable::complete(addresses),
-        &Readable::complete(Vec::new()),
-        &Readable::complete(Vec::new()),
-        &Readable::complete(claim_rows()),
-    );
+    let objects = Objects::of([web.clone(), other], addresses, [], claim_rows());
+    let shown = details(&web, &objects);
     let text = text_of(shown);
     let counts =
         "  Addresses    32 total, 1 used, 5 used by other pools of the network, 26 free,\n";
@@ -316,7 +243,8 @@ fn blocks_of_other_management_clusters_are_not_free() {
         "spec": { "namespaces": { "from": "All" }, "blocks": { "registry": "site", "size": 16 } },
     }))
     .unwrap();
-    let mut ledger = ledger_of([&web], &addresses, []);
+    let objects = Objects::of([web.clone()], addresses, [], []);
+    let mut ledger = ledger_of(&objects);
     ledger.apply_network(&network);
     ledger.set_management_cluster("site", "west-1");
     for (block, cluster) in [("10.0.0.0/28", "west-1"), ("10.0.0.32/28", "west-2")] {
@@ -328,16 +256,7 @@ fn blocks_of_other_management_clusters_are_not_free() {
         .unwrap();
         ledger.apply(&slice);
     }
-    let pools = [web.clone()];
-    let shown = show(
-        &web,
-        &Readable::complete(&ledger),
-        &Readable::complete(&pools),
-        &Readable::complete(addresses),
-        &Readable::complete(Vec::new()),
-        &Readable::complete(Vec::new()),
-        &Readable::complete(Vec::new()),
-    );
+    let shown = show(&web, &objects, &ledger);
     let text = text_of(shown);
     for line in [
         "16 total, 12 used, 0 free, 0 reserved, 0 cooling down, 4 drained,\n",
@@ -441,16 +360,7 @@ fn holder_whose_claim_is_being_deleted_is_marked() {
             blockers: Vec::new(),
         }));
     }
-    let ledger = ledger_of(&[web()], &addresses(), &reservations());
-    let shown = show(
-        &web(),
-        &Readable::complete(&ledger),
-        &Readable::complete(&[web()][..]),
-        &Readable::complete(addresses()),
-        &Readable::complete(reservations()),
-        &Readable::complete(Vec::new()),
-        &Readable::complete(claims),
-    );
+    let shown = shown(&web(), addresses(), reservations(), claims);
     let holder = shown.holders.as_ref().unwrap().first().unwrap().clone();
     assert_eq!(holder.state, HolderState::Releasing);
     let who = Report::HolderList {

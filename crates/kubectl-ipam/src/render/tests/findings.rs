@@ -51,17 +51,15 @@ fn each_fault_has_a_finding_with_its_repair() {
     let mut reservations = reservations();
     reservations.extend(reservations.first().cloned().map(|mut row| {
         row.claim = Some(NamespacedName::new("team-a", "gone"));
+        row.slot.block = Block::address("10.0.0.8".parse().unwrap());
         row
     }));
     let mut snapshot = healthy();
-    snapshot.pools = Readable::complete(pools);
-    snapshot.networks = Readable::complete(network_rows());
-    snapshot.addresses = Readable::complete(addresses);
-    snapshot.reservations = Readable::complete(reservations);
-    snapshot.claims = Readable::complete(Claims {
-        served: claims,
-        unserved: vec![unserved()],
-    });
+    snapshot.objects = Objects::of(pools, addresses, reservations, []);
+    snapshot.objects.set_claims(claims, [unserved()]);
+    network_rows()
+        .into_iter()
+        .for_each(|row| snapshot.objects.add_network(row));
     snapshot.unreadable =
         vec!["skipped 1 ipaddresses that cannot be decoded: team-a/x (no spec)".to_owned()];
     let expired = Some("2026-01-05T02:04:05Z".parse().unwrap());
@@ -78,7 +76,7 @@ fn each_fault_has_a_finding_with_its_repair() {
     let report = findings_of(&snapshot);
     golden("doctor.txt", &text(&report, style()));
 
-    snapshot.pools = Readable::complete(Vec::new());
+    snapshot.objects.pools.clear();
     let missing: Vec<_> = diagnosis(&snapshot)
         .findings
         .into_iter()
@@ -165,12 +163,7 @@ fn healthy() -> Snapshot {
         served: Readable::complete(Vec::new()),
         webhooks: Readable::complete(Vec::new()),
         events: Readable::complete(Vec::new()),
-        pools: Readable::complete(vec![web()]),
-        networks: Readable::complete(Vec::new()),
-        addresses: Readable::complete(Vec::new()),
-        reservations: Readable::complete(Vec::new()),
-        claims: Readable::complete(Claims::default()),
-        slices: Readable::complete(Vec::new()),
+        objects: Objects::of([web()], [], [], []),
         registries: Readable::complete(Vec::new()),
         deleted_namespaces: BTreeSet::new(),
         unreadable: Vec::new(),
@@ -200,17 +193,15 @@ fn unserved() -> UnservedClaim {
     let served = ServedKinds {
         groups: ["ipam.cluster.x-k8s.io".to_owned()].into(),
         own,
+        ..ServedKinds::default()
     };
     UnservedClaim::of(&claim, &served).unwrap()
 }
 
 #[test]
 fn claim_of_an_unknown_kind_is_unserved() {
-    let lines = claims(
-        claim_rows(),
-        &[unserved()],
-        &Readable::complete(&addresses()),
-    );
+    let objects = Objects::of([], addresses(), [], []);
+    let lines = claims(&claim_rows(), [&unserved()], &objects);
     let table = text(&Report::ClaimList { claims: lines }, style());
     let line = table.lines().find(|line| line.starts_with("m2")).unwrap();
     assert!(
@@ -218,10 +209,7 @@ fn claim_of_an_unknown_kind_is_unserved() {
         "{table}"
     );
     let mut snapshot = healthy();
-    snapshot.claims = Readable::complete(Claims {
-        served: Vec::new(),
-        unserved: vec![unserved()],
-    });
+    snapshot.objects.set_claims([], [unserved()]);
     let findings = paragraphs_of(&snapshot);
     let expected = "error UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
                     InClusterIPPool?\n  Age:    3d\n  Repair: a claim cannot be changed: correct the pool";
@@ -244,24 +232,19 @@ fn claims_of_another_provider_are_a_note_while_they_wait() {
         .unwrap();
         let served = ServedKinds {
             groups: ["ipam.metal3.io".to_owned()].into(),
-            own: BTreeSet::new(),
+            ..ServedKinds::default()
         };
         UnservedClaim::of(&claim, &served).unwrap()
     };
     let mut snapshot = healthy();
-    snapshot.claims = Readable::complete(Claims {
-        served: Vec::new(),
-        unserved: vec![
-            of_other(
-                "bound",
-                CREATED,
-                &json!({ "addressRef": { "name": "bound" } }),
-            ),
-            of_other("old-1", CREATED, &json!({})),
-            of_other("old-2", CREATED, &json!({})),
-            of_other("new", &style().now.to_string(), &json!({})),
-        ],
-    });
+    let bound = json!({ "addressRef": { "name": "bound" } });
+    let unserved = [
+        of_other("bound", CREATED, &bound),
+        of_other("old-1", CREATED, &json!({})),
+        of_other("old-2", CREATED, &json!({})),
+        of_other("new", &style().now.to_string(), &json!({})),
+    ];
+    snapshot.objects.set_claims([], unserved);
     let findings = paragraphs_of(&snapshot);
     let expected = "note UnknownPoolKind: claims of kind IPPool of ipam.metal3.io\n  2 claims wait (team-a/old-1, \
                     team-a/old-2): kind IPPool of ipam.metal3.io is of another provider; this one serves \
@@ -276,7 +259,7 @@ fn claims_of_another_provider_are_a_note_while_they_wait() {
 #[test]
 fn check_that_is_not_possible_is_no_good_result() {
     let mut snapshot = healthy();
-    snapshot.addresses = unreadable("ipaddresses");
+    snapshot.objects.deny(Kind::Address);
     let text_of = |snapshot: &Snapshot| text(&findings_of(snapshot), style());
     let partly = text_of(&snapshot);
     for check in [
@@ -295,17 +278,16 @@ fn check_that_is_not_possible_is_no_good_result() {
     );
     assert!(
         partly.ends_with(
-            "38 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
+            "39 checks, no problem. Not possible: 7 checks. Only for the objects that you may list: 2 checks.\n"
         ),
         "{partly}"
     );
+    let mut objects = Objects::default();
+    for kind in Kind::ALL {
+        objects.deny(kind);
+    }
     let nothing = Snapshot {
-        pools: unreadable("pools"),
-        networks: unreadable("networks"),
-        addresses: unreadable("addresses"),
-        reservations: unreadable("reservations"),
-        claims: Readable::part(Claims::default(), vec![right("claims")]),
-        slices: unreadable("slices"),
+        objects,
         registries: unreadable("registries"),
         leases: unreadable("leases"),
         served: unreadable("definitions"),
@@ -325,10 +307,10 @@ fn check_that_is_not_possible_is_no_good_result() {
     // Each permission is named once, although most are missing for several checks.
     assert_eq!(text.lines().count(), 4, "{text}");
     for resource in [
-        "pools",
-        "networks",
-        "addresses",
-        "claims",
+        "inclusterippools",
+        "ipnetworks",
+        "ipaddresses",
+        "ipaddressclaims",
         "leases",
         "events",
     ] {
@@ -350,19 +332,15 @@ fn check_that_is_not_possible_is_no_good_result() {
 #[test]
 fn each_object_of_a_group_has_its_commands() {
     let mut snapshot = healthy();
-    snapshot.claims = Readable::complete(Claims::default());
     let orphan = |number: usize| address(&format!("vm-{number}"), "10.0.0.9");
-    snapshot.addresses = Readable::complete((0..7).map(orphan).collect());
     let restored = |number: usize| {
         let mut claim = claim(&format!("vm-{number}"), &json!({}));
         claim.bound = Some(claim.key.name().into());
         claim.replaced = Some("it has a new address".into());
         claim
     };
-    snapshot.claims = Readable::complete(Claims {
-        served: (0..7).map(restored).collect(),
-        unserved: Vec::new(),
-    });
+    let (addresses, claims) = ((0..7).map(orphan), (0..7).map(restored));
+    snapshot.objects = Objects::of([web()], addresses, [], claims);
     let table = paragraphs_of(&snapshot);
     let command = "kubectl get ipaddresses.ipam.cluster.x-k8s.io vm-";
     let expected = ["0", "1", "2", "3", "4"];
@@ -396,11 +374,7 @@ fn full_pools_are_one_paragraph() {
         claim
     };
     let mut snapshot = healthy();
-    snapshot.pools = Readable::complete((0..60).map(full).collect());
-    snapshot.claims = Readable::complete(Claims {
-        served: (0..60).map(waiting).collect(),
-        unserved: Vec::new(),
-    });
+    snapshot.objects = Objects::of((0..60).map(full), [], [], (0..60).map(waiting));
     let table = paragraphs_of(&snapshot);
     assert!(
         table.starts_with("error PoolExhausted: 60 objects\n"),
@@ -421,10 +395,7 @@ fn cause_is_shown_with_what_it_causes() {
     let expired = Some("2026-01-05T02:04:05Z".parse().unwrap());
     snapshot.leases = Readable::complete(vec![lease(expired)]);
     let unprocessed = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
-    snapshot.claims = Readable::complete(Claims {
-        served: (0..3).map(unprocessed).collect(),
-        unserved: Vec::new(),
-    });
+    snapshot.objects.set_claims((0..3).map(unprocessed), []);
     let table = paragraphs_of(&snapshot);
     assert!(
         table.starts_with("error NoLeader: lease system/"),
@@ -438,12 +409,8 @@ fn cause_is_shown_with_what_it_causes() {
 #[test]
 fn many_findings_of_one_kind_are_grouped() {
     let mut snapshot = healthy();
-    snapshot.pools = Readable::complete(Vec::new());
     let waiting = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
-    snapshot.claims = Readable::complete(Claims {
-        served: (0..40).map(waiting).collect(),
-        unserved: Vec::new(),
-    });
+    snapshot.objects = Objects::of([], [], [], (0..40).map(waiting));
     let table = paragraphs_of(&snapshot);
     assert_eq!(table.lines().count(), 6, "{table}");
     let problem =
@@ -459,7 +426,7 @@ fn many_findings_of_one_kind_are_grouped() {
         &Value::Null,
     );
     let mut snapshot = healthy();
-    snapshot.pools = Readable::complete(vec![wrong]);
+    snapshot.objects = Objects::of([wrong], [], [], []);
     let table = paragraphs_of(&snapshot);
     assert!(
         table.contains("10.0.0.302") && !table.contains("10.0.0.303"),

@@ -5,7 +5,11 @@ use super::*;
 #[test]
 fn pools_of_all_kinds_are_in_one_table() {
     let report = Report::PoolList {
-        pools: pools(&all_pools(), &Readable::complete(&claim_rows())),
+        pools: pools(
+            &all_pools().iter().collect::<Vec<_>>(),
+            &Objects::default(),
+            &claim_rows(),
+        ),
     };
     let table = text(&report, style());
     assert!(table.lines().all(|line| line.len() <= 80), "{table}");
@@ -45,7 +49,7 @@ fn pools_of_all_kinds_are_in_one_table() {
 #[test]
 fn networks_show_counts_and_moving_pools() {
     let report = Report::NetworkList {
-        networks: network_lines(&network_rows()),
+        networks: network_rows().iter().map(network_line).collect(),
     };
     let table = text(&report, style());
     assert!(table.lines().all(|line| line.len() <= 80), "{table}");
@@ -74,8 +78,9 @@ fn networks_show_counts_and_moving_pools() {
 
 #[test]
 fn claims_show_address_state_and_reason() {
+    let objects = Objects::of([], addresses(), [], claim_rows());
     let report = Report::ClaimList {
-        claims: claims(claim_rows(), &[], &Readable::complete(&addresses())),
+        claims: claims(objects.served(), [], &objects),
     };
     golden("claims.txt", &text(&report, style()));
     golden(

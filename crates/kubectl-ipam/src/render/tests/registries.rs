@@ -7,8 +7,8 @@ use capi_ipam_api::{BlockLengths, IPRegistry};
 use super::*;
 use crate::model::registry_tests::entries;
 use crate::model::{
-    BlockHolder, BlockHolderState, Checked, Held, RegistryFacts, RegistryRelease, Unread,
-    block_holder, check_network, plan, registry_lines,
+    BlockLine, BlockState, Checked, RegistryFacts, RegistryRelease, Unread, block_holder,
+    check_network, plan, registry_lines,
 };
 use crate::objects::RegistryRow;
 
@@ -81,7 +81,7 @@ fn region() -> NetworkRow {
 fn registries_show_clusters_and_networks() {
     let by_records = registry(Ok(&records()));
     let report = Report::RegistryList {
-        registries: registry_lines(&[by_records], &[region()], now()),
+        registries: registry_lines(&[by_records], &[&region()], now()),
     };
     golden("registry.txt", &text(&report, style()));
     let wide = Style {
@@ -103,7 +103,7 @@ fn registries_show_clusters_and_networks() {
 fn registry_that_cannot_be_read_is_shown_by_its_status() {
     let by_status = registry(Err("no route"));
     let report = Report::RegistryList {
-        registries: registry_lines(&[by_status], &[region()], now()),
+        registries: registry_lines(&[by_status], &[&region()], now()),
     };
     let wide = Style {
         wide: true,
@@ -114,8 +114,7 @@ fn registry_that_cannot_be_read_is_shown_by_its_status() {
 
 #[test]
 fn check_shows_who_has_the_blocks_in_use() {
-    let pools = [web()];
-    let rows: Vec<AddressRow> = [
+    let rows = [
         "10.0.0.4",
         "10.0.0.5",
         "10.0.0.64",
@@ -125,8 +124,8 @@ fn check_shows_who_has_the_blocks_in_use() {
     ]
     .iter()
     .enumerate()
-    .map(|(number, it)| address(&format!("vm-{number}"), it))
-    .collect();
+    .map(|(number, it)| address(&format!("vm-{number}"), it));
+    let objects = Objects::of([web()], rows, [], []);
     let records = entries(&records());
     let checked = |size| {
         check_network(&Checked {
@@ -135,11 +134,8 @@ fn check_shows_who_has_the_blocks_in_use() {
             cluster: "west-1",
             size,
             lengths: BlockLengths::default(),
-            held: Held {
-                pools: &pools,
-                addresses: &rows,
-                reservations: &[],
-            },
+            pools: &objects.pools(),
+            objects: &objects,
             records: &records,
         })
     };
@@ -180,20 +176,20 @@ fn who_names_the_management_cluster_of_a_block() {
     let block = Block::new("10.0.1.0".parse().unwrap(), 26);
     blocks.push(block_holder(&region(), block, None, refused));
     golden("who-blocks.txt", &block_holders(&blocks));
-    let of = |state| -> Vec<BlockHolder> {
+    let of = |state| -> Vec<BlockLine> {
         let of_state = blocks.iter().filter(|block| block.state == state);
         of_state.cloned().collect()
     };
-    let other = no_holder("10.0.0.70", true, &of(BlockHolderState::Other));
+    let other = no_holder("10.0.0.70", true, &of(BlockState::Other));
     assert!(
         other.contains("Management cluster east can have it in use"),
         "{other}"
     );
-    let unknown = no_holder("10.0.0.70", true, &of(BlockHolderState::Unknown));
+    let unknown = no_holder("10.0.0.70", true, &of(BlockState::Unknown));
     assert!(
         unknown.contains("It is unknown whether another one"),
         "{unknown}"
     );
-    let own = no_holder("10.0.0.70", true, &of(BlockHolderState::Held));
+    let own = no_holder("10.0.0.70", true, &of(BlockState::Held));
     assert_eq!(own, "\nNothing holds 10.0.0.70.\n");
 }

@@ -117,13 +117,13 @@ fn broken_blocks_say_what_is_wrong() {
         resource: resource.to_owned(),
         namespace: None,
     };
-    state.update(|tables| tables.addresses.missing(right("addresses")));
-    state.update(|tables| tables.registries.missing(right("registries")));
-    state.update(|tables| tables.slices.missing(right("slices")));
+    state.update(|tables| tables.objects.addresses.list.missing(right("addresses")));
+    state.update(|tables| tables.objects.registries.list.missing(right("registries")));
+    state.update(|tables| tables.objects.slices.list.missing(right("slices")));
     let part = blocks(&state, "region");
     assert!(!part.is_complete);
     assert_eq!(block_of(&part, "10.40.0.64/26").unwrap().used, None);
-    state.update(|tables| tables.networks.missing(right("networks")));
+    state.update(|tables| tables.objects.networks.list.missing(right("networks")));
     assert!(state.blocks("none").is_err());
 }
 

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::browser::Browser;
 use super::sample::{bind, pool, ready, reference};
 use super::serve;
+use crate::objects::ServedKinds;
 use crate::web::state::State;
 
 /// Measures the script of an update in a pool with 100,000 addresses in use.
@@ -18,6 +19,7 @@ async fn update_of_100000_addresses_is_fast() {
     let state = Arc::new(State::new(
         "https://management.example.com:6443".to_owned(),
         None,
+        ServedKinds::default(),
         false,
     ));
     let large = reference("GlobalInClusterIPPool", "large");

@@ -12,14 +12,11 @@ use serde_json::json;
 use super::browser::Browser;
 use super::sample::{break_blocks, lease, make_crowded, many_blocks, sample};
 use super::serve;
-use crate::error::MissingRight;
-use crate::load::Readable;
+use crate::cluster::Kind;
 use crate::model::{Answer, OutageCause, Report, show};
-use crate::objects::PoolRow;
+use crate::objects::ServedKinds;
 use crate::render::{self, Style};
-use crate::web::claim_entry::ClaimEntry;
 use crate::web::state::State;
-use crate::web::table::Table;
 
 fn picture(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -212,21 +209,8 @@ async fn screenshots_of_failures() {
     studio.browser.close().await;
 
     let state = sample();
-    for (resource, pick) in [
-        ("ipreservations", 0),
-        ("ipaddressclaims", 1),
-        ("ipaddresses", 2),
-    ] {
-        let right = MissingRight {
-            verb: "list",
-            resource: format!("{resource}.ipam.cluster.x-k8s.io"),
-            namespace: None,
-        };
-        state.update(|tables| match pick {
-            0 => tables.reservations.missing(right),
-            1 => tables.claims.missing(right),
-            _ => tables.addresses.missing(right),
-        });
+    for kind in [Kind::Reservation, Kind::Claim, Kind::Address] {
+        state.update(|tables| tables.objects.deny(kind));
     }
     state.heard(Answer::Refused);
     let studio = Studio::open(&state).await;
@@ -255,6 +239,7 @@ async fn screenshots_of_failures() {
     let state = Arc::new(State::new(
         "https://management.example.com:6443".to_owned(),
         None,
+        ServedKinds::default(),
         false,
     ));
     state.finish_lists();
@@ -309,46 +294,9 @@ fn demo_lines() -> Vec<String> {
 fn shown(state: &State) -> Vec<String> {
     let mut lines = Vec::new();
     state.update(|tables| {
-        let pools: Vec<PoolRow> = tables
-            .pools
-            .values()
-            .flat_map(Table::iter)
-            .cloned()
-            .collect();
-        let pool = pools
-            .iter()
-            .find(|pool| pool.key.name.as_ref() == "web")
-            .unwrap();
-        let addresses: Vec<_> = tables
-            .addresses
-            .iter()
-            .filter(|row| row.pool == pool.key)
-            .cloned()
-            .collect();
-        let reservations: Vec<_> = tables.reservations.iter().cloned().collect();
-        let (addresses, reservations) = (
-            Readable::complete(addresses),
-            Readable::complete(reservations),
-        );
-        let claims = Readable::complete(
-            tables
-                .claims
-                .iter()
-                .filter_map(ClaimEntry::served)
-                .cloned()
-                .collect(),
-        );
-        let slices = Readable::complete(Vec::new());
-        let all = Readable::complete(pools.as_slice());
-        let details = show(
-            pool,
-            &Readable::complete(&tables.ledger),
-            &all,
-            &addresses,
-            &reservations,
-            &slices,
-            &claims,
-        );
+        let pools = tables.objects.pools();
+        let web = pools.iter().find(|pool| pool.key.name.as_ref() == "web");
+        let details = show(web.unwrap(), &tables.objects, &tables.ledger);
         let style = Style {
             color: true,
             wide: false,

@@ -29,7 +29,7 @@ fn what_may_not_be_listed_is_unknown() {
     );
 
     state.update(|tables| {
-        tables.claims.missing(MissingRight {
+        tables.objects.claims.list.missing(MissingRight {
             verb: "watch",
             ..right("claims")
         })
@@ -38,7 +38,7 @@ fn what_may_not_be_listed_is_unknown() {
         state.overview().waiting.is_some(),
         "a list that is not watched is read again"
     );
-    state.update(|tables| tables.claims.missing(right("claims")));
+    state.update(|tables| tables.objects.claims.list.missing(right("claims")));
     let unknown = state.overview();
     assert_eq!((unknown.waiting, unknown.bound), (None, None));
     assert!(unknown.pools.iter().all(|pool| pool.line.waiting.is_none()));
@@ -52,7 +52,13 @@ fn what_may_not_be_listed_is_unknown() {
     );
     assert!(!state.search("web-1").is_complete);
 
-    state.update(|tables| tables.reservations.missing(right("reservations")));
+    state.update(|tables| {
+        tables
+            .objects
+            .reservations
+            .list
+            .missing(right("reservations"))
+    });
     let pool = state.pool(&web, MapPart::default()).unwrap().unwrap();
     assert!(
         pool.window.is_none() && pool.details.counts.free.is_none(),
@@ -62,9 +68,11 @@ fn what_may_not_be_listed_is_unknown() {
     assert!(state.pool(&missing, MapPart::default()).unwrap().is_none());
     state.update(|tables| {
         tables
+            .objects
             .pools
             .entry(InClusterKind::IPPool)
             .or_default()
+            .list
             .missing(right("pools"))
     });
     assert!(

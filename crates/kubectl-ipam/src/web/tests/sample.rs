@@ -3,19 +3,17 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool};
-use capi_ipam_ledger::Observe;
+use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use jiff::{SignedDuration, Timestamp};
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
-use super::super::claim_entry::ClaimEntry;
 use super::super::state::State;
-use super::super::table::Table;
+use crate::cluster::Kind;
 use crate::model::registry_tests::entries;
 use crate::model::{Answer, LeaseRow, RegistryFacts, Unread};
-use crate::objects::{
-    AddressRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, ServedKinds, SliceRow,
-};
+use crate::objects::{AddressRow, RegistryRow, ReservationRow, ServedKinds, Shown};
 
 pub(super) fn ago(seconds: i64) -> String {
     Timestamp::now()
@@ -29,7 +27,14 @@ fn served() -> ServedKinds {
     ServedKinds {
         groups: ["ipam.cluster.x-k8s.io".to_owned()].into(),
         own: InClusterKind::ALL.map(|kind| kind.name().to_owned()).into(),
+        ..ServedKinds::default()
     }
+}
+
+/// Adds or changes an object.
+fn apply<K: Shown>(state: &State, kind: Kind, object: K) {
+    let event = Event::Apply(MaybeInvalid(Ok(object)));
+    state.update(|tables| tables.apply(kind, event));
 }
 
 pub(super) fn pool(
@@ -48,14 +53,7 @@ pub(super) fn pool(
         },
     }))
     .unwrap();
-    state.update(|tables| {
-        tables.ledger.apply_pool(&object);
-        tables
-            .pools
-            .entry(kind)
-            .or_default()
-            .insert(namespace, name, PoolRow::from(&object))
-    });
+    apply(state, Kind::Pool(kind), object);
 }
 
 pub(super) fn ready(counts: &Value) -> Value {
@@ -103,23 +101,19 @@ pub(super) fn bind(
         "spec": { "poolRef": pool, "claimRef": { "name": name }, "address": address, "prefix": prefix },
     }))
     .unwrap();
+    apply(state, Kind::Claim, claim);
+    // As the provider does, if it knows the pool.
     state.update(|tables| {
-        tables
-            .claims
-            .insert(namespace, name, ClaimEntry::of(&claim, &served()).unwrap());
-        // As the provider does, if it knows the pool.
-        let mut pools = tables.pools.values().flat_map(Table::iter);
-        let row = pools.find(|row| pool["name"].as_str() == Some(&*row.key.name));
+        let pools = tables.objects.pools();
+        let mut rows = pools.iter();
+        let row = rows.find(|row| pool["name"].as_str() == Some(&*row.key.name));
         let gateway = row.and_then(|row| {
             let block = AddressRow::of(&object)?.block;
             row.usable.as_ref().ok()?.gateway_of(block)
         });
         object.spec.gateway = gateway.map(|gateway| gateway.to_string());
-        tables.ledger.apply(&object);
-        tables
-            .addresses
-            .insert(namespace, name, AddressRow::of(&object).unwrap());
     });
+    apply(state, Kind::Address, object);
 }
 
 pub(super) fn wait(
@@ -140,11 +134,7 @@ pub(super) fn wait(
         seconds,
         &json!({ "conditions": [condition] }),
     );
-    state.update(|tables| {
-        tables
-            .claims
-            .insert(namespace, name, ClaimEntry::of(&claim, &served()).unwrap())
-    });
+    apply(state, Kind::Claim, claim);
 }
 
 pub(super) fn reserve(state: &State, scope: &str, pool: &Value, address: &str, spec: &Value) {
@@ -157,11 +147,9 @@ pub(super) fn reserve(state: &State, scope: &str, pool: &Value, address: &str, s
         json!({ "metadata": { "name": name, "creationTimestamp": ago(600) }, "spec": all }),
     )
     .unwrap();
-    let row = ReservationRow::of(&object).unwrap_or_else(|| panic!("{name} has no effect"));
-    state.update(|tables| {
-        tables.ledger.apply(&object);
-        tables.reservations.insert("", &name, row);
-    });
+    let row = ReservationRow::of(&object);
+    assert!(row.is_some(), "{name} has no effect");
+    apply(state, Kind::Reservation, object);
 }
 
 pub(super) fn reference(kind: &str, name: &str) -> Value {
@@ -192,10 +180,7 @@ fn network(state: &State, name: &str, pools: &[(&str, &str)]) {
         },
     }))
     .unwrap();
-    state.update(|tables| {
-        tables.ledger.apply(&object);
-        tables.networks.insert("", name, NetworkRow::from(object));
-    });
+    apply(state, Kind::Network, object);
 }
 
 /// A pool with slices, and one of IPv6 whose specification sets everything.
@@ -240,10 +225,7 @@ fn sliced(state: &State) {
                       "owner": { "kind": "Cluster", "namespace": "team-a", "name": owner }, "assignedAt": assigned },
         }))
         .unwrap();
-        state.update(|tables| {
-            tables.ledger.apply(&slice);
-            tables.slices.insert("", &name, SliceRow::from(slice));
-        });
+        apply(state, Kind::Slice, slice);
     }
     let six = reference("GlobalInClusterIPPool", "six");
     let spec = json!({
@@ -288,11 +270,7 @@ pub(super) fn registry(state: &State, name: &str, ready: &Value, clusters: &Valu
         "status": { "conditions": [condition], "clusters": clusters },
     }))
     .unwrap();
-    let row = RegistryRow::from(object);
-    state.update(|tables| {
-        tables.ledger.set_management_cluster(name, "west-1");
-        tables.registries.insert("", name, row);
-    });
+    apply(state, Kind::Registry, object);
 }
 
 /// What was read from a registry: its records, or why there are none.
@@ -341,10 +319,7 @@ pub(super) fn shared_network(
         "spec": { "namespaces": { "from": "All" }, "blocks": { "registry": registry, "size": 64, "most": 16 } },
     }))
     .unwrap();
-    state.update(|tables| {
-        tables.ledger.apply(&object);
-        tables.networks.insert("", name, NetworkRow::from(object));
-    });
+    apply(state, Kind::Network, object);
 }
 
 /// A block of this management cluster with addresses in use.
@@ -357,10 +332,7 @@ pub(super) fn own_block(state: &State, network: &str, first: &str, used: u8, cha
     json_patch::merge(&mut spec, change);
     let slice: IPSlice =
         serde_json::from_value(json!({ "metadata": { "name": name }, "spec": spec })).unwrap();
-    state.update(|tables| {
-        tables.ledger.apply(&slice);
-        tables.slices.insert("", &name, SliceRow::from(slice));
-    });
+    apply(state, Kind::Slice, slice);
     let address: std::net::Ipv4Addr = first.parse().unwrap();
     let pool = reference("InClusterIPPool", network);
     for number in 1..=used {
@@ -555,7 +527,12 @@ pub(super) fn sample() -> Arc<State> {
 /// As [`sample`], for a page of one namespace.
 pub(super) fn sample_of(namespace: Option<&str>) -> Arc<State> {
     let server = "https://management.example.com:6443".to_owned();
-    let state = Arc::new(State::new(server, namespace.map(str::to_owned), false));
+    let state = Arc::new(State::new(
+        server,
+        namespace.map(str::to_owned),
+        served(),
+        false,
+    ));
     let web = reference("InClusterIPPool", "web");
     let data = reference("GlobalInClusterIPPool", "data-center");
     let spec = json!({ "addresses": ["10.0.0.10-10.0.0.250"], "prefix": 24, "gateway": "10.0.0.1",

@@ -57,11 +57,15 @@ fn address_of_a_removed_pool_counts_in_its_network() {
         address("y", "new", "10.0.0.1"),
     ];
     let mut snapshot = with(&[of_network("new")], &used, &[]);
-    snapshot.reservations = Readable::complete(vec![reservation("n.lab", "x", "old", Some("u"))]);
+    snapshot
+        .objects
+        .set_reservations([reservation("n.lab", "x", "old", Some("u"))]);
     let text = "error address 10.0.0.1: 2 IPAddresses have this address: n/x, n/y";
     assert_eq!(found(&snapshot, Check::DuplicateAddress), [text]);
     // The reservation says in which network the address is: two networks do not meet.
-    snapshot.reservations = Readable::complete(vec![reservation("n.two", "x", "old", Some("u"))]);
+    snapshot
+        .objects
+        .set_reservations([reservation("n.two", "x", "old", Some("u"))]);
     assert!(found(&snapshot, Check::DuplicateAddress).is_empty());
 }
 
@@ -93,12 +97,12 @@ fn prefix_that_contains_another_one_is_found() {
 #[test]
 fn reservation_of_a_missing_pool_is_found() {
     let mut snapshot = with(&[pool("p", &range("10.0.0.1"))], &[], &[]);
-    let all = vec![
+    let all = [
         reservation("p.n.p", "x", "p", None),
         reservation("p.n.r", "x", "r", None),
         reservation("p.n.s", "x", "s", Some("u")),
     ];
-    snapshot.reservations = Readable::complete(all);
+    snapshot.objects.set_reservations(all);
     let text = "warning ipreservation p.n.r.10.0.0.1: InClusterIPPool n/r does not exist; 10.0.0.1 stays reserved, also \
                 in a new pool of this name";
     assert_eq!(found(&snapshot, Check::InvalidReservation), [text]);

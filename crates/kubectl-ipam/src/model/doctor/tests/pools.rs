@@ -25,13 +25,7 @@ fn overlapping_pools_are_one_finding() {
     ];
     let text = "warning InClusterIPPool m/c: the same addresses, such as 10.0.0.20, can be allocated by InClusterIPPool \
                 n/a, InClusterIPPool n/b, so two machines can get one address";
-    let mut snapshot = with(&pools, &[], &[]);
-    let overlaps = found(&snapshot, Check::PoolsOverlap);
-    assert_eq!(overlaps.len(), 1, "{overlaps:?}");
-    snapshot.pools = snapshot.pools.map(|mut pools| {
-        pools.sort_by(|a, b| a.key.cmp(&b.key));
-        pools
-    });
+    let snapshot = with(&pools, &[], &[]);
     assert_eq!(found(&snapshot, Check::PoolsOverlap), [text]);
 }
 

@@ -83,10 +83,9 @@ fn network(conditions: &Value) -> Snapshot {
         "status": {"conditions": conditions},
     }))
     .unwrap();
-    Snapshot {
-        networks: Readable::complete(vec![NetworkRow::from(object)]),
-        ..empty()
-    }
+    let mut snapshot = empty();
+    snapshot.objects.add_network(NetworkRow::from(object));
+    snapshot
 }
 
 #[test]
@@ -175,7 +174,7 @@ fn record_without_a_slice_is_found() {
                  "owner": {"kind": "ManagementCluster", "name": "west"}},
     }))
     .unwrap();
-    snapshot.slices = Readable::complete(vec![SliceRow::from(slice)]);
+    snapshot.objects.add_slice(SliceRow::from(slice));
     let without = found(&snapshot, Check::RecordWithoutSlice);
     assert_eq!(without.len(), 1, "{without:?}");
     let begin = "warning block 10.0.0.64/26 of IPNetwork lab: IPRegistry site has a record";

@@ -63,7 +63,8 @@ fn pool_of_another_namespace_in_a_network_is_left_out() {
 #[test]
 fn findings_of_other_pools_are_left_out() {
     let snapshot = snapshot();
-    let key = snapshot.pools.seen().iter().find(|it| &*it.key.name == "q");
+    let pools = snapshot.objects.pools();
+    let key = pools.iter().find(|it| &*it.key.name == "q");
     let selection = Selection {
         pool: key.map(|it| it.key.clone()),
         ..Selection::default()

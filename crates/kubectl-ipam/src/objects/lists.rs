@@ -1,0 +1,429 @@
+//! All objects that a command has listed, or that the page watches.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use capi_ipam_api::{
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource,
+    Pool, PoolKey, Scope,
+};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
+use capi_ipam_ledger::{Ledger, Observe};
+use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
+use kube::core::ObjectMeta;
+use kube::runtime::watcher::Event;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+
+use super::claim_entry::ClaimEntry;
+use super::table::{ListState, Table};
+use super::{
+    AddressRow, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, ServedKinds, SliceRow,
+    UnservedClaim,
+};
+use crate::cluster::Kind;
+use crate::error::MissingRight;
+
+/// The objects of all kinds.
+///
+/// A list that may not be read is not empty: it is unknown. Who concludes that an object does not exist
+/// asks [`Objects::has`] before.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) pools: BTreeMap<InClusterKind, Table<PoolRow>>,
+    pub(crate) addresses: Table<AddressRow>,
+    pub(crate) claims: Table<ClaimEntry>,
+    pub(crate) networks: Table<NetworkRow>,
+    pub(crate) registries: Table<RegistryRow>,
+    pub(crate) reservations: Table<ReservationRow>,
+    pub(crate) slices: Table<SliceRow>,
+    /// What the API server serves.
+    pub(crate) served: ServedKinds,
+}
+
+/// A kind whose objects are shown.
+pub(crate) trait Shown:
+    Resource + Clone + DeserializeOwned + Debug + Send + 'static
+{
+    /// What is kept of an object.
+    type Row;
+
+    /// The API in a version, for a namespace or for the whole cluster.
+    fn api(client: Client, kind: Kind, version: &str, namespace: Option<&str>) -> WatchApi<Self>;
+
+    /// The objects of the kind.
+    fn table(objects: &mut Objects, kind: Kind) -> &mut Table<Self::Row>;
+
+    /// What is kept of an object; `None` for one of another provider.
+    fn row(&self, served: &ServedKinds) -> Option<Self::Row>;
+
+    /// Passes an event to the ledger. An object of a list is an event, too.
+    fn feed(ledger: &mut Ledger, kind: Kind, event: &Event<MaybeInvalid<Self>>);
+
+    /// As [`Shown::feed`], for a ledger that does not know the labels of namespaces.
+    fn feed_without_namespaces(ledger: &mut Ledger, kind: Kind, event: &Event<MaybeInvalid<Self>>) {
+        Self::feed(ledger, kind, event);
+    }
+}
+
+impl Objects {
+    /// Applies an event of a watch or an object of a list.
+    pub(crate) fn apply<K: Shown>(&mut self, kind: Kind, event: Event<MaybeInvalid<K>>) {
+        let mut table = std::mem::take(K::table(self, kind));
+        table.apply(event, |object: &K| object.row(&self.served));
+        *K::table(self, kind) = table;
+    }
+
+    /// Adds what another one has listed.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.pools.extend(other.pools);
+        take_finished(&mut self.addresses, other.addresses);
+        take_finished(&mut self.claims, other.claims);
+        take_finished(&mut self.networks, other.networks);
+        take_finished(&mut self.registries, other.registries);
+        take_finished(&mut self.reservations, other.reservations);
+        take_finished(&mut self.slices, other.slices);
+    }
+
+    /// How far the objects of a kind are known; `None` before they are listed.
+    pub(crate) fn list(&self, kind: Kind) -> Option<&ListState> {
+        Some(match kind {
+            Kind::Pool(kind) => &self.pools.get(&kind)?.list,
+            Kind::Address => &self.addresses.list,
+            Kind::Claim => &self.claims.list,
+            Kind::Network => &self.networks.list,
+            Kind::Registry => &self.registries.list,
+            Kind::Reservation => &self.reservations.list,
+            Kind::Slice => &self.slices.list,
+        })
+    }
+
+    /// What cannot be decoded of a kind.
+    pub(crate) fn undecodable(&self, kind: Kind) -> Option<String> {
+        match kind {
+            Kind::Pool(of) => self.pools.get(&of)?.undecodable(kind),
+            Kind::Address => self.addresses.undecodable(kind),
+            Kind::Claim => self.claims.undecodable(kind),
+            Kind::Network => self.networks.undecodable(kind),
+            Kind::Registry => self.registries.undecodable(kind),
+            Kind::Reservation => self.reservations.undecodable(kind),
+            Kind::Slice => self.slices.undecodable(kind),
+        }
+    }
+
+    /// The permissions without which the objects of some kinds are not all.
+    pub(crate) fn lacking(&self, kinds: &[Kind]) -> Vec<MissingRight> {
+        let lists = kinds.iter().filter_map(|kind| self.list(*kind));
+        let mut missing: Vec<MissingRight> = Vec::new();
+        for right in lists.flat_map(ListState::lacking) {
+            if !missing.contains(right) {
+                missing.push(right.clone());
+            }
+        }
+        missing
+    }
+
+    /// As [`Objects::lacking`], for pools and some other kinds.
+    pub(crate) fn lacking_of_pools_and(&self, kinds: &[Kind]) -> Vec<MissingRight> {
+        let mut all = Kind::POOLS.to_vec();
+        all.extend_from_slice(kinds);
+        self.lacking(&all)
+    }
+
+    /// Whether all objects of some kinds are known, as far as they were asked for.
+    pub(crate) fn has(&self, kinds: &[Kind]) -> bool {
+        self.lacking(kinds).is_empty()
+    }
+
+    /// Whether all objects of a kind in a namespace are known; `None` stands for all namespaces.
+    pub(crate) fn covers(&self, kind: Kind, namespace: Option<&str>) -> bool {
+        self.list(kind).is_none_or(|list| list.covers(namespace))
+    }
+
+    /// The pools, by kind, namespace and name.
+    pub(crate) fn pools(&self) -> Vec<&PoolRow> {
+        let mut rows: Vec<&PoolRow> = self.pools.values().flat_map(Table::iter).collect();
+        rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        rows
+    }
+
+    pub(crate) fn pool(&self, key: &PoolKey) -> Option<&PoolRow> {
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let name = NamespacedName::new(namespace, &key.name);
+        self.pools.get(&key.kind)?.get(&name)
+    }
+
+    /// The pools of a network, by kind, namespace and name.
+    pub(crate) fn members(&self, network: &str) -> Vec<&PoolRow> {
+        let mut pools = self.pools();
+        pools.retain(|pool| pool.network.as_deref() == Some(network));
+        pools
+    }
+
+    /// The scope of a pool. Of one that is not known, it is the pool itself.
+    pub(crate) fn scope_of(&self, key: &PoolKey) -> Scope {
+        match self.pool(key) {
+            Some(pool) => pool.scope.clone(),
+            None => Scope::Pool(key.clone()),
+        }
+    }
+
+    pub(crate) fn network(&self, name: &str) -> Option<&NetworkRow> {
+        self.networks.get(&NamespacedName::new("", name))
+    }
+
+    pub(crate) fn registry(&self, name: &str) -> Option<&RegistryRow> {
+        self.registries.get(&NamespacedName::new("", name))
+    }
+
+    /// The claims for pools of this provider, by namespace and name.
+    pub(crate) fn served(&self) -> Vec<&ClaimRow> {
+        let entries = self.claims.sorted().into_iter();
+        entries.filter_map(served).collect()
+    }
+
+    /// The claims that this provider does not serve, by namespace and name.
+    pub(crate) fn unserved(&self) -> Vec<&UnservedClaim> {
+        let mut rows = Vec::new();
+        for entry in self.claims.sorted() {
+            if let ClaimEntry::Unserved(claim) = entry {
+                rows.push(&**claim);
+            }
+        }
+        rows
+    }
+
+    /// A claim for a pool of this provider.
+    pub(crate) fn claim(&self, key: &NamespacedName) -> Option<&ClaimRow> {
+        served(self.claims.get(key)?)
+    }
+}
+
+/// The claim if this provider serves it.
+fn served(entry: &ClaimEntry) -> Option<&ClaimRow> {
+    match entry {
+        ClaimEntry::Served(claim) => Some(claim),
+        ClaimEntry::Unserved(_) => None,
+    }
+}
+
+fn take_finished<V>(table: &mut Table<V>, other: Table<V>) {
+    if other.list.is_finished() {
+        *table = other;
+    }
+}
+
+impl Shown for Pool {
+    type Row = PoolRow;
+
+    fn api(client: Client, kind: Kind, _: &str, namespace: Option<&str>) -> WatchApi<Self> {
+        let kind = kind.of_pool();
+        match namespace {
+            Some(name) => WatchApi::namespaced_with(client, name, &kind),
+            None => WatchApi::all_with(client, &kind),
+        }
+    }
+
+    fn table(objects: &mut Objects, kind: Kind) -> &mut Table<PoolRow> {
+        objects.pools.entry(kind.of_pool()).or_default()
+    }
+
+    fn row(&self, _: &ServedKinds) -> Option<PoolRow> {
+        Some(PoolRow::from(self))
+    }
+
+    fn feed(ledger: &mut Ledger, kind: Kind, event: &Event<MaybeInvalid<Self>>) {
+        let kind = kind.of_pool();
+        let key_of = |metadata: &ObjectMeta| {
+            let name = metadata.name.as_deref().unwrap_or_default();
+            PoolKey::new(kind, metadata.namespace.as_deref(), name)
+        };
+        match event {
+            Event::Init => ledger.begin_pool_list(kind),
+            Event::InitDone => ledger.end_pool_list(kind),
+            Event::InitApply(object) | Event::Apply(object) => match &object.0 {
+                Ok(pool) => ledger.apply_pool(pool),
+                Err(invalid) => ledger.apply_invalid_pool(&key_of(object.meta()), invalid),
+            },
+            Event::Delete(object) => match &object.0 {
+                Ok(pool) => ledger.delete_pool(pool),
+                Err(invalid) => ledger.delete_invalid_pool(&key_of(object.meta()), invalid),
+            },
+        }
+        drop(ledger.take_effects());
+    }
+}
+
+impl Shown for IPAddress {
+    type Row = AddressRow;
+
+    fn api(client: Client, _: Kind, version: &str, namespace: Option<&str>) -> WatchApi<Self> {
+        let api = WatchApi::all_with(client, &contract(version));
+        api.constrain(namespace.unwrap_or_default())
+    }
+
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<AddressRow> {
+        &mut objects.addresses
+    }
+
+    fn row(&self, _: &ServedKinds) -> Option<AddressRow> {
+        AddressRow::of(self)
+    }
+
+    fn feed(ledger: &mut Ledger, _: Kind, event: &Event<MaybeInvalid<Self>>) {
+        observe(ledger, event);
+    }
+}
+
+impl Shown for IPAddressClaim {
+    type Row = ClaimEntry;
+
+    fn api(client: Client, _: Kind, version: &str, namespace: Option<&str>) -> WatchApi<Self> {
+        let api = WatchApi::all_with(client, &contract(version));
+        api.constrain(namespace.unwrap_or_default())
+    }
+
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<ClaimEntry> {
+        &mut objects.claims
+    }
+
+    fn row(&self, served: &ServedKinds) -> Option<ClaimEntry> {
+        ClaimEntry::of(self, served)
+    }
+
+    fn feed(_: &mut Ledger, _: Kind, _: &Event<MaybeInvalid<Self>>) {}
+}
+
+impl Shown for IPNetwork {
+    type Row = NetworkRow;
+
+    fn api(client: Client, _: Kind, _: &str, _: Option<&str>) -> WatchApi<Self> {
+        WatchApi::all(client)
+    }
+
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<NetworkRow> {
+        &mut objects.networks
+    }
+
+    fn row(&self, _: &ServedKinds) -> Option<NetworkRow> {
+        Some(NetworkRow::from(self.clone()))
+    }
+
+    fn feed(ledger: &mut Ledger, _: Kind, event: &Event<MaybeInvalid<Self>>) {
+        observe(ledger, event);
+    }
+
+    /// The network accepts the pools of all namespaces: their status says whether they are in it.
+    fn feed_without_namespaces(ledger: &mut Ledger, kind: Kind, event: &Event<MaybeInvalid<Self>>) {
+        match event {
+            Event::InitApply(MaybeInvalid(Ok(network)))
+            | Event::Apply(MaybeInvalid(Ok(network))) => {
+                let mut network = network.clone();
+                network.spec.namespaces = Some(NamespaceAccess {
+                    from: NamespaceSource::All,
+                    ..NamespaceAccess::default()
+                });
+                ledger.apply_network(&network);
+            }
+            _ => Self::feed(ledger, kind, event),
+        }
+    }
+}
+
+impl Shown for IPReservation {
+    type Row = ReservationRow;
+
+    fn api(client: Client, _: Kind, _: &str, _: Option<&str>) -> WatchApi<Self> {
+        WatchApi::all(client)
+    }
+
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<ReservationRow> {
+        &mut objects.reservations
+    }
+
+    fn row(&self, _: &ServedKinds) -> Option<ReservationRow> {
+        ReservationRow::of(self)
+    }
+
+    fn feed(ledger: &mut Ledger, _: Kind, event: &Event<MaybeInvalid<Self>>) {
+        observe(ledger, event);
+    }
+}
+
+impl Shown for IPSlice {
+    type Row = SliceRow;
+
+    fn api(client: Client, _: Kind, _: &str, _: Option<&str>) -> WatchApi<Self> {
+        WatchApi::all(client)
+    }
+
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<SliceRow> {
+        &mut objects.slices
+    }
+
+    fn row(&self, _: &ServedKinds) -> Option<SliceRow> {
+        Some(SliceRow::from(self.clone()))
+    }
+
+    fn feed(ledger: &mut Ledger, _: Kind, event: &Event<MaybeInvalid<Self>>) {
+        observe(ledger, event);
+    }
+}
+
+impl Shown for IPRegistry {
+    type Row = RegistryRow;
+
+    fn api(client: Client, _: Kind, _: &str, _: Option<&str>) -> WatchApi<Self> {
+        WatchApi::all(client)
+    }
+
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<RegistryRow> {
+        &mut objects.registries
+    }
+
+    fn row(&self, _: &ServedKinds) -> Option<RegistryRow> {
+        Some(RegistryRow::from(self.clone()))
+    }
+
+    /// The registry has the identity of this management cluster.
+    fn feed(ledger: &mut Ledger, _: Kind, event: &Event<MaybeInvalid<Self>>) {
+        observe(ledger, event);
+        let (Event::InitApply(object) | Event::Apply(object)) = event else {
+            return;
+        };
+        if let Ok(registry) = &object.0 {
+            let row = RegistryRow::from(registry.clone());
+            if let Some(id) = row.cluster_id() {
+                ledger.set_management_cluster(&row.name, id);
+            }
+        }
+    }
+}
+
+fn contract(version: &str) -> ContractVersion {
+    let mut all = ContractVersion::ALL.into_iter();
+    all.find(|known| known.as_str() == version)
+        .unwrap_or_default()
+}
+
+/// Passes an event to the ledger.
+fn observe<K>(ledger: &mut Ledger, event: &Event<MaybeInvalid<K>>)
+where
+    Ledger: Observe<K>,
+{
+    match event {
+        Event::Init => Observe::<K>::init(ledger),
+        Event::InitDone => Observe::<K>::init_done(ledger),
+        Event::InitApply(object) | Event::Apply(object) => match &object.0 {
+            Ok(valid) => ledger.apply(valid),
+            Err(invalid) => Observe::<K>::apply_invalid(ledger, invalid),
+        },
+        Event::Delete(object) => match &object.0 {
+            Ok(valid) => ledger.delete(valid),
+            Err(invalid) => Observe::<K>::delete_invalid(ledger, invalid),
+        },
+    }
+    // There are no controllers that they would be for.
+    drop(ledger.take_effects());
+}
