@@ -70,7 +70,7 @@ pub(super) fn question(words: &[String]) -> Question {
     }
     let index = line.len().saturating_sub(1);
     let found = complete(&mut root, line, index, None).unwrap_or_default();
-    let candidates = candidates(&found, last);
+    let candidates = candidates(&found, last, command_of(&root, words));
     let asked = asked.lock().take();
     // What stands before the value in `--pool=web`.
     let value = last
@@ -99,8 +99,18 @@ pub(super) fn question(words: &[String]) -> Question {
     }
 }
 
+/// The command of the words.
+fn command_of<'a>(root: &'a Command, words: &[String]) -> &'a Command {
+    let mut command = root;
+    let before = words.split_last().map_or(&[][..], |(_, before)| before);
+    for word in before {
+        command = command.find_subcommand(word).unwrap_or(command);
+    }
+    command
+}
+
 /// The words of the engine. Flags are proposed once a word begins as one, and hidden commands never.
-fn candidates(found: &[CompletionCandidate], last: &str) -> Vec<Candidate> {
+fn candidates(found: &[CompletionCandidate], last: &str, command: &Command) -> Vec<Candidate> {
     let is_flag = last.starts_with('-');
     let mut candidates = Vec::new();
     for candidate in found {
@@ -108,7 +118,11 @@ fn candidates(found: &[CompletionCandidate], last: &str) -> Vec<Candidate> {
         let is_hidden = candidate.is_hide_set() && !is_flag;
         if value.starts_with('-') == is_flag && !is_hidden {
             let help = candidate.get_help().map(ToString::to_string);
-            candidates.push(Candidate::new(&value, &help.unwrap_or_default()));
+            // The engine has one name of each command, which can be an alias.
+            let name = command.find_subcommand(&*value).map(Command::get_name);
+            let name = name.filter(|name| name.starts_with(last));
+            let word = name.unwrap_or(&value);
+            candidates.push(Candidate::new(word, &help.unwrap_or_default()));
         }
     }
     candidates
