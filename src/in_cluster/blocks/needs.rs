@@ -11,14 +11,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_api::{BlockRules, PoolKey};
+use capi_ipam_api::{BlockRules, PoolKey, Scope, reservation_name};
 use capi_ipam_ip::{Block, Family, SpanSet};
-use capi_ipam_ledger::BlockSlice;
+use capi_ipam_ledger::{BlockObstacle, BlockSlice};
 
 use super::addresses::Addresses;
 
 /// A block that this management cluster has, or is taking or returning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnBlock {
     /// Whether an address of it is in use.
     pub(super) is_used: bool,
@@ -57,6 +57,7 @@ pub(super) struct Member {
 
 /// What decides which blocks a network needs.
 pub(super) struct Situation<'a> {
+    network: &'a str,
     rules: &'a BlockRules,
     own: &'a BTreeMap<Block, OwnBlock>,
     members: &'a [Member],
@@ -66,18 +67,6 @@ pub(super) struct Situation<'a> {
     others: &'a Addresses,
 }
 
-/// Why a pool does not get a block that it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shortage {
-    /// Other management clusters have all other blocks.
-    AllTaken,
-    /// This management cluster has as many blocks as it may have.
-    Limit,
-    /// No address of this block is allocated, since its IPSlice is not valid, is being deleted, or is
-    /// one of another management cluster or registry. There is no other block.
-    Unavailable(Block),
-}
-
 /// The blocks that a network needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
@@ -85,9 +74,9 @@ pub(super) struct Needs {
     pub(super) blocks: BTreeSet<Block>,
     /// Why pools get no further block: those with a claim that waits for one, and those whose next
     /// claim needs one.
-    pub(super) pools: BTreeMap<PoolKey, Shortage>,
+    pub(super) pools: BTreeMap<PoolKey, BlockObstacle>,
     /// Why the blocks of requested addresses are not taken.
-    pub(super) requested: BTreeMap<Block, Shortage>,
+    pub(super) requested: BTreeMap<Block, BlockObstacle>,
     /// Whether a claim waits because this management cluster has as many blocks as it may have. Each
     /// block that is returned makes room for one that the claim can use.
     pub(super) is_limited: bool,
@@ -95,6 +84,7 @@ pub(super) struct Needs {
 
 impl<'a> Situation<'a> {
     pub(super) fn new(
+        network: &'a str,
         rules: &'a BlockRules,
         own: &'a BTreeMap<Block, OwnBlock>,
         others: &'a Addresses,
@@ -102,6 +92,7 @@ impl<'a> Situation<'a> {
     ) -> Self {
         let held = own.keys().copied().collect();
         Self {
+            network,
             rules,
             own,
             members,
@@ -140,20 +131,19 @@ impl<'a> Situation<'a> {
     fn need_address(&self, member: &Member, address: Block, needs: &mut Needs) {
         let block = Block::new(address.base(), member.length);
         let shortage = match self.own.get(&block) {
-            Some(own) if own.is_unavailable => Some(Shortage::Unavailable(block)),
+            Some(own) if own.is_unavailable => Some(self.unavailable(block)),
             // A conflict ends when one side has no address in use: nothing else helps.
-            Some(own) if own.is_conflicting => Some(Shortage::AllTaken),
-            None if self.last_held(block).is_some() => Some(Shortage::AllTaken),
-            None if self.is_full(needs) => Some(Shortage::Limit),
-            Some(_) | None => None,
+            Some(own) if own.is_conflicting => Some(BlockObstacle::AllTaken),
+            None if self.last_held(block).is_some() => Some(BlockObstacle::AllTaken),
+            None => self.limit(needs),
+            Some(_) => None,
         };
-        match shortage {
-            None => needs.keep(block),
-            Some(shortage) => {
-                needs.is_limited |= shortage == Shortage::Limit;
-                needs.requested.insert(address, shortage);
-            }
-        }
+        let Some(shortage) = shortage else {
+            needs.blocks.insert(block);
+            return;
+        };
+        needs.is_limited |= matches!(shortage, BlockObstacle::Limit(_));
+        needs.requested.insert(address, shortage);
     }
 
     /// A block for a pool without a free address.
@@ -162,14 +152,16 @@ impl<'a> Situation<'a> {
             // If one of them were returned, fewer addresses than before would be free.
             for (block, own) in self.own {
                 if !own.is_used && own.is_usable && member.has(*block) {
-                    needs.keep(*block);
+                    needs.blocks.insert(*block);
                 }
             }
         }
         match self.next_block(member, needs) {
-            Ok(block) => needs.keep(block),
+            Ok(block) => {
+                needs.blocks.insert(block);
+            }
             Err(shortage) => {
-                needs.is_limited |= shortage == Shortage::Limit;
+                needs.is_limited |= matches!(shortage, BlockObstacle::Limit(_));
                 needs.pools.insert(member.pool.clone(), shortage);
             }
         }
@@ -182,7 +174,7 @@ impl<'a> Situation<'a> {
             if missing > 0 && !own.is_used && own.is_usable {
                 let addresses = member.addresses_of(*block);
                 if addresses > 0 {
-                    needs.keep(*block);
+                    needs.blocks.insert(*block);
                 }
                 missing = missing.saturating_sub(addresses);
             }
@@ -190,7 +182,7 @@ impl<'a> Situation<'a> {
     }
 
     /// The block from which a pool without a free address gets one.
-    fn next_block(&self, member: &Member, needs: &Needs) -> Result<Block, Shortage> {
+    fn next_block(&self, member: &Member, needs: &Needs) -> Result<Block, BlockObstacle> {
         if let Some(block) = self.supply(member) {
             return Ok(block);
         }
@@ -199,10 +191,11 @@ impl<'a> Situation<'a> {
         if let Some(block) = taken_now.find(|block| member.has(**block)) {
             return Ok(*block);
         }
-        match self.lowest(member, needs) {
-            None => Err(self.exhaustion(member)),
-            Some(_) if self.is_full(needs) => Err(Shortage::Limit),
-            Some(block) => Ok(block),
+        let lowest = self.lowest(member, needs);
+        let block = lowest.ok_or_else(|| self.exhaustion(member))?;
+        match self.limit(needs) {
+            Some(limit) => Err(limit),
+            None => Ok(block),
         }
     }
 
@@ -220,20 +213,20 @@ impl<'a> Situation<'a> {
     }
 
     /// Why no further block in the ranges of a pool can be taken.
-    fn exhaustion(&self, member: &Member) -> Shortage {
+    fn exhaustion(&self, member: &Member) -> BlockObstacle {
         for (block, own) in self.own {
             if own.is_unavailable && member.has(*block) {
-                return Shortage::Unavailable(*block);
+                return self.unavailable(*block);
             }
         }
-        Shortage::AllTaken
+        BlockObstacle::AllTaken
     }
 
     /// Keeps unused blocks, and takes others until there are as many as the network holds ahead.
     fn keep_spare(&self, needs: &mut Needs) {
         let mut missing = self.rules.spare;
         // A marked block may make room for a claim that only another manager of this cluster knows.
-        let keeps_marked = !self.is_full(needs);
+        let keeps_marked = self.limit(needs).is_none();
         for (block, own) in self.own {
             let is_kept = keeps_marked || !own.is_marked;
             let is_unused = !own.is_used && own.is_available();
@@ -246,7 +239,7 @@ impl<'a> Situation<'a> {
         let taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
         missing = missing.saturating_sub(taken_now.count());
         for member in self.members {
-            while missing > 0 && !self.is_full(needs) {
+            while missing > 0 && self.limit(needs).is_none() {
                 let Some(block) = self.lowest(member, needs) else {
                     break;
                 };
@@ -280,14 +273,17 @@ impl<'a> Situation<'a> {
         self.held.last_from(block).max(self.others.last_from(block))
     }
 
-    /// Whether this cluster may take no further block.
-    fn is_full(&self, needs: &Needs) -> bool {
+    /// Why this cluster may take no further block, if it has as many as it may have.
+    fn limit(&self, needs: &Needs) -> Option<BlockObstacle> {
         let taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
         let count = self.own.len().saturating_add(taken_now.count());
-        match self.rules.most {
-            Some(most) => count >= most,
-            None => false,
-        }
+        let most = self.rules.most.filter(|most| count >= *most);
+        most.map(BlockObstacle::Limit)
+    }
+
+    /// No address of this block is allocated.
+    fn unavailable(&self, block: Block) -> BlockObstacle {
+        BlockObstacle::SliceUnavailable(slice_name(self.network, block))
     }
 
     /// Whether a needed block is not one of this cluster yet.
@@ -298,6 +294,11 @@ impl<'a> Situation<'a> {
     fn is_of_member(&self, block: Block) -> bool {
         self.members.iter().any(|member| member.has(block))
     }
+}
+
+/// The name of the IPSlice of a block.
+pub(super) fn slice_name(network: &str, block: Block) -> String {
+    reservation_name(&Scope::Network(network.into()), block)
 }
 
 impl OwnBlock {
@@ -328,12 +329,6 @@ impl Member {
             return 0;
         }
         self.ranges.intersect(&SpanSet::from(block.span())).len()
-    }
-}
-
-impl Needs {
-    fn keep(&mut self, block: Block) {
-        self.blocks.insert(block);
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{
-    BlockRecord, IPNetwork, IPSlice, MAX_CONTENDERS, NetworkRecord, Scope, SliceConflict,
-    SliceOwner, SliceOwnerKind, reservation_name,
+    BlockRecord, IPNetwork, IPSlice, IPSliceSpec, MAX_CONTENDERS, Scope, SliceConflict, SliceOwner,
+    SliceOwnerKind, reservation_name,
 };
 use capi_ipam_controller::client::{CallError, Deleted};
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -13,17 +13,17 @@ use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::Step;
-use capi_ipam_registry::{Backend, Created, Entry, Key, Record, RegistryError, cidr, hand_over};
+use capi_ipam_registry::{Backend, Created, Record, RegistryError, cidr, hand_over};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use tracing::{info, warn};
 
-use super::facts::{Delays, Memory};
+use super::check::read_slice;
 use super::open_registry::OpenRegistry;
-use super::record_watch::record_shown;
 use super::reservation_list::ReservationList;
-use super::returning::Returning;
+use super::target::{Memory, Target};
 use crate::in_cluster::context::Context;
+use crate::in_cluster::shared_ledger::SharedLedger;
 
 /// The cluster of a conflict whose record cannot be decoded.
 pub(super) const UNKNOWN_CLUSTER: &str = "unknown";
@@ -32,94 +32,39 @@ pub(super) const UNKNOWN_CLUSTER: &str = "unknown";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
     /// A request to the registry failed.
-    #[error("cannot {step} in the registry")]
-    Registry {
-        /// What was requested.
-        step: &'static str,
-        /// The error of the registry.
-        #[source]
-        source: RegistryError,
-    },
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
     /// A request to the API server failed.
-    #[error("cannot {step}")]
-    Call {
-        /// What was requested.
-        step: &'static str,
-        /// The error of the request.
-        #[source]
-        source: CallError,
-    },
+    #[error(transparent)]
+    Call(#[from] CallError),
     /// What was decided on has changed meanwhile.
     #[error("the {0} has changed")]
     Changed(&'static str),
 }
 
-fn call_error(step: &'static str) -> impl FnOnce(CallError) -> StepError {
-    move |source| StepError::Call { step, source }
-}
-
-/// A block of a network, and what was known when the step was decided.
-pub(super) struct Target {
-    pub(super) network: Arc<str>,
-    pub(super) block: Block,
-    pub(super) slice: Option<BlockSlice>,
-    /// What the registry shows under the name of the block.
-    pub(super) entry: Option<Arc<Entry>>,
-}
+const CHANGED_SLICE: StepError = StepError::Changed("IPSlice");
+const CHANGED_USE: StepError = StepError::Changed("use of the block");
 
 impl Target {
-    pub(super) fn scope(&self) -> Scope {
+    fn scope(&self) -> Scope {
         Scope::Network(Arc::clone(&self.network))
     }
 
-    /// The name of the record.
-    pub(super) fn key(&self) -> Key {
-        Key::Block {
-            network: (*self.network).into(),
-            block: self.block,
-        }
-    }
-
-    /// The name of the IPSlice.
-    fn slice_name(&self) -> String {
-        reservation_name(&self.scope(), self.block)
-    }
-
-    fn entry(&self) -> Result<&Entry, StepError> {
-        self.entry.as_deref().ok_or(StepError::Changed("record"))
-    }
-
-    fn record(&self) -> Result<(&Entry, &BlockRecord), StepError> {
-        let entry = self.entry()?;
-        match entry.record() {
-            Some(Record::Block(record)) => Ok((entry, record)),
-            _ => Err(StepError::Changed("record")),
-        }
-    }
-
     fn slice(&self) -> Result<&BlockSlice, StepError> {
-        self.slice.as_ref().ok_or(StepError::Changed("IPSlice"))
+        self.slice.as_ref().ok_or(CHANGED_SLICE)
     }
 
     /// The other cluster of a conflict.
-    fn other_cluster(&self, own: &str) -> String {
-        if let Ok((_, record)) = self.record() {
-            if record.cluster != own {
-                return record.cluster.clone();
-            }
-            if let Some(contender) = record.contenders.first() {
-                return contender.clone();
-            }
+    fn other_cluster(&self) -> &str {
+        match self.record() {
+            Some((_, record)) if *record.cluster != *self.cluster => &record.cluster,
+            Some((_, record)) => match record.contenders.first() {
+                Some(contender) => contender,
+                None => UNKNOWN_CLUSTER,
+            },
+            None => UNKNOWN_CLUSTER,
         }
-        UNKNOWN_CLUSTER.to_owned()
     }
-}
-
-/// What is reported of a block of a network.
-#[derive(Clone, Copy)]
-pub(super) enum BlockEvent {
-    Taken,
-    Returned,
 }
 
 /// Sends the writes for the blocks of one registry.
@@ -137,378 +82,266 @@ impl Writer {
         step: Step,
         target: &Target,
         memory: &mut Memory,
-        delays: Delays,
         list: Option<&ReservationList>,
     ) -> Result<(), StepError> {
         match step {
             Step::Wait => Ok(()),
             Step::CreateRecord => self.create_record(target).await,
-            Step::TakeRecord => {
-                let id = self.registry.cluster.clone();
-                let take = move |record: &mut BlockRecord| hand_over(record, id, clock::now());
-                self.update_record("take a block that was returned", target, take)
-                    .await
-            }
-            Step::KeepRecord => {
-                // Another manager of this cluster must not return it at once.
-                let keep = |record: &mut BlockRecord| {
-                    record.since = Some(clock::now());
-                    record.returned_at = None;
-                };
-                self.update_record("take a block back", target, keep).await
-            }
+            Step::ReturnRecord => self.return_record(target).await,
             Step::ConfirmRecord => {
                 let version = target.slice()?.version.clone();
-                self.update_record("confirm the record", target, |_| {})
-                    .await?;
+                self.update_record(step, target).await?;
                 memory.confirmed(&version);
                 Ok(())
             }
-            Step::ReturnRecord => self.return_record(target).await,
-            Step::Contend => {
-                let id = self.registry.cluster.clone();
-                let contend = move |record: &mut BlockRecord| contend(record, id);
-                self.update_record("contend for the block", target, contend)
-                    .await
-            }
-            Step::Withdraw => {
-                let id = self.registry.cluster.clone();
-                let withdraw = move |record: &mut BlockRecord| {
-                    record.contenders.retain(|contender| *contender != id);
-                };
-                self.update_record("withdraw from the block", target, withdraw)
-                    .await
+            Step::TakeRecord | Step::KeepRecord | Step::Contend | Step::Withdraw => {
+                self.update_record(step, target).await
             }
             Step::CreateSlice => self.create_slice(target).await,
-            Step::ConfirmSlice => {
-                let confirm = |slice: &mut IPSlice| {
-                    slice.spec.confirmed_at = Some(clock::now());
-                    slice.spec.conflict = None;
-                };
-                self.write_slice("confirm the IPSlice", target, confirm)
-                    .await
-            }
-            Step::MarkConflict => self.mark_conflict(target).await,
-            Step::AwaitQuarantine => {
-                let wait = |slice: &mut IPSlice| {
-                    slice.spec.confirmed_at = None;
-                    slice.spec.conflict = None;
-                };
-                self.write_slice("end the conflict in the IPSlice", target, wait)
-                    .await
-            }
-            Step::MarkEmpty => {
-                let empty_since = empty_since(memory.idle_time(delays, Instant::now()));
-                let mark = |slice: &mut IPSlice| slice.spec.empty_since = Some(empty_since);
-                self.write_slice("mark the IPSlice", target, mark).await
-            }
-            Step::ClearMark => {
-                let clear = |slice: &mut IPSlice| slice.spec.empty_since = None;
-                self.write_slice("keep the IPSlice", target, clear).await
-            }
-            Step::DeleteSlice => self.delete_slice(target, list).await,
+            Step::ConfirmSlice
+            | Step::MarkConflict
+            | Step::AwaitQuarantine
+            | Step::MarkEmpty
+            | Step::ClearMark => self.update_slice(step, target, memory).await,
+            Step::DeleteSlice if target.is_foreign => self.delete_slice(target).await,
+            Step::DeleteSlice => self.return_slice(target, list).await,
         }
     }
 
-    /// Creates or replaces the record of a network. Another management cluster may have created it.
-    pub(super) async fn write_network(
-        &self,
-        key: &Key,
-        known: Option<&Entry>,
-        wanted: NetworkRecord,
-    ) -> Result<(), RegistryError> {
-        let wanted = Record::Network(wanted);
-        let backend = &self.registry.backend;
-        let written = match known {
-            Some(known) => backend.update(known, &wanted).await?,
-            None => match backend.create(&key.to_string(), &wanted).await? {
-                Created::Ours(entry) | Created::Theirs(entry) => entry,
-            },
-        };
-        self.registry.records.apply(&written);
-        Ok(())
+    /// Reports a step that was done.
+    pub(super) fn report(&self, step: Step, target: &Target) {
+        let (network, block) = (&target.network, cidr(target.block));
+        let registry = &self.registry.name;
+        // One that was confirmed before is confirmed again after a conflict.
+        let is_new = target
+            .slice
+            .as_ref()
+            .is_some_and(|slice| slice.confirmed_at.is_none());
+        match step {
+            Step::ConfirmSlice if is_new => {
+                info!(%network, block, "took a block");
+                let note = format!("block {block} is taken from registry {registry}");
+                self.publish(network, "BlockTaken", "Take", &note);
+            }
+            Step::ReturnRecord => {
+                info!(%network, block, "returned a block");
+                let note = format!(
+                    "block {block} is returned to registry {registry}: no address of it is in use"
+                );
+                self.publish(network, "BlockReturned", "Return", &note);
+            }
+            Step::MarkConflict => warn!(
+                %network, block, cluster = target.other_cluster(),
+                "another management cluster uses a block of this one; no address of it is allocated"
+            ),
+            Step::DeleteSlice if target.is_foreign => info!(
+                %network, block,
+                "deleted the IPSlice of another management cluster or registry"
+            ),
+            _ => {}
+        }
+    }
+
+    /// Publishes an event on a network. One that was deleted has no events any more.
+    fn publish(&self, name: &str, reason: &str, action: &str, note: &str) {
+        let uid = self.context.ledger.read(|ledger| ledger.network_uid(name));
+        if uid.is_some() {
+            let mut network = IPNetwork::default();
+            network.metadata.name = Some(name.to_owned());
+            network.metadata.uid = uid;
+            self.context
+                .events
+                .normal(&network, &(), reason, action, note);
+        }
     }
 
     async fn create_record(&self, target: &Target) -> Result<(), StepError> {
         let record = Record::Block(BlockRecord {
             network: target.network.to_string(),
             block: cidr(target.block),
-            cluster: self.registry.cluster.clone(),
+            cluster: target.cluster.to_string(),
             since: Some(clock::now()),
             ..BlockRecord::default()
         });
-        let created = self
-            .registry
-            .backend
-            .create(&target.key().to_string(), &record)
-            .await;
-        match created {
-            Ok(Created::Ours(entry) | Created::Theirs(entry)) => {
-                self.record(target, &entry);
-                Ok(())
-            }
-            Err(source) => Err(StepError::Registry {
-                step: "take a block",
-                source,
-            }),
-        }
-    }
-
-    /// Replaces the record in the version that was known when the step was decided.
-    async fn update_record(
-        &self,
-        step: &'static str,
-        target: &Target,
-        change: impl FnOnce(&mut BlockRecord),
-    ) -> Result<(), StepError> {
-        let (held, known) = target.record()?;
-        let mut wanted = known.clone();
-        change(&mut wanted);
-        let updated = self
-            .registry
-            .backend
-            .update(held, &Record::Block(wanted))
-            .await;
-        let entry = updated.map_err(|source| StepError::Registry { step, source })?;
-        self.record(target, &entry);
+        let key = target.key().to_string();
+        let (Created::Ours(entry) | Created::Theirs(entry)) =
+            self.registry.backend.create(&key, &record).await?;
+        self.registry.record_response(&entry);
         Ok(())
     }
 
-    /// Records what a response of the registry has shown of a block.
-    fn record(&self, target: &Target, entry: &Entry) {
-        self.registry.records.apply(entry);
-        record_shown(&self.context, &self.registry, &target.key());
+    /// Replaces the record in the version that was known when the step was decided.
+    async fn update_record(&self, step: Step, target: &Target) -> Result<(), StepError> {
+        let (held, known) = target.record().ok_or(StepError::Changed("record"))?;
+        let mut wanted = known.clone();
+        change_record(&mut wanted, step, &target.cluster);
+        let wanted = Record::Block(wanted);
+        let entry = self.registry.backend.update(held, &wanted).await?;
+        self.registry.record_response(&entry);
+        Ok(())
     }
 
     /// Returns a block without a slice. The record is written in the version of before the read: if another
     /// process confirms it meanwhile, the version changes.
     async fn return_record(&self, target: &Target) -> Result<(), StepError> {
-        if let Some(found) = self.find_slice(target).await? {
-            self.record_found(target, &found);
-            return Err(StepError::Changed("IPSlice"));
+        if self.read_slice(target).await?.is_some() {
+            return Err(CHANGED_SLICE);
         }
-        let (network, block) = (&target.network, target.block);
-        let ledger = &self.context.ledger;
-        if ledger.read(|ledger| ledger.is_block_used(network, block)) {
-            return Err(StepError::Changed("use of the block"));
+        if self.is_used(target) {
+            return Err(CHANGED_USE);
         }
-        let mark = |record: &mut BlockRecord| record.returned_at = Some(clock::now());
-        self.update_record("return a block", target, mark).await?;
-        info!(%network, block = %cidr(block), "returned a block");
-        self.publish(target, BlockEvent::Returned);
-        Ok(())
+        self.update_record(Step::ReturnRecord, target).await
     }
 
-    /// Publishes an event on the network of a block.
-    pub(super) fn publish(&self, target: &Target, event: BlockEvent) {
-        let name = &target.network;
-        let uid = self.context.ledger.read(|ledger| ledger.network_uid(name));
-        // A network that was deleted has no events any more.
-        let Some(uid) = uid else { return };
-        let mut network = IPNetwork::default();
-        network.metadata.name = Some(name.to_string());
-        network.metadata.uid = Some(uid);
-        let block = cidr(target.block);
-        let registry = &self.registry.name;
-        let (reason, action, note) = match event {
-            BlockEvent::Taken => (
-                "BlockTaken",
-                "Take",
-                format!("block {block} is taken from registry {registry}"),
-            ),
-            BlockEvent::Returned => (
-                "BlockReturned",
-                "Return",
-                format!(
-                    "block {block} is returned to registry {registry}: no address of it is in use"
-                ),
-            ),
-        };
+    fn is_used(&self, target: &Target) -> bool {
+        let ledger = &self.context.ledger;
+        ledger.read(|ledger| ledger.is_block_used(&target.network, target.block))
+    }
+
+    /// Reads the IPSlice of the block, and records what the response shows.
+    async fn read_slice(
+        &self,
+        target: &Target,
+    ) -> Result<Option<MaybeInvalid<IPSlice>>, StepError> {
+        Ok(read_slice(&self.context, &target.network, target.block).await?)
+    }
+
+    fn insert_slice(&self, slice: &IPSlice) {
         self.context
-            .events
-            .normal(&network, &(), reason, action, &note);
+            .ledger
+            .change(|ledger| ledger.insert_slice(slice));
     }
 
     async fn create_slice(&self, target: &Target) -> Result<(), StepError> {
         let owner = SliceOwner {
             kind: SliceOwnerKind::ManagementCluster,
             namespace: None,
-            name: self.registry.cluster.clone(),
+            name: target.cluster.to_string(),
         };
         let mut slice = IPSlice::assigned(&target.scope(), target.block, owner, clock::now());
         slice.spec.registry = Some(self.registry.name.clone());
         let error = match self.context.slices.create(&slice).await {
             Ok(created) => {
-                self.context
-                    .ledger
-                    .change(|ledger| ledger.insert_slice(&created));
+                self.insert_slice(&created);
                 return Ok(());
             }
             Err(error) => error,
         };
-        if error.is_already_exists() || error.outcome_is_unknown() {
-            // Another process, or a request of this one without an answer, has created it.
-            if let Some(found) = self.find_slice(target).await? {
-                self.record_found(target, &found);
-                return Ok(());
-            }
+        // Another process, or a request of this one without an answer, can have created it.
+        let may_exist = error.is_already_exists() || error.outcome_is_unknown();
+        if may_exist && self.read_slice(target).await?.is_some() {
+            return Ok(());
         }
-        Err(call_error("create an IPSlice")(error))
-    }
-
-    /// Reads the IPSlice of the block.
-    async fn find_slice(
-        &self,
-        target: &Target,
-    ) -> Result<Option<MaybeInvalid<IPSlice>>, StepError> {
-        let name = target.slice_name();
-        let read = self.context.slices.get_maybe_invalid(&name).await;
-        read.map_err(call_error("read the IPSlice"))
-    }
-
-    /// Records an IPSlice that a read has shown.
-    fn record_found(&self, target: &Target, found: &MaybeInvalid<IPSlice>) {
-        self.context
-            .ledger
-            .change(|ledger| ledger.insert_found_slice(&target.scope(), target.block, found));
+        Err(error.into())
     }
 
     /// Changes the slice in the version that was known when the step was decided.
-    async fn write_slice(
+    async fn update_slice(
         &self,
-        step: &'static str,
+        step: Step,
         target: &Target,
-        change: impl FnOnce(&mut IPSlice),
+        memory: &Memory,
     ) -> Result<(), StepError> {
-        let found = self.read_slice(target).await?;
-        let mut wanted = found.clone();
-        change(&mut wanted);
-        let written = patch::write(&self.context.slices, &found, &wanted).await;
-        if let Some(written) = written.map_err(call_error(step))? {
-            self.context
-                .ledger
-                .change(|ledger| ledger.insert_slice(&written));
-        }
-        Ok(())
-    }
-
-    /// Reads the slice. Fails if it is not the known version.
-    async fn read_slice(&self, target: &Target) -> Result<IPSlice, StepError> {
         let known = target.slice()?;
-        let Some(found) = self.find_slice(target).await? else {
-            let uid = known.uid.clone();
-            self.context.ledger.change(|ledger| {
-                ledger.remove_slice_of(&target.scope(), target.block, &uid);
-            });
-            return Err(StepError::Changed("IPSlice"));
-        };
+        let found = self.read_slice(target).await?.ok_or(CHANGED_SLICE)?;
         let is_known = found.meta().resource_version.as_deref() == Some(&*known.version);
-        match found.0 {
-            Ok(slice) if is_known => Ok(slice),
-            other => {
-                self.record_found(target, &MaybeInvalid(other));
-                Err(StepError::Changed("IPSlice"))
-            }
+        let found = found.0.ok().filter(|_| is_known).ok_or(CHANGED_SLICE)?;
+        let mut wanted = found.clone();
+        change_slice(&mut wanted.spec, step, target, memory);
+        if let Some(written) = patch::write(&self.context.slices, &found, &wanted).await? {
+            self.insert_slice(&written);
         }
-    }
-
-    async fn mark_conflict(&self, target: &Target) -> Result<(), StepError> {
-        let cluster = target.other_cluster(&self.registry.cluster);
-        let since: Time = clock::now();
-        let conflict = SliceConflict {
-            cluster: cluster.clone(),
-            since,
-        };
-        let mark = |slice: &mut IPSlice| slice.spec.conflict = Some(conflict);
-        self.write_slice("mark the conflict in the IPSlice", target, mark)
-            .await?;
-        warn!(
-            network = %target.network, block = %cidr(target.block), cluster,
-            "another management cluster uses a block of this one; no address of it is allocated"
-        );
         Ok(())
     }
 
-    async fn delete_slice(
-        &self,
-        target: &Target,
-        list: Option<&ReservationList>,
-    ) -> Result<(), StepError> {
-        let slice = target.slice()?;
-        let (block, uid) = (target.block, slice.uid.clone());
-        let returning = Returning::begin(&self.context.ledger, &target.network, block, &uid)
-            .ok_or(StepError::Changed("use of the block"))?;
-        self.delete_unused_slice(target, slice, list).await?;
-        self.context.ledger.change(|ledger| {
-            ledger.remove_slice_of(&target.scope(), block, &uid);
-        });
-        drop(returning);
-        Ok(())
-    }
-
-    /// Deletes the slice of another management cluster or registry.
-    pub(super) async fn delete_foreign_slice(
-        &self,
-        target: &Target,
-        slice: &BlockSlice,
-    ) -> Result<(), StepError> {
-        let name = target.slice_name();
-        let deleted = self
-            .context
-            .slices
-            .delete_unchanged(&name, &slice.uid, &slice.version)
-            .await;
-        deleted.map_err(call_error(
-            "delete the IPSlice of another management cluster or registry",
-        ))?;
-        self.context.ledger.change(|ledger| {
-            ledger.remove_slice_of(&target.scope(), target.block, &slice.uid);
-        });
-        info!(
-            network = %target.network,
-            block = %cidr(target.block),
-            cluster = %slice.cluster,
-            "deleted the IPSlice of another management cluster or registry"
-        );
-        Ok(())
-    }
-
-    async fn delete_unused_slice(
-        &self,
-        target: &Target,
-        slice: &BlockSlice,
-        list: Option<&ReservationList>,
-    ) -> Result<(), StepError> {
-        self.require_unused(target, list)?;
-        let name = target.slice_name();
-        let deleted = self
-            .context
-            .slices
-            .delete_unchanged(&name, &slice.uid, &slice.version)
-            .await;
-        match deleted.map_err(call_error("delete the IPSlice"))? {
-            Deleted::Gone => Ok(()),
-            // The next step deletes it again.
-            Deleted::Terminating(_) => Err(StepError::Changed("IPSlice")),
-        }
-    }
-
-    /// Fails if the list shows a reservation of an address of the block, or the ledger shows one in use.
-    fn require_unused(
+    /// Deletes the slice of a block if the list shows no reservation of an address of it, and the ledger shows
+    /// none in use.
+    async fn return_slice(
         &self,
         target: &Target,
         list: Option<&ReservationList>,
     ) -> Result<(), StepError> {
         let (network, block) = (&target.network, target.block);
-        let is_reserved = match list {
-            Some(list) => list.uses(network, block),
-            None => true,
-        };
-        let ledger = &self.context.ledger;
-        if is_reserved || ledger.read(|ledger| ledger.is_block_used(network, block)) {
-            return Err(StepError::Changed("use of the block"));
+        let uid = &target.slice()?.uid;
+        let returning = Returning::begin(&self.context.ledger, network, block, uid);
+        let returning = returning.ok_or(CHANGED_USE)?;
+        let is_reserved = list.is_none_or(|list| list.uses(network, block));
+        if is_reserved || self.is_used(target) {
+            return Err(CHANGED_USE);
         }
+        self.delete_slice(target).await?;
+        drop(returning);
         Ok(())
+    }
+
+    /// Deletes the slice in the version that was known when the step was decided.
+    async fn delete_slice(&self, target: &Target) -> Result<(), StepError> {
+        let slice = target.slice()?;
+        let name = reservation_name(&target.scope(), target.block);
+        let slices = &self.context.slices;
+        match slices
+            .delete_unchanged(&name, &slice.uid, &slice.version)
+            .await?
+        {
+            Deleted::Gone => {
+                let scope = target.scope();
+                self.context.ledger.change(|ledger| {
+                    ledger.remove_slice_of(&scope, target.block, &slice.uid);
+                });
+                Ok(())
+            }
+            // The next step deletes it again.
+            Deleted::Terminating(_) => Err(CHANGED_SLICE),
+        }
+    }
+}
+
+/// What a step changes in the record of a block. To confirm it changes nothing but its version.
+fn change_record(record: &mut BlockRecord, step: Step, own: &str) {
+    let is_own = |contender: &String| contender == own;
+    match step {
+        Step::TakeRecord => hand_over(record, own.to_owned(), clock::now()),
+        Step::KeepRecord => {
+            // Another manager of this cluster must not return it at once.
+            record.since = Some(clock::now());
+            record.returned_at = None;
+        }
+        Step::ReturnRecord => record.returned_at = Some(clock::now()),
+        Step::Contend => {
+            let has_room = record.contenders.len() < MAX_CONTENDERS;
+            if has_room && !record.contenders.iter().any(is_own) {
+                record.contenders.push(own.to_owned());
+                record.contenders.sort_unstable();
+            }
+        }
+        Step::Withdraw => record.contenders.retain(|contender| !is_own(contender)),
+        _ => {}
+    }
+}
+
+/// What a step changes in the slice of a block.
+fn change_slice(slice: &mut IPSliceSpec, step: Step, target: &Target, memory: &Memory) {
+    match step {
+        Step::ConfirmSlice => {
+            slice.confirmed_at = Some(clock::now());
+            slice.conflict = None;
+        }
+        Step::MarkConflict => {
+            slice.conflict = Some(SliceConflict {
+                cluster: target.other_cluster().to_owned(),
+                since: clock::now(),
+            });
+        }
+        Step::AwaitQuarantine => {
+            slice.confirmed_at = None;
+            slice.conflict = None;
+        }
+        Step::MarkEmpty => {
+            let idle_time = memory.idle_time(target.delays, Instant::now());
+            slice.empty_since = Some(empty_since(idle_time));
+        }
+        Step::ClearMark => slice.empty_since = None,
+        _ => {}
     }
 }
 
@@ -516,14 +349,77 @@ impl Writer {
 fn empty_since(idle_time: Duration) -> Time {
     let seconds = Duration::from_secs(idle_time.as_secs());
     let now = clock::now();
-    let since = now.0.checked_sub(seconds);
-    Time(since.unwrap_or(now.0))
+    Time(now.0.checked_sub(seconds).unwrap_or(now.0))
 }
 
-/// Names a cluster that uses addresses of the block.
-fn contend(record: &mut BlockRecord, id: String) {
-    if record.contenders.len() < MAX_CONTENDERS && !record.contenders.contains(&id) {
-        record.contenders.push(id);
-        record.contenders.sort_unstable();
+/// As long as this exists, this process allocates no address of a block whose slice it deletes. The
+/// deletion can also end because the task is aborted, when the settings of the registry change.
+struct Returning<'a> {
+    ledger: &'a SharedLedger,
+    scope: Scope,
+    block: Block,
+    uid: &'a str,
+}
+
+impl<'a> Returning<'a> {
+    /// `None` if an address of the block is not free, or if the slice is another one.
+    fn begin(ledger: &'a SharedLedger, network: &str, block: Block, uid: &'a str) -> Option<Self> {
+        let scope = Scope::Network(network.into());
+        let began = ledger.change(|ledger| ledger.begin_slice_return(&scope, block, uid));
+        began.then_some(Self {
+            ledger,
+            scope,
+            block,
+            uid,
+        })
+    }
+}
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        // Without effect on a slice that was deleted.
+        self.ledger
+            .change(|ledger| ledger.cancel_slice_return(&self.scope, self.block, self.uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_api::IPSlice;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn aborted_return_leaves_the_block_usable() {
+        let block = Block::new([10, 0, 0, 4].into(), 30);
+        let ledger = SharedLedger::read_only();
+        let slice: IPSlice = serde_json::from_value(json!({
+            "metadata": {"name": "n.lab.10.0.0.4-30", "uid": "s", "resourceVersion": "5"},
+            "spec": {"scope": "n.lab", "block": "10.0.0.4/30",
+                     "owner": {"kind": "ManagementCluster", "name": "west"},
+                     "assignedAt": "2026-01-01T00:00:00Z", "confirmedAt": "2026-01-01T00:00:00Z"},
+        }))
+        .expect("the slice is valid");
+        ledger.change(|ledger| {
+            ledger.set_management_cluster("site", "west");
+            ledger.insert_slice(&slice);
+        });
+        let is_usable = || ledger.read(|ledger| ledger.is_block_usable("lab", block));
+        assert!(is_usable());
+
+        assert!(Returning::begin(&ledger, "lab", block, "another").is_none());
+        let returning = Returning::begin(&ledger, "lab", block, "s");
+        assert!(returning.is_some());
+        assert!(!is_usable());
+        drop(returning);
+        assert!(is_usable());
+
+        // The deletion has succeeded.
+        let returning = Returning::begin(&ledger, "lab", block, "s");
+        ledger.change(|ledger| ledger.remove_slice_of(&Scope::Network("lab".into()), block, "s"));
+        drop(returning);
+        let slice = ledger.read(|ledger| ledger.slice_of_block("lab", block));
+        assert!(slice.is_none());
     }
 }

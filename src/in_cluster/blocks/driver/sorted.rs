@@ -11,8 +11,8 @@ use capi_ipam_protocol::block::{Holding, Record as RecordState};
 use capi_ipam_registry::{Entry, Record};
 
 use super::super::addresses::Addresses;
-use super::super::facts::Shown;
 use super::super::open_registry::OpenRegistry;
+use super::super::target::shown;
 
 /// The records of the blocks of a network.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl SortedRecords {
     fn new(records: &[(Block, Arc<Entry>)], cluster: &str, quarantine: i64, second: i64) -> Self {
         let mut sorted = Self::default();
         for (block, entry) in records {
-            let state = Shown::of(Some(entry)).record(cluster, quarantine, second);
+            let state = shown(Some(entry), cluster, quarantine, second);
             sorted.add(*block, state);
             if let RecordState::Theirs {
                 holding: Holding::Returned,

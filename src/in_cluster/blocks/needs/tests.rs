@@ -73,7 +73,7 @@ fn all_needs(
         .map(|(number, own)| (block(*number), *own))
         .collect();
     let others = others.iter().map(|number| block(*number)).collect();
-    Situation::new(rules, &own, &others, members).needs()
+    Situation::new("lab", rules, &own, &others, members).needs()
 }
 
 fn numbers(needs: &Needs) -> Vec<u8> {
@@ -90,10 +90,10 @@ fn needs(
     own: &[(u8, OwnBlock)],
     others: &[u8],
     members: &[Member],
-) -> (Vec<u8>, Option<Shortage>) {
+) -> (Vec<u8>, Option<BlockObstacle>) {
     let needs = all_needs(rules, own, others, members);
     let shortages = needs.pools.values().chain(needs.requested.values());
-    (numbers(&needs), shortages.copied().next())
+    (numbers(&needs), shortages.cloned().next())
 }
 
 #[test]
@@ -171,11 +171,14 @@ fn requested_address_decides_on_its_block() {
     };
     let all = [member];
     assert_eq!(needs(&rules(0, None), &[], &[], &all), (vec![4], None));
-    let taken = Some(Shortage::AllTaken);
-    assert_eq!(needs(&rules(0, None), &[], &[4], &all), (vec![], taken));
+    let taken = Some(BlockObstacle::AllTaken);
+    assert_eq!(
+        needs(&rules(0, None), &[], &[4], &all),
+        (vec![], taken.clone())
+    );
     assert_eq!(
         needs(&rules(0, None), &[(4, CONFLICT)], &[], &all),
-        (vec![], taken)
+        (vec![], taken.clone())
     );
 }
 
@@ -209,20 +212,20 @@ fn spare_blocks_are_kept_and_taken() {
 
 #[test]
 fn limit_and_exhaustion_are_told_apart() {
-    let limit = Some(Shortage::Limit);
+    let limit = Some(BlockObstacle::Limit(1));
     assert_eq!(
         needs(&rules(1, Some(1)), &[(0, USED)], &[], &[waiting(0, 7)]),
-        (vec![], limit)
+        (vec![], limit.clone())
     );
     let all = [waiting(0, 1)];
-    let taken = Some(Shortage::AllTaken);
+    let taken = Some(BlockObstacle::AllTaken);
     assert_eq!(
         needs(&rules(0, None), &[(0, USED)], &[1], &all),
-        (vec![], taken)
+        (vec![], taken.clone())
     );
     assert_eq!(
         needs(&rules(0, None), &[(0, USED), (1, CONFLICT)], &[], &all),
-        (vec![], taken)
+        (vec![], taken.clone())
     );
 }
 
@@ -239,7 +242,7 @@ fn large_ranges_cost_what_is_held() {
         .map(|n| Block::new(Family::V6.address(n << 64), 64))
         .collect();
     let rules = rules(0, None);
-    let needs = Situation::new(&rules, &own, &others, &[all]).needs();
+    let needs = Situation::new("lab", &rules, &own, &others, &[all]).needs();
     let expected = Block::new(Family::V6.address(1000 << 64), 64);
     assert_eq!(needs.blocks, [expected].into());
 }
@@ -250,7 +253,7 @@ fn block_that_overlaps_with_another_one_is_not_free() {
     let own = [(Block::new(block(0).base(), 29), USED)].into();
     let others = [Block::new(block(2).base(), 31)].into_iter().collect();
     let members = [waiting(0, 7)];
-    let needs = Situation::new(&rules, &own, &others, &members).needs();
+    let needs = Situation::new("lab", &rules, &own, &others, &members).needs();
     assert_eq!(needs.blocks, [block(3)].into());
 
     let member = Member {
@@ -258,15 +261,15 @@ fn block_that_overlaps_with_another_one_is_not_free() {
         ..member(0, 7)
     };
     let members = [member];
-    let needs = Situation::new(&rules, &own, &others, &members).needs();
+    let needs = Situation::new("lab", &rules, &own, &others, &members).needs();
     let shortages: Vec<_> = needs.requested.into_values().collect();
-    assert_eq!(shortages, [Shortage::AllTaken]);
+    assert_eq!(shortages, [BlockObstacle::AllTaken]);
     assert!(needs.blocks.is_empty());
 }
 
 #[test]
 fn spare_blocks_make_room_for_a_waiting_claim() {
-    let limit = Some(Shortage::Limit);
+    let limit = Some(BlockObstacle::Limit(1));
     // The spare block is outside of the ranges of the pool that waits.
     let members = [member(0, 0), waiting(1, 1)];
     let one = rules(1, Some(1));
@@ -274,7 +277,7 @@ fn spare_blocks_make_room_for_a_waiting_claim() {
     assert!(limited.is_limited);
     assert_eq!(
         needs(&one, &[(0, FREE)], &[], &members),
-        (vec![], limit),
+        (vec![], limit.clone()),
         "block 0 is returned"
     );
     // Another manager of this cluster does not see the claim that waits.
@@ -301,7 +304,10 @@ fn spare_blocks_make_room_for_a_waiting_claim() {
         requested: vec![Block::address([10, 0, 0, 17].into())],
         ..member(0, 7)
     };
-    assert_eq!(needs(&one, &[(0, FREE)], &[], &[requests]), (vec![], limit));
+    assert_eq!(
+        needs(&one, &[(0, FREE)], &[], &[requests]),
+        (vec![], limit.clone())
+    );
 }
 
 #[test]
@@ -324,7 +330,7 @@ fn headroom_larger_than_a_block_takes_a_second_block() {
     );
     assert_eq!(
         needs(&rules(0, Some(1)), &[(0, FREE)], &[], &all),
-        (vec![0], Some(Shortage::Limit))
+        (vec![0], Some(BlockObstacle::Limit(1)))
     );
 }
 
@@ -343,13 +349,19 @@ fn block_that_never_becomes_usable_is_not_waited_for() {
         (vec![1], None)
     );
     // An operator finds it if there is no other block.
-    let named = Some(Shortage::Unavailable(block(0)));
-    assert_eq!(needs(&none, &own, &[1], &[waiting(0, 1)]), (vec![], named));
+    let named = Some(BlockObstacle::SliceUnavailable(slice_name("lab", block(0))));
+    assert_eq!(
+        needs(&none, &own, &[1], &[waiting(0, 1)]),
+        (vec![], named.clone())
+    );
     let requests = Member {
         requested: vec![Block::address(block(0).base())],
         ..member(0, 7)
     };
-    assert_eq!(needs(&none, &own, &[], &[requests]), (vec![], named));
+    assert_eq!(
+        needs(&none, &own, &[], &[requests]),
+        (vec![], named.clone())
+    );
 }
 
 #[test]
@@ -416,7 +428,7 @@ fn each_pool_has_its_own_shortage() {
     let own = [(0, USED)];
     let members = [full.clone(), waiting(2, 3)];
     let found = all_needs(&rules(0, None), &own, &[1], &members);
-    let taken = BTreeMap::from([(pool("0-1"), Shortage::AllTaken)]);
+    let taken = BTreeMap::from([(pool("0-1"), BlockObstacle::AllTaken)]);
     assert_eq!((numbers(&found), found.pools), (vec![2], taken));
     assert!(!found.is_limited);
     // A further block can be had.
@@ -426,7 +438,7 @@ fn each_pool_has_its_own_shortage() {
     let limited = rules(1, Some(2));
     let own = [(0, USED), (5, FREE)];
     let found = all_needs(&limited, &own, &[], &[full, member(5, 5)]);
-    let limit = BTreeMap::from([(pool("0-1"), Shortage::Limit)]);
+    let limit = BTreeMap::from([(pool("0-1"), BlockObstacle::Limit(2))]);
     assert_eq!((numbers(&found), found.pools), (vec![5], limit));
 }
 
