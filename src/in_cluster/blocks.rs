@@ -13,8 +13,7 @@
 //! | `needs` | which blocks a network needs; plain values |
 //! | `target` | a block, as the protocol has to know it; plain values |
 //! | `backoff` | when a write is sent again; plain values |
-//! | `driver` | decides for each block what is due |
-//! | `steps` | sends it |
+//! | `driver` | decides for each block what is due, and sends it |
 //! | `reservation_list` | the list of reservations that decides on returns |
 //! | `measured`, `state_metrics` | the metrics of registries, and all registries by name |
 //! | `check` | whether an address that was just reserved is in a block of this cluster |
@@ -35,7 +34,6 @@ pub(super) mod registries;
 mod reservation_list;
 mod running;
 mod state_metrics;
-mod steps;
 mod target;
 
 use capi_ipam_controller::metrics::Description;

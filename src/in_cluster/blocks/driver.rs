@@ -6,6 +6,7 @@
 mod plan;
 mod send;
 mod sorted;
+mod steps;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use capi_ipam_ledger::{BlockSlice, Ledger, NetworkBlocks};
 
 use super::open_registry::{OpenRegistry, Requester};
 use super::reservation_list::ReservationLists;
-use super::steps::Writer;
 use super::target::{Memory, Target};
+use crate::in_cluster::context::Context;
 use plan::NetworkWrites;
 use sorted::SortedNetworks;
 
@@ -30,7 +31,8 @@ const MAX_RETURN_TIME: Duration = Duration::from_millis(50);
 
 /// Drives the blocks of one registry.
 pub(super) struct Driver {
-    writer: Writer,
+    context: Arc<Context>,
+    registry: Arc<OpenRegistry>,
     drain: Duration,
     memory: HashMap<(Arc<str>, Block), Memory>,
     /// Whether this pass has not sent everything, because a request could not reach the registry.
@@ -47,9 +49,10 @@ pub(super) struct Driver {
 
 impl Driver {
     /// A driver that returns a slice when its mark is known for `drain`.
-    pub(super) fn new(writer: Writer, drain: Duration) -> Self {
+    pub(super) fn new(context: Arc<Context>, registry: Arc<OpenRegistry>, drain: Duration) -> Self {
         Self {
-            writer,
+            context,
+            registry,
             drain,
             memory: HashMap::new(),
             is_held_back: false,
@@ -71,12 +74,8 @@ impl Driver {
         self.lists.done().await;
     }
 
-    fn registry(&self) -> &OpenRegistry {
-        &self.writer.registry
-    }
-
     fn ledger<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
-        self.writer.context.ledger.read(read)
+        self.context.ledger.read(read)
     }
 
     /// Sends what is due for all blocks. Returns when the next pass is due without a change.
@@ -104,7 +103,7 @@ impl Driver {
         self.sorted.retain(&networks);
         self.network_writes
             .retain(|network, _| networks.contains(network));
-        self.registry().set_held(held);
+        self.registry.set_held(held);
         let places: HashSet<_> = all
             .iter()
             .map(|target| (Arc::clone(&target.network), target.block))
@@ -125,15 +124,15 @@ impl Driver {
             }
             next = next.min(self.drive_block(target).await);
         }
-        let registry = self.registry();
+        let registry = &self.registry;
         if registry.is_confirmed() && registry.checks_records() {
             registry.checked_records(all.iter_mut().all(|target| self.is_recorded(target)));
         }
-        let context = Arc::clone(&self.writer.context);
+        let context = Arc::clone(&self.context);
         self.lists.start(&context, networks.into_iter().collect());
         if !self.is_held_back {
             // What could not be sent is not due any more.
-            self.registry().succeeded(Requester::Driver);
+            self.registry.succeeded(Requester::Driver);
         }
         next
     }
@@ -153,7 +152,7 @@ impl Driver {
 
     /// Finds the networks with a record that names this management cluster.
     fn find_recorded_networks(&mut self) {
-        let registry = Arc::clone(&self.writer.registry);
+        let registry = Arc::clone(&self.registry);
         let changes = registry.records.all_block_changes();
         if self.naming.0 != changes {
             let naming = registry.records.networks_naming(&registry.cluster);
@@ -165,7 +164,7 @@ impl Driver {
     /// names one are in the registries that their slices name, and in those that have records of them.
     fn is_of_registry(&self, network: &str, found: &NetworkBlocks) -> bool {
         if let Some(rules) = &found.rules {
-            return rules.registry == self.registry().name;
+            return rules.registry == self.registry.name;
         }
         let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
         self.naming.1.contains(network)

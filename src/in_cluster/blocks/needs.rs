@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::{BlockRules, PoolKey, Scope, reservation_name};
-use capi_ipam_ip::{Block, Family, SpanSet};
-use capi_ipam_ledger::{BlockObstacle, BlockSlice};
+use capi_ipam_ip::{Block, SpanSet};
+use capi_ipam_ledger::{BlockMember, BlockObstacle, BlockSlice};
 
 use super::addresses::Addresses;
 
@@ -33,34 +33,12 @@ pub(super) struct OwnBlock {
     pub(super) is_unavailable: bool,
 }
 
-/// A pool of the network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Member {
-    pub(super) pool: PoolKey,
-    pub(super) family: Family,
-    /// The length of the blocks of the network in this family.
-    pub(super) length: u8,
-    /// What the pool can allocate, as numbers of addresses.
-    pub(super) ranges: SpanSet,
-    /// Whether a claim waits for an address, and none is free for it.
-    pub(super) waits: bool,
-    /// Whether a claim waits although addresses of usable blocks are free: these are the headroom of
-    /// the pool, or for other claims.
-    pub(super) needs_further_block: bool,
-    /// The number of claims that have waited, and are about to get one of the free addresses.
-    pub(super) turns: usize,
-    /// Whether the next claim needs another block.
-    pub(super) is_full: bool,
-    /// The addresses that waiting claims request.
-    pub(super) requested: Vec<Block>,
-}
-
 /// What decides which blocks a network needs.
 pub(super) struct Situation<'a> {
     network: &'a str,
     rules: &'a BlockRules,
     own: &'a BTreeMap<Block, OwnBlock>,
-    members: &'a [Member],
+    members: &'a [BlockMember],
     /// The addresses of the blocks of this management cluster.
     held: Addresses,
     /// Those of the blocks of other ones.
@@ -88,7 +66,7 @@ impl<'a> Situation<'a> {
         rules: &'a BlockRules,
         own: &'a BTreeMap<Block, OwnBlock>,
         others: &'a Addresses,
-        members: &'a [Member],
+        members: &'a [BlockMember],
     ) -> Self {
         let held = own.keys().copied().collect();
         Self {
@@ -128,7 +106,7 @@ impl<'a> Situation<'a> {
     }
 
     /// The block of an address that a claim requests.
-    fn need_address(&self, member: &Member, address: Block, needs: &mut Needs) {
+    fn need_address(&self, member: &BlockMember, address: Block, needs: &mut Needs) {
         let block = Block::new(address.base(), member.length);
         let shortage = match self.own.get(&block) {
             Some(own) if own.is_unavailable => Some(self.unavailable(block)),
@@ -142,16 +120,16 @@ impl<'a> Situation<'a> {
             needs.blocks.insert(block);
             return;
         };
-        needs.is_limited |= matches!(shortage, BlockObstacle::Limit(_));
+        needs.is_limited |= Some(&shortage) == self.limit(needs).as_ref();
         needs.requested.insert(address, shortage);
     }
 
     /// A block for a pool without a free address.
-    fn need_any(&self, member: &Member, needs: &mut Needs) {
+    fn need_any(&self, member: &BlockMember, needs: &mut Needs) {
         if member.needs_further_block {
             // If one of them were returned, fewer addresses than before would be free.
             for (block, own) in self.own {
-                if !own.is_used && own.is_usable && member.has(*block) {
+                if !own.is_used && own.is_usable && can_use(member, *block) {
                     needs.blocks.insert(*block);
                 }
             }
@@ -161,18 +139,18 @@ impl<'a> Situation<'a> {
                 needs.blocks.insert(block);
             }
             Err(shortage) => {
-                needs.is_limited |= matches!(shortage, BlockObstacle::Limit(_));
+                needs.is_limited |= Some(&shortage) == self.limit(needs).as_ref();
                 needs.pools.insert(member.pool.clone(), shortage);
             }
         }
     }
 
     /// Keeps the unused blocks from which claims are about to get an address.
-    fn keep_for_turns(&self, member: &Member, needs: &mut Needs) {
+    fn keep_for_turns(&self, member: &BlockMember, needs: &mut Needs) {
         let mut missing = member.turns as u128;
         for (block, own) in self.own {
             if missing > 0 && !own.is_used && own.is_usable {
-                let addresses = member.addresses_of(*block);
+                let addresses = addresses_of(member, *block);
                 if addresses > 0 {
                     needs.blocks.insert(*block);
                 }
@@ -182,13 +160,13 @@ impl<'a> Situation<'a> {
     }
 
     /// The block from which a pool without a free address gets one.
-    fn next_block(&self, member: &Member, needs: &Needs) -> Result<Block, BlockObstacle> {
+    fn next_block(&self, member: &BlockMember, needs: &Needs) -> Result<Block, BlockObstacle> {
         if let Some(block) = self.supply(member) {
             return Ok(block);
         }
         // One that is taken for another claim may serve this one, too.
         let mut taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
-        if let Some(block) = taken_now.find(|block| member.has(**block)) {
+        if let Some(block) = taken_now.find(|block| can_use(member, **block)) {
             return Ok(*block);
         }
         let lowest = self.lowest(member, needs);
@@ -201,11 +179,11 @@ impl<'a> Situation<'a> {
 
     /// A block of this cluster in the ranges of a pool from which it gets addresses as soon as the
     /// block is usable.
-    fn supply(&self, member: &Member) -> Option<Block> {
+    fn supply(&self, member: &BlockMember) -> Option<Block> {
         for (block, own) in self.own {
             let has_more = !own.is_used && !member.needs_further_block;
             let is_coming = has_more || !own.is_usable;
-            if is_coming && own.is_available() && member.has(*block) {
+            if is_coming && own.is_available() && can_use(member, *block) {
                 return Some(*block);
             }
         }
@@ -213,9 +191,9 @@ impl<'a> Situation<'a> {
     }
 
     /// Why no further block in the ranges of a pool can be taken.
-    fn exhaustion(&self, member: &Member) -> BlockObstacle {
+    fn exhaustion(&self, member: &BlockMember) -> BlockObstacle {
         for (block, own) in self.own {
-            if own.is_unavailable && member.has(*block) {
+            if own.is_unavailable && can_use(member, *block) {
                 return self.unavailable(*block);
             }
         }
@@ -251,7 +229,7 @@ impl<'a> Situation<'a> {
 
     /// The lowest block in the ranges of a pool that no management cluster holds and that is not
     /// needed already. Linear in the number of gaps between held blocks.
-    fn lowest(&self, member: &Member, needs: &Needs) -> Option<Block> {
+    fn lowest(&self, member: &BlockMember, needs: &Needs) -> Option<Block> {
         for span in member.ranges.spans() {
             let mut number = span.first();
             while number <= span.last() {
@@ -292,7 +270,7 @@ impl<'a> Situation<'a> {
     }
 
     fn is_of_member(&self, block: Block) -> bool {
-        self.members.iter().any(|member| member.has(block))
+        self.members.iter().any(|member| can_use(member, block))
     }
 }
 
@@ -317,19 +295,18 @@ impl OwnBlock {
     }
 }
 
-impl Member {
-    /// Whether the pool can allocate an address of a block.
-    fn has(&self, block: Block) -> bool {
-        block.family() == self.family && self.ranges.overlaps(block.span())
-    }
+/// Whether a pool can allocate an address of a block.
+fn can_use(member: &BlockMember, block: Block) -> bool {
+    block.family() == member.family && member.ranges.overlaps(block.span())
+}
 
-    /// The number of addresses of a block that the pool can allocate.
-    fn addresses_of(&self, block: Block) -> u128 {
-        if block.family() != self.family {
-            return 0;
-        }
-        self.ranges.intersect(&SpanSet::from(block.span())).len()
+/// The number of addresses of a block that a pool can allocate.
+fn addresses_of(member: &BlockMember, block: Block) -> u128 {
+    if block.family() != member.family {
+        return 0;
     }
+    let block = SpanSet::from(block.span());
+    member.ranges.intersect(&block).len()
 }
 
 #[cfg(test)]

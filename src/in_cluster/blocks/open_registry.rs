@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::ClusterRecord;
+use capi_ipam_api::{ClusterRecord, IPRegistryStatus};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_ledger::BlockObstacle;
 use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError, Version};
@@ -318,8 +318,26 @@ impl OpenRegistry {
         state.confirmed_id = id.map(str::to_owned);
     }
 
-    /// Wakes the driver: the registry can be used.
-    pub(super) fn notify_confirmed(&self) {
+    /// The status of the IPRegistry names the registry with this identity: its records, which are listed, count
+    /// from now on.
+    pub(super) fn begin_to_use(&self, id: &str, status: &IPRegistryStatus) {
+        if self.is_confirmed() {
+            return;
+        }
+        // A registry that was never used, or that replaces another one, has nothing to lose.
+        if status.registry_id.as_deref() == Some(id) {
+            let clusters = status.clusters.iter().map(|cluster| cluster.id.clone());
+            let record = self.records.cluster(&self.cluster);
+            self.begin_recovery(|state| {
+                state.writes = state.writes.max(status.writes);
+                state.clusters = clusters.collect();
+                state.notices_loss(record.as_ref())
+            });
+        }
+        // No block is taken before a loss is noticed.
+        self.set_confirmed(Some(id));
+        self.check_cluster();
+        self.record_blocks();
         self.recovered.notify_one();
     }
 
@@ -454,17 +472,6 @@ impl OpenRegistry {
             self.records.note_loss();
         }
         self.state.lock().is_outdated = false;
-    }
-
-    /// Compares what the status of the IPRegistry says with the records, which are listed.
-    pub(super) fn compare_status(&self, writes: Option<u64>, clusters: Vec<String>) {
-        {
-            let mut state = self.state.lock();
-            state.writes = state.writes.max(writes);
-            state.clusters = clusters;
-        }
-        let record = self.records.cluster(&self.cluster);
-        self.begin_recovery(|state| state.notices_loss(record.as_ref()));
     }
 
     /// The largest number of writes of the record of this management cluster that is known.

@@ -165,8 +165,7 @@ impl Reconciler for RegistryReconciler {
         };
         self.write_status(&registry, opened, id.as_deref()).await?;
         if let (Some(open), Some(id)) = (&open, &id) {
-            let status = registry.status.as_ref();
-            Self::begin_to_use(open, id, status.unwrap_or(&IPRegistryStatus::default()));
+            open.begin_to_use(id, &registry.status.clone().unwrap_or_default());
         }
         Ok(Action::Requeue(if is_open {
             INTERVAL
@@ -326,23 +325,6 @@ impl RegistryReconciler {
             opened.succeeded(Requester::Identity);
         }
         found
-    }
-
-    /// The status names the registry: its records count from now on.
-    fn begin_to_use(opened: &OpenRegistry, id: &str, status: &IPRegistryStatus) {
-        if opened.is_confirmed() {
-            return;
-        }
-        // A registry that was never used, or that replaces another one, has nothing to lose.
-        if status.registry_id.as_deref() == Some(id) {
-            let clusters = status.clusters.iter();
-            let ids = clusters.map(|cluster| cluster.id.clone()).collect();
-            opened.compare_status(status.writes, ids);
-        }
-        opened.set_confirmed(Some(id));
-        opened.check_cluster();
-        opened.record_blocks();
-        opened.notify_confirmed();
     }
 
     async fn write_status(
@@ -559,11 +541,14 @@ mod tests {
             (Some("b"), Some("a"), None, true),
         ];
         for (known, replaced, found, expected) in table {
-            let mut registry = IPRegistry::default();
-            registry.status = Some(IPRegistryStatus {
+            let status = IPRegistryStatus {
                 registry_id: known.map(str::to_owned),
                 ..IPRegistryStatus::default()
-            });
+            };
+            let mut registry = IPRegistry {
+                status: Some(status),
+                ..IPRegistry::default()
+            };
             if let Some(id) = replaced {
                 let name = names::REPLACED_REGISTRY_ANNOTATION.to_owned();
                 registry.annotations_mut().insert(name, String::from(id));

@@ -21,7 +21,6 @@ use tracing::warn;
 use super::disturbance::Disturbance;
 use super::driver::Driver;
 use super::open_registry::{OpenRegistry, PROBE_INTERVAL, Requester};
-use super::steps::Writer;
 use crate::in_cluster::context::Context;
 
 /// A manager of a part of the objects shows that the cluster is alive when no other one has done so
@@ -128,11 +127,8 @@ impl Tasks {
             for gate in &self.gates {
                 gate.wait().await;
             }
-            let writer = Writer {
-                context: Arc::clone(&self.context),
-                registry: Arc::clone(&self.registry),
-            };
-            let mut driver = Driver::new(writer, self.drain);
+            let (context, registry) = (Arc::clone(&self.context), Arc::clone(&self.registry));
+            let mut driver = Driver::new(context, registry, self.drain);
             let restores = self.context.reservations.restores().clone();
             let mut epoch = restores.epoch();
             self.begin().await;

@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
-use capi_ipam_ip::{Block, Span};
-use capi_ipam_ledger::{BlockMember, BlockObstacle, BlockSupply, NetworkBlocks};
+use capi_ipam_ip::Block;
+use capi_ipam_ledger::{BlockObstacle, BlockSupply, NetworkBlocks};
 use capi_ipam_protocol::block::{Access, Step};
 use capi_ipam_registry::{Backend, Created, Entry, Key, NetworkRecord, Record};
 use tracing::debug;
 
 use super::super::backoff::Backoff;
-use super::super::needs::{Member, Needs, OwnBlock, Situation};
-use super::super::steps::UNKNOWN_CLUSTER;
+use super::super::needs::{Needs, OwnBlock, Situation};
 use super::super::target::{Delays, Target};
 use super::Driver;
 use super::sorted::SortedRecords;
+use super::steps::UNKNOWN_CLUSTER;
 
 /// The time between two changes of the record of a network.
 const NETWORK_WRITE_INTERVAL: Duration = Duration::from_mins(1);
@@ -34,7 +34,7 @@ impl Driver {
     /// Decides on the blocks of a network.
     pub(super) async fn plan(&mut self, network: &Arc<str>, found: &NetworkBlocks) -> Vec<Target> {
         let mut delays = self.delays(network, found);
-        let registry = Arc::clone(&self.writer.registry);
+        let registry = Arc::clone(&self.registry);
         let second = clock::now().0.as_second();
         let quarantine = delays.quarantine;
         let records = self.sorted.get(&registry, network, quarantine, second);
@@ -42,8 +42,8 @@ impl Driver {
         let own = self.own_blocks(found, &records);
         let needs = match &found.rules {
             Some(rules) => {
-                let members = members(found);
-                Situation::new(network, rules, &own, &records.addresses, &members).needs()
+                let others = &records.addresses;
+                Situation::new(network, rules, &own, others, &found.members).needs()
             }
             None => Needs::default(),
         };
@@ -62,7 +62,7 @@ impl Driver {
                 network: Arc::clone(network),
                 block,
                 cluster: Arc::clone(&registry.cluster),
-                has_peers: !self.writer.context.selection.is_everything(),
+                has_peers: !self.context.selection.is_everything(),
                 is_shared: found.rules.is_some(),
                 is_used: false,
                 is_needed: needs.blocks.contains(&block),
@@ -78,7 +78,7 @@ impl Driver {
             targets.push(target);
         }
         let supply = self.supply(network, found, &records, needs, agreed);
-        let ledger = &self.writer.context.ledger;
+        let ledger = &self.context.ledger;
         ledger.change(|ledger| ledger.set_block_supply(network, &supply));
         targets
     }
@@ -89,9 +89,9 @@ impl Driver {
             Some(rules) => (rules.keep_seconds, rules.quarantine_seconds),
             None => (0, 0),
         };
-        let record = self.registry().records.network(network).unwrap_or_default();
+        let record = self.registry.records.network(network).unwrap_or_default();
         Delays {
-            settle: self.registry().backend.settle_time(),
+            settle: self.registry.backend.settle_time(),
             drain: self.drain,
             keep,
             quarantine: record.quarantine().max(quarantine),
@@ -106,7 +106,7 @@ impl Driver {
         found: &NetworkBlocks,
         records: &SortedRecords,
     ) -> Option<Result<(), BlockObstacle>> {
-        let registry = Arc::clone(&self.writer.registry);
+        let registry = Arc::clone(&self.registry);
         let rules = found.rules.as_ref()?;
         if !registry.is_confirmed() || registry.is_suspended() || !self.may_request() {
             return None;
@@ -160,10 +160,10 @@ impl Driver {
         size: u64,
         records: &SortedRecords,
     ) -> Option<BlockObstacle> {
-        for block in &records.of_lengths {
+        for block in records.of_lengths.values() {
             let length = found.lengths.of(block.family());
             if let Some(length) = length.filter(|length| *length != block.length()) {
-                let entry = self.registry().records.block(network, *block);
+                let entry = self.registry.records.block(network, *block);
                 let cluster = match entry.as_deref().and_then(Entry::record) {
                     Some(Record::Block(record)) => &record.cluster,
                     _ => UNKNOWN_CLUSTER,
@@ -190,7 +190,7 @@ impl Driver {
         if writes.backoff.wait_time(step, Instant::now()).is_some() {
             return false;
         }
-        let registry = Arc::clone(&self.writer.registry);
+        let registry = Arc::clone(&self.registry);
         let wanted = Record::Network(wanted);
         let written = match known {
             Some(known) => registry.backend.update(known, &wanted).await,
@@ -252,7 +252,7 @@ impl Driver {
         needs: Needs,
         agreed: Option<Result<(), BlockObstacle>>,
     ) -> BlockSupply {
-        let registry = self.registry();
+        let registry = &self.registry;
         let mut supply = BlockSupply {
             others: Some(0),
             differing_clusters: registry.differing_clusters(network),
@@ -314,32 +314,4 @@ fn other_size(size: u64, own: u8, length: u8) -> u64 {
     let smaller = u32::from(length.saturating_sub(own));
     let size = size.checked_shl(larger).unwrap_or(u64::MAX);
     size.checked_shr(smaller).unwrap_or_default()
-}
-
-/// The pools of a network, as the choice of blocks needs them.
-fn members(found: &NetworkBlocks) -> Vec<Member> {
-    let able = found.members.iter().filter(|member| member.can_allocate);
-    able.filter_map(member).collect()
-}
-
-/// A pool of a network; `None` if the length of its blocks is not known.
-fn member(member: &BlockMember) -> Option<Member> {
-    let allowed = member.allowed.as_ref()?;
-    let mut ranges = Vec::new();
-    for span in allowed.allocatable().spans() {
-        let first = allowed.block(span.first()).span().first();
-        let last = allowed.block(span.last()).span().last();
-        ranges.extend(Span::new(first, last));
-    }
-    Some(Member {
-        pool: member.pool.clone(),
-        family: allowed.family,
-        length: member.length?,
-        ranges: ranges.into_iter().collect(),
-        waits: member.waits,
-        needs_further_block: member.needs_further_block,
-        turns: member.turns,
-        is_full: member.is_full,
-        requested: member.requested.clone(),
-    })
 }

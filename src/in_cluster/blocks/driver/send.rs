@@ -14,8 +14,8 @@ use super::super::backoff::{Backoff, Outcome};
 use super::super::needs::slice_name;
 use super::super::open_registry::Requester;
 use super::super::reservation_list::ReservationList;
-use super::super::steps::StepError;
 use super::super::target::{Memory, Target};
+use super::steps::StepError;
 use super::{Driver, INTERVAL};
 
 /// The maximum number of writes for a block in one pass.
@@ -55,7 +55,7 @@ impl Driver {
                 Err(time) => return time,
             };
             debug!(%network, block, ?step, "next step of a block");
-            let done = self.writer.perform(step, target, memory, list.as_deref());
+            let done = self.perform(step, target, memory, list.as_deref());
             if let Err(error) = done.await {
                 debug!(%network, block, ?step, error = error_chain(&error), "cannot change a block, will retry");
                 memory.forget_list();
@@ -65,18 +65,18 @@ impl Driver {
             }
             memory.backoff.sent(step, Outcome::Done, Instant::now());
             if step.is_of_registry() {
-                self.registry().succeeded(Requester::Driver);
+                self.registry.succeeded(Requester::Driver);
             }
-            self.writer.report(step, target);
+            self.report(step, target);
         }
         Duration::ZERO
     }
 
     /// Updates what is known of a block.
     pub(super) fn refresh(&self, target: &mut Target) {
-        let registry = self.registry();
+        let registry = &self.registry;
         let (network, block) = (&target.network, target.block);
-        self.writer.context.ledger.read(|ledger| {
+        self.context.ledger.read(|ledger| {
             target.slice = ledger.slice_of_block(network, block);
             target.is_used = ledger.is_block_used(network, block);
         });
@@ -161,7 +161,7 @@ impl Driver {
     /// Whether the registry may be asked now. It is not while it cannot be reached: the sign of life
     /// finds out when it can be reached again.
     pub(super) fn may_request(&mut self) -> bool {
-        let is_allowed = self.registry().allows_requests();
+        let is_allowed = self.registry.allows_requests();
         self.is_held_back |= !is_allowed;
         is_allowed
     }
@@ -175,7 +175,7 @@ impl Driver {
         backoff: &mut Backoff,
         error: &RegistryError,
     ) {
-        let registry = self.registry();
+        let registry = &self.registry;
         if error.is_unavailable() {
             registry.failed(Requester::Driver, error);
             self.is_held_back = true;
@@ -194,26 +194,25 @@ impl Driver {
     /// Whether a slice has the identity of this management cluster in the registry. An object that is
     /// not valid has none.
     pub(super) fn has_own_id(&self, slice: &BlockSlice) -> bool {
-        slice.cluster == self.registry().cluster
+        slice.cluster == self.registry.cluster
     }
 
     /// Whether a slice names another registry.
     pub(super) fn names_other_registry(&self, slice: &BlockSlice) -> bool {
         let named = slice.registry.as_deref();
-        named.is_some_and(|named| *named != *self.registry().name)
+        named.is_some_and(|named| *named != *self.registry.name)
     }
 
     /// Whether the record of the block of a slice can be in this registry.
     pub(super) fn may_be_of_registry(&self, slice: &BlockSlice) -> bool {
-        let named = slice.registry.as_deref();
-        let registry = &self.registry().name;
-        self.ledger(|ledger| ledger.may_be_of_registry(named, registry))
+        let registry = &self.registry.name;
+        self.ledger(|ledger| ledger.may_be_of_registry(slice, registry))
     }
 
     /// Whether this registry has the record of a block with a slice of another registry, which the network does
     /// not name any more. Otherwise the record is written first if an address is in use.
     fn is_replaceable(&self, target: &Target, slice: &BlockSlice) -> bool {
-        let registry = self.registry();
+        let registry = &self.registry;
         let is_of_other = target.is_shared && self.names_other_registry(slice);
         if !is_of_other || !registry.is_available() || registry.is_suspended() {
             return false;
@@ -234,7 +233,7 @@ impl Driver {
             return false;
         }
         let key = target.key();
-        let registry = Arc::clone(&self.writer.registry);
+        let registry = Arc::clone(&self.registry);
         match registry.backend.read(&key.to_string()).await {
             Ok(found) => registry.record_read(&key, found.as_ref()),
             Err(error) => {

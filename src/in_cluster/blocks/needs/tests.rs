@@ -1,5 +1,5 @@
 use capi_ipam_api::InClusterKind;
-use capi_ipam_ip::Span;
+use capi_ipam_ip::{Family, Span};
 
 use super::*;
 
@@ -29,9 +29,9 @@ fn pool(name: &str) -> PoolKey {
     PoolKey::new(InClusterKind::GlobalIPPool, None, name)
 }
 
-fn member(first: u8, last: u8) -> Member {
+fn member(first: u8, last: u8) -> BlockMember {
     let numbers = block(first).span().first()..=block(last).span().last();
-    Member {
+    BlockMember {
         pool: pool(&format!("{first}-{last}")),
         family: Family::V4,
         length: 30,
@@ -44,8 +44,8 @@ fn member(first: u8, last: u8) -> Member {
     }
 }
 
-fn waiting(first: u8, last: u8) -> Member {
-    Member {
+fn waiting(first: u8, last: u8) -> BlockMember {
+    BlockMember {
         waits: true,
         ..member(first, last)
     }
@@ -66,7 +66,7 @@ fn all_needs(
     rules: &BlockRules,
     own: &[(u8, OwnBlock)],
     others: &[u8],
-    members: &[Member],
+    members: &[BlockMember],
 ) -> Needs {
     let own = own
         .iter()
@@ -89,11 +89,11 @@ fn needs(
     rules: &BlockRules,
     own: &[(u8, OwnBlock)],
     others: &[u8],
-    members: &[Member],
+    members: &[BlockMember],
 ) -> (Vec<u8>, Option<BlockObstacle>) {
     let needs = all_needs(rules, own, others, members);
-    let shortages = needs.pools.values().chain(needs.requested.values());
-    (numbers(&needs), shortages.cloned().next())
+    let mut shortages = needs.pools.values().chain(needs.requested.values());
+    (numbers(&needs), shortages.next().cloned())
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn unused_block_serves_a_waiting_claim_first() {
 fn blocks_are_kept_for_claims_that_are_about_to_get_an_address() {
     let own = [(0, USED), (2, FREE), (3, FREE), (4, FREE), (6, FREE)];
     let about_to_get = |turns: usize| {
-        let member = Member {
+        let member = BlockMember {
             turns,
             ..member(3, 7)
         };
@@ -165,7 +165,7 @@ fn two_waiting_pools_share_one_new_block() {
 
 #[test]
 fn requested_address_decides_on_its_block() {
-    let member = Member {
+    let member = BlockMember {
         requested: vec![Block::address([10, 0, 0, 17].into())],
         ..member(0, 7)
     };
@@ -231,7 +231,7 @@ fn limit_and_exhaustion_are_told_apart() {
 
 #[test]
 fn large_ranges_cost_what_is_held() {
-    let all = Member {
+    let all = BlockMember {
         family: Family::V6,
         length: 64,
         ranges: SpanSet::from(Span::new(0, u128::MAX).unwrap()),
@@ -256,7 +256,7 @@ fn block_that_overlaps_with_another_one_is_not_free() {
     let needs = Situation::new("lab", &rules, &own, &others, &members).needs();
     assert_eq!(needs.blocks, [block(3)].into());
 
-    let member = Member {
+    let member = BlockMember {
         requested: vec![Block::address(block(2).base())],
         ..member(0, 7)
     };
@@ -300,7 +300,7 @@ fn spare_blocks_make_room_for_a_waiting_claim() {
         (vec![0], None)
     );
     // Also a requested address waits for room.
-    let requests = Member {
+    let requests = BlockMember {
         requested: vec![Block::address([10, 0, 0, 17].into())],
         ..member(0, 7)
     };
@@ -312,7 +312,7 @@ fn spare_blocks_make_room_for_a_waiting_claim() {
 
 #[test]
 fn headroom_larger_than_a_block_takes_a_second_block() {
-    let beyond = Member {
+    let beyond = BlockMember {
         needs_further_block: true,
         ..waiting(0, 7)
     };
@@ -354,7 +354,7 @@ fn block_that_never_becomes_usable_is_not_waited_for() {
         needs(&none, &own, &[1], &[waiting(0, 1)]),
         (vec![], named.clone())
     );
-    let requests = Member {
+    let requests = BlockMember {
         requested: vec![Block::address(block(0).base())],
         ..member(0, 7)
     };
@@ -421,7 +421,7 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
 
 #[test]
 fn each_pool_has_its_own_shortage() {
-    let full = Member {
+    let full = BlockMember {
         is_full: true,
         ..member(0, 1)
     };
@@ -444,7 +444,7 @@ fn each_pool_has_its_own_shortage() {
 
 #[test]
 fn request_for_a_held_block_is_not_the_shortage_of_its_pool() {
-    let both = Member {
+    let both = BlockMember {
         requested: vec![Block::address(block(4).base())],
         ..waiting(0, 7)
     };

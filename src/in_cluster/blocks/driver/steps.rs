@@ -18,11 +18,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use tracing::{info, warn};
 
-use super::check::read_slice;
-use super::open_registry::OpenRegistry;
-use super::reservation_list::ReservationList;
-use super::target::{Memory, Target};
-use crate::in_cluster::context::Context;
+use super::super::check::read_slice;
+use super::super::reservation_list::ReservationList;
+use super::super::target::{Memory, Target};
+use super::Driver;
 use crate::in_cluster::shared_ledger::SharedLedger;
 
 /// The cluster of a conflict whose record cannot be decoded.
@@ -67,13 +66,7 @@ impl Target {
     }
 }
 
-/// Sends the writes for the blocks of one registry.
-pub(super) struct Writer {
-    pub(super) context: Arc<Context>,
-    pub(super) registry: Arc<OpenRegistry>,
-}
-
-impl Writer {
+impl Driver {
     /// Does one step. `list` is one that began after a slice that is deleted was known in its version: it
     /// shows whether an address of the block is reserved. What responses show is recorded in the
     /// ledger and in the cache of records.
