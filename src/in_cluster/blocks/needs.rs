@@ -2,7 +2,7 @@
 //!
 //! | need | blocks |
 //! |---|---|
-//! | a claim requests an address | the block of the address |
+//! | a claim requests an address | the block of the address, but by default none beyond a quarter of the blocks of its pool |
 //! | a claim waits, and no address of its pool is free | an unused block of this cluster in the ranges of the pool, else the lowest one that no management cluster holds |
 //! | a claim has waited, and is about to get an address | unused blocks of this cluster in the ranges of the pool, the lowest first |
 //! | `spec.blocks.spare` | unused blocks of this cluster, the lowest first, else the lowest ones that no management cluster holds. None while a claim waits because of `spec.blocks.most` |
@@ -113,7 +113,7 @@ impl<'a> Situation<'a> {
             // A conflict ends when one side has no address in use: nothing else helps.
             Some(own) if own.is_conflicting => Some(BlockObstacle::AllTaken),
             None if self.last_held(block).is_some() => Some(BlockObstacle::AllTaken),
-            None => self.limit(needs),
+            None => self.request_limit(member, needs),
             Some(_) => None,
         };
         let Some(shortage) = shortage else {
@@ -253,10 +253,25 @@ impl<'a> Situation<'a> {
 
     /// Why this cluster may take no further block, if it has as many as it may have.
     fn limit(&self, needs: &Needs) -> Option<BlockObstacle> {
+        self.limit_at(self.rules.most?, needs)
+    }
+
+    /// The same for the block of a requested address. Whoever may request addresses could take all blocks away from
+    /// the other management clusters: by default, requests take none beyond a quarter of those of the pool.
+    fn request_limit(&self, member: &BlockMember, needs: &Needs) -> Option<BlockObstacle> {
+        let quarter = || {
+            let host_bits = member.family.bits().saturating_sub(member.length);
+            let blocks = member.ranges.len().checked_shr(host_bits.into());
+            let quarter = blocks.unwrap_or_default().div_ceil(4).max(1);
+            usize::try_from(quarter).unwrap_or(usize::MAX)
+        };
+        self.limit_at(self.rules.most.unwrap_or_else(quarter), needs)
+    }
+
+    fn limit_at(&self, most: usize, needs: &Needs) -> Option<BlockObstacle> {
         let taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
         let count = self.own.len().saturating_add(taken_now.count());
-        let most = self.rules.most.filter(|most| count >= *most);
-        most.map(BlockObstacle::Limit)
+        (count >= most).then_some(BlockObstacle::Limit(most))
     }
 
     /// No address of this block is allocated.

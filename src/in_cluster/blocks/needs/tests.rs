@@ -452,3 +452,35 @@ fn request_for_a_held_block_is_not_the_shortage_of_its_pool() {
     assert_eq!(numbers(&found), [0]);
     assert_eq!((found.pools.len(), found.requested.len()), (0, 1));
 }
+
+#[test]
+fn requests_take_no_more_than_a_quarter_by_default() {
+    let requests = BlockMember {
+        requested: vec![Block::address(block(4).base())],
+        ..member(0, 7)
+    };
+    let members = [requests];
+    let own = [(0, USED), (1, USED)];
+    assert_eq!(
+        needs(&rules(0, None), &own[..1], &[], &members),
+        (vec![4], None)
+    );
+    let found = all_needs(&rules(0, None), &own, &[], &members);
+    let limit = [(block(4).base(), BlockObstacle::Limit(2))];
+    let limit = limit.map(|(address, limit)| (Block::address(address), limit));
+    assert_eq!(
+        (&found.blocks, found.requested),
+        (&BTreeSet::new(), limit.into())
+    );
+    // No empty block is returned for it.
+    assert!(!found.is_limited);
+    assert_eq!(
+        needs(&rules(0, Some(3)), &own, &[], &members),
+        (vec![4], None)
+    );
+    // A claim that waits for any address gets a block.
+    assert_eq!(
+        needs(&rules(0, None), &own, &[], &[waiting(0, 7)]),
+        (vec![2], None)
+    );
+}
