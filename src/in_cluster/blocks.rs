@@ -8,16 +8,14 @@
 //! |---|---|
 //! | `registries` | the controller of IPRegistries: connects to each, and reports its state |
 //! | `running` | what runs for one registry: the watch of its records, the driver, the sign of life |
-//! | `record_watch` | what the watch of the records shows, on its way into the cache |
-//! | `problems`, `refusals` | why a registry cannot be used, and which records it refuses; plain values |
-//! | `identity` | who a registry and a management cluster are; plain values |
+//! | `open_registry` | the state of one registry: whether blocks are taken from it, and why not |
+//! | `record_watch` | what the watch of the records shows, on its way into the cache and the ledger |
 //! | `needs` | which blocks a network needs; plain values |
-//! | `facts` | what the protocol has to know of a block; plain values |
+//! | `target` | a block, as the protocol has to know it; plain values |
 //! | `backoff` | when a write is sent again; plain values |
-//! | `driver` | decides for each block what is due |
-//! | `steps`, `returning` | sends it |
+//! | `driver` | decides for each block what is due, and sends it |
 //! | `reservation_list` | the list of reservations that decides on returns |
-//! | `measured`, `state_metrics` | the metrics of registries |
+//! | `measured`, `state_metrics` | the metrics of registries, and all registries by name |
 //! | `check` | whether an address that was just reserved is in a block of this cluster |
 //!
 //! The order of the writes is that of [`capi_ipam_protocol::block`].
@@ -27,21 +25,16 @@ mod backoff;
 pub(super) mod check;
 mod disturbance;
 mod driver;
-mod facts;
-mod identity;
 mod measured;
 mod needs;
 mod open_registry;
-mod problems;
 mod record_watch;
 mod recovery;
-mod refusals;
 pub(super) mod registries;
 mod reservation_list;
-mod returning;
 mod running;
 mod state_metrics;
-mod steps;
+mod target;
 
 use capi_ipam_controller::metrics::Description;
 

@@ -21,7 +21,7 @@ pub(super) struct Context {
     pub(super) reservations: ReservationStore,
     pub(super) slices: ResourceClient<IPSlice>,
     pub(super) slices_listed: SlicesListed,
-    pub(super) signs_of_life: SignsOfLife,
+    pub(super) signs_of_life: Arc<SignsOfLife>,
     pub(super) events: EventPublisher,
     pub(super) contract: ContractClient,
     pub(super) deletion_checker: Arc<DeletionChecker>,

@@ -151,7 +151,7 @@ fn create_ledger(
         ledger,
         slices: ResourceClient::new(Api::all(manager.client.clone()), &()),
         slices_listed: SlicesListed::new(options.sweep_grace),
-        signs_of_life: SignsOfLife::default(),
+        signs_of_life: Arc::new(SignsOfLife::default()),
         events: manager.events.clone(),
         contract: setup.contract.clone(),
         deletion_checker: Arc::new(deletion_checker),

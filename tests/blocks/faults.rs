@@ -232,7 +232,7 @@ fn plans(seen: &BTreeSet<(&'static str, String)>, faults: &[How]) -> Vec<Plan> {
 /// Takes and returns blocks, and brings about a conflict.
 async fn run(site: &Site, run: &Run) {
     let (west, east) = (&site.west, &site.east);
-    let blocks = json!({"registry": REGISTRY, "size": 4, "spare": 0, "keepSeconds": 0});
+    let blocks = json!({"registry": REGISTRY, "size": 4, "spare": 0, "keepSeconds": 0, "most": 4});
     let range = format!("{0}.0-{0}.15", run.base);
     for cluster in [west, east] {
         cluster.create_network(&run.network, blocks.clone()).await;

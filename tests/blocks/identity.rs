@@ -232,6 +232,46 @@ async fn managers_of_one_cluster_share_its_blocks() {
     assert!(managers.iter().all(|manager| !manager.was_forbidden()));
 }
 
+/// No manager serves the part of the objects in which the address is in use.
+#[tokio::test]
+async fn address_without_a_reservation_keeps_its_block() {
+    let hub = Hub::nats();
+    hub.create_bucket().await;
+    let control_plane = ControlPlane::start(Options::default());
+    let one = Consumer::new(&control_plane).await;
+    let two = Consumer::new(&control_plane).await;
+    let registries: ResourceClient<IPRegistry> =
+        ResourceClient::new(Api::all(one.client.clone()), &());
+    let created = create(&registries, &object(hub.registry("west"))).await;
+    created.expect("the registry is valid");
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
+    let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
+    one.create_network(NETWORK, spec).await;
+    let spec = json!({"addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "network": NETWORK});
+    one.create_pool("p", spec.clone()).await;
+    two.create_pool("p", spec).await;
+    let manager_of = |consumer: &Consumer| {
+        let namespace = format!("--namespace={}", consumer.namespace);
+        Manager::start(&control_plane, &[&FLAGS[..], &[&namespace]].concat())
+    };
+    let manager = manager_of(&two);
+    two.create_claims(&names("b", 1), "p").await;
+    let address = two.wait_for_address("b-0").await;
+    drop(manager);
+    for reservation in one.reservations().list().await.expect("the list succeeds") {
+        let name = reservation.metadata.name.expect("it has a name");
+        let uid = reservation.metadata.uid.expect("it has a uid");
+        let deleted = one.reservations().delete(&name, &uid).await;
+        deleted.expect("the reservation can be deleted");
+    }
+
+    let manager = manager_of(&one);
+    tokio::time::sleep(WAIT).await;
+    let owners = one.slice_owners().await;
+    assert!(owners.contains_key(&block_of(&address)), "{owners:?}");
+    assert!(!manager.was_forbidden());
+}
+
 /// The block of four addresses that contains an address.
 fn block_of(address: &str) -> String {
     let (begin, last) = address.rsplit_once('.').expect("it is an IPv4 address");

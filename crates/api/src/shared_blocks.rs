@@ -26,8 +26,9 @@ pub struct SharedBlocks {
     /// clusters. Immutable while spec.blocks is set.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub size: i64,
-    /// Maximum number of blocks of this management cluster. By default there is no limit. Blocks
-    /// with addresses in use are taken also beyond it.
+    /// Maximum number of blocks of this management cluster. By default there is no limit, but claims
+    /// that request an address take no further block if it has a quarter of the blocks of the pool.
+    /// Blocks with addresses in use are taken also beyond it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub most: Option<i64>,

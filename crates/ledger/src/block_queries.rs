@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus, Scope};
-use capi_ipam_ip::{Block, UsableBlocks};
+use capi_ipam_ip::{Block, Family, Span, SpanSet};
 
 use super::block_supply::BlockSupply;
 use super::blocks::{BlockInfo, BlockSlice, Blocks};
@@ -24,7 +24,7 @@ pub struct NetworkBlocks {
     pub lengths: BlockLengths,
     /// The blocks with a slice, and those with an address that is not free, in ascending order.
     pub blocks: Vec<BlockView>,
-    /// The pools of the network, in order.
+    /// The pools of the network that could allocate, in order.
     pub members: Vec<BlockMember>,
     /// The counts for the status of the network.
     pub counts: BlockStatus,
@@ -44,17 +44,18 @@ pub struct BlockView {
     pub is_used: bool,
 }
 
-/// A pool of a network that shares blocks.
+/// A pool of a network that shares blocks, which could allocate: it is valid, neither paused nor being deleted, and
+/// the length of its blocks is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMember {
     /// The pool.
     pub pool: PoolKey,
-    /// The length of the blocks of its family; `None` if it is not known, or if the pool is not
-    /// valid.
-    pub length: Option<u8>,
-    /// What the pool could allocate if this management cluster had all blocks; `None` if the pool
-    /// is not valid.
-    pub allowed: Option<Arc<UsableBlocks>>,
+    /// Its family.
+    pub family: Family,
+    /// The length of the blocks of the network in this family.
+    pub length: u8,
+    /// What the pool could allocate if this management cluster had all blocks, as numbers of addresses.
+    pub ranges: SpanSet,
     /// Whether a claim waits for any address, and none is free for it.
     pub waits: bool,
     /// Whether a claim waits for any address although some are free: these are the headroom of the
@@ -66,8 +67,6 @@ pub struct BlockMember {
     pub is_full: bool,
     /// The addresses outside of usable blocks that waiting claims request.
     pub requested: Vec<Block>,
-    /// Whether the pool could allocate: it is valid, and neither paused nor being deleted.
-    pub can_allocate: bool,
 }
 
 impl Ledger {
@@ -90,14 +89,11 @@ impl Ledger {
     /// The registry in which another management cluster reports that it uses an address of a network;
     /// `None` if the network shares no blocks.
     pub fn registry_of_address(&self, network: &str, address: Block) -> Option<String> {
-        for known in self.slices_of_address(network, address) {
-            let named = known.slice.registry.as_deref();
-            if let Some(named) = named.filter(|named| !self.lacks_registry(named)) {
-                return Some(named.to_owned());
-            }
-        }
-        let rules = self.networks.blocks(network)?.rules()?;
-        Some(rules.registry.clone())
+        let mut slices = self.slices_of_address(network, address);
+        let named = slices.find_map(|known| self.networks.registry_of(&known.slice));
+        let shared = self.networks.blocks(network).and_then(Blocks::rules);
+        let shared = shared.map(|rules| &*rules.registry);
+        named.or(shared).map(str::to_owned)
     }
 
     /// The networks that share blocks through a registry, and those with blocks of it that are not
@@ -105,9 +101,8 @@ impl Ledger {
     pub fn networks_of_registry(&self, registry: &str) -> Vec<String> {
         let networks = &self.networks;
         let is_of_registry = |known: &BlockInfo| {
-            let named = known.slice.registry.as_deref();
-            networks.may_be_own(&known.slice, registry)
-                && networks.may_be_of_registry(named, registry)
+            let slice = &known.slice;
+            networks.may_be_own(slice, registry) && networks.may_be_of_registry(slice, registry)
         };
         let mut names = Vec::new();
         for (network, blocks) in networks.with_blocks() {
@@ -133,12 +128,11 @@ impl Ledger {
         let blocks = self.networks.blocks(network)?;
         let mut counts = BTreeMap::new();
         for known in blocks.slices().values() {
-            if let Some(named) = &known.slice.registry
-                && **named != *registry
+            if let Some(named) = self.networks.registry_of(&known.slice)
+                && named != registry
                 && self.networks.may_be_own(&known.slice, named)
-                && !self.lacks_registry(named)
             {
-                *counts.entry(named.to_string()).or_insert(0_usize) += 1;
+                *counts.entry(named.to_owned()).or_insert(0_usize) += 1;
             }
         }
         counts.pop_first()
@@ -148,18 +142,16 @@ impl Ledger {
     /// management cluster: none is usable, and the counts of its pools are too low. False if its
     /// registry does not exist.
     pub fn awaits_identity(&self, network: &str) -> bool {
-        match self.networks.blocks(network).and_then(Blocks::rules) {
-            Some(rules) => {
-                let is_known = self.management_cluster(&rules.registry).is_some();
-                !is_known && !self.lacks_registry(&rules.registry)
-            }
-            None => false,
-        }
+        let rules = self.networks.blocks(network).and_then(Blocks::rules);
+        rules.is_some_and(|rules| {
+            let is_known = self.networks.clusters.id_in(&rules.registry).is_some();
+            !is_known && !self.lacks_registry(&rules.registry)
+        })
     }
 
-    /// Whether the record of a block whose slice names this registry, or none, can be in `registry`.
-    pub fn may_be_of_registry(&self, named: Option<&str>, registry: &str) -> bool {
-        self.networks.may_be_of_registry(named, registry)
+    /// Whether the record of the block of a slice can be in a registry.
+    pub fn may_be_of_registry(&self, slice: &BlockSlice, registry: &str) -> bool {
+        self.networks.may_be_of_registry(slice, registry)
     }
 
     /// Whether there is no IPRegistry of this name. False before all are listed.
@@ -186,7 +178,7 @@ impl Ledger {
         let mut members = Vec::new();
         for pool in &scope.members {
             if let Some(entry) = self.pools.get(pool) {
-                members.push(BlockMember::of(pool, entry, lengths));
+                members.extend(BlockMember::of(pool, entry, lengths));
             }
         }
         Some(NetworkBlocks {
@@ -251,23 +243,25 @@ impl Ledger {
 }
 
 impl BlockMember {
-    fn of(pool: &PoolKey, entry: &PoolEntry, lengths: BlockLengths) -> Self {
-        let allowed = entry.allowed_blocks();
-        let length = match &allowed {
-            Some(allowed) => lengths.of(allowed.family),
-            None => None,
-        };
-        Self {
+    fn of(pool: &PoolKey, entry: &PoolEntry, lengths: BlockLengths) -> Option<Self> {
+        let allowed = entry.allowed_blocks().filter(|_| entry.can_allocate())?;
+        let mut ranges = Vec::new();
+        for span in allowed.allocatable().spans() {
+            let first = allowed.block(span.first()).span().first();
+            let last = allowed.block(span.last()).span().last();
+            ranges.extend(Span::new(first, last));
+        }
+        Some(Self {
             pool: pool.clone(),
-            length,
-            allowed,
+            family: allowed.family,
+            length: lengths.of(allowed.family)?,
+            ranges: ranges.into_iter().collect(),
             waits: entry.lacks_addresses(),
             needs_further_block: entry.waits_beside_free_addresses(),
             turns: entry.wait_queue.turns(),
             is_full: entry.needs_block(),
             requested: entry.requests_in_missing_blocks(),
-            can_allocate: entry.can_allocate(),
-        }
+        })
     }
 }
 

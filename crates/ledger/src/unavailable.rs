@@ -2,7 +2,7 @@
 
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::missing_block::MissingBlock;
+use super::block_supply::MissingBlock;
 
 /// Why a claim cannot have the address that it requests now. The claim waits until this changes.
 #[derive(Clone, Debug, PartialEq, Eq)]

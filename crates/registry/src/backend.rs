@@ -54,7 +54,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`RegistryError::Unknown`] when the record may be created yet. All others: nothing was
-    /// written.
+    /// written. [`RegistryError::Conflict`] when another writer creates and deletes it at the same time.
     async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError>;
 
     /// Replaces a record if it has the version of `held`.

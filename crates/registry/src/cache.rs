@@ -1,21 +1,60 @@
 //! All records of a registry in memory.
-
-mod state;
+//!
+//! The records of a NATS bucket have no uid, and a deleted name can be used again: deletions are remembered
+//! by name and version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::{ClusterRecord, NetworkRecord};
+use capi_ipam_controller::expiring_map::ExpiringMap;
+use capi_ipam_controller::observed::{ListNumber, Lists};
 use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_ip::Block;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use self::state::State;
 use crate::entry::{Entry, Version};
 use crate::key::Key;
 use crate::record::Record;
+
+/// How long a deletion is remembered: longer than the answer to a write can be late.
+const DELETION_TTL: Duration = Duration::from_mins(2);
+
+/// A name of a registry: a key, or a name that is not that of a record. Those of a kind and a network stand
+/// beside each other.
+type Name = Result<Key, Box<str>>;
+
+fn name_of(entry: &Entry) -> Name {
+    Key::parse(&entry.key).ok_or_else(|| entry.key.as_str().into())
+}
+
+/// What exists under a name.
+#[derive(Debug)]
+struct Known {
+    entry: Arc<Entry>,
+    /// The newest list or restore when it was last seen.
+    seen: ListNumber,
+}
+
+/// The records, and what decides which state of them counts.
+#[derive(Debug, Default)]
+struct State {
+    known: BTreeMap<Name, Known>,
+    /// The versions in which records were deleted.
+    deleted: ExpiringMap<String, Version>,
+    lists: Lists,
+    /// What was seen before has no authority: the registry was restored since.
+    authority: ListNumber,
+    is_complete: bool,
+    /// The latest write that the watch has shown.
+    watched: Option<Version>,
+    /// The number of changes of blocks, by network.
+    block_changes: BTreeMap<Box<str>, u64>,
+    /// Whether a list after a restore has shown that writes are lost.
+    has_lost_writes: bool,
+}
 
 /// All records of a registry: what a watch has reported, and the results of own writes. Of two states
 /// of a record the later one counts, in whichever order they arrive.
@@ -38,7 +77,12 @@ impl RecordCache {
     /// earlier writes of the registry, too, and they are here. False until the list is complete that
     /// follows an interruption.
     pub fn has_watched(&self, version: &Version) -> bool {
-        self.state.lock().has_watched(version)
+        let state = self.state.lock();
+        match &state.watched {
+            // A list shows the last write of each name, so until it is complete earlier ones may follow.
+            Some(watched) => !state.lists.is_listing() && !watched.is_older_than(version),
+            None => false,
+        }
     }
 
     /// Waits until something has changed since the last call returned, apart from signs of life of clusters.
@@ -49,7 +93,9 @@ impl RecordCache {
 
     /// What exists under a name.
     pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
-        self.state.lock().get(key)
+        let state = self.state.lock();
+        let known = state.known.get(&Ok(key.clone()))?;
+        Some(Arc::clone(&known.entry))
     }
 
     /// What exists for a block of a network. It has a holder, also if it is not a record.
@@ -170,7 +216,9 @@ impl RecordCache {
 
     /// Everything that exists, by name: a record or not.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
-        self.state.lock().entries().cloned().collect()
+        let state = self.state.lock();
+        let entries = state.known.values();
+        entries.map(|known| Arc::clone(&known.entry)).collect()
     }
 
     /// Records the result of an own write or read, unless a later state is known.
@@ -205,11 +253,6 @@ impl RecordCache {
         self.state.lock().has_lost_writes = false;
     }
 
-    /// The watch has shown a write.
-    fn watched(&self, object: &Entry) {
-        self.state.lock().advance_watch(&object.version);
-    }
-
     fn notify(&self, changes: bool) {
         if changes {
             self.changed.notify_one();
@@ -219,7 +262,9 @@ impl RecordCache {
 
 impl EventHandler<Entry> for RecordCache {
     fn init(&self) {
-        self.state.lock().begin_list();
+        let mut state = self.state.lock();
+        state.lists.begin();
+        state.watched = None;
     }
 
     fn init_done(&self) {
@@ -230,22 +275,147 @@ impl EventHandler<Entry> for RecordCache {
 
     fn apply(&self, object: &Entry) {
         Self::apply(self, object);
-        self.watched(object);
+        self.state.lock().advance_watch(&object.version);
     }
 
     fn delete(&self, object: &Entry) {
         self.remove(object);
-        self.watched(object);
+        self.state.lock().advance_watch(&object.version);
     }
 
     fn restored(&self) {
-        self.state.lock().restored();
+        // Any state counts from now on.
+        let mut state = self.state.lock();
+        state.lists.advance();
+        state.authority = state.lists.current();
+        state.deleted = ExpiringMap::default();
     }
 
     /// Never called: an [`Entry`] contains why its record cannot be decoded.
     fn apply_invalid(&self, _: &Invalid) {}
 
     fn delete_invalid(&self, _: &Invalid) {}
+}
+
+impl State {
+    /// What exists under keys that are not before this one, in order.
+    fn from(&self, first: Key) -> impl Iterator<Item = (&Key, &Arc<Entry>)> {
+        let names = self.known.range(Ok(first)..);
+        names.filter_map(|(name, known)| Some((name.as_ref().ok()?, &known.entry)))
+    }
+
+    /// Records a state. Returns whether anything has changed but a sign of life.
+    fn apply(&mut self, entry: &Entry, now: Instant) -> bool {
+        if entry.is_deleted() {
+            return self.remove(entry, now);
+        }
+        if self.was_deleted(entry, now) {
+            return false;
+        }
+        let name = name_of(entry);
+        let seen = self.lists.current();
+        if let Some(known) = self.known.get_mut(&name) {
+            let is_current = known.seen >= self.authority;
+            let is_older = entry.version.is_older_than(&known.entry.version);
+            known.seen = seen;
+            if is_current && is_older {
+                return false;
+            }
+            self.has_lost_writes |= is_older;
+            if *known.entry == *entry {
+                return false;
+            }
+        }
+        let is_change = self.count_change(&name);
+        let entry = Arc::new(entry.clone());
+        self.known.insert(name, Known { entry, seen });
+        is_change
+    }
+
+    /// Whether the record was deleted in this version or a later one.
+    fn was_deleted(&self, entry: &Entry, now: Instant) -> bool {
+        let deleted = self.deleted.get(entry.key.as_str(), now);
+        deleted.is_some_and(|version| {
+            entry.version == *version || entry.version.is_older_than(version)
+        })
+    }
+
+    /// Records a deletion. Returns whether anything has changed but a sign of life.
+    fn remove(&mut self, deleted: &Entry, now: Instant) -> bool {
+        let name = name_of(deleted);
+        if let Some(known) = self.known.get(&name)
+            && known.seen >= self.authority
+            && deleted.version.is_older_than(&known.entry.version)
+        {
+            return false;
+        }
+        self.remember_deletion(deleted, now);
+        self.known.remove(&name).is_some() && self.count_change(&name)
+    }
+
+    /// Forgets a record that a read has not found. The read can be that of a server that is behind, so the same
+    /// version counts again when it is shown. Returns whether anything has changed but a sign of life.
+    fn forget(&mut self, held: &Entry) -> bool {
+        let name = name_of(held);
+        match self.known.get(&name) {
+            Some(known) if known.entry.version == held.version => {
+                self.known.remove(&name);
+                self.count_change(&name)
+            }
+            _ => false,
+        }
+    }
+
+    /// Remembers that a record was deleted in this version, unless a later deletion is known.
+    fn remember_deletion(&mut self, deleted: &Entry, now: Instant) {
+        let Entry { key, version, .. } = deleted;
+        let known = self.deleted.get(key.as_str(), now);
+        if known.is_some_and(|known| version.is_older_than(known)) {
+            return;
+        }
+        self.deleted
+            .insert(key.clone(), version.clone(), DELETION_TTL, now);
+    }
+
+    /// Counts a change under a name. Returns whether it is more than a sign of life.
+    fn count_change(&mut self, name: &Name) -> bool {
+        if let Ok(Key::Block { network, .. }) = name {
+            let count = self.block_changes.entry(network.clone()).or_default();
+            *count = count.wrapping_add(1);
+        }
+        !matches!(name, Ok(Key::Cluster { .. }))
+    }
+
+    /// Records that the watch has shown a write.
+    fn advance_watch(&mut self, version: &Version) {
+        let is_later = match &self.watched {
+            Some(watched) => watched.is_older_than(version),
+            None => true,
+        };
+        if is_later {
+            self.watched = Some(version.clone());
+        }
+    }
+
+    /// Removes what the list did not contain, and what was not seen otherwise since it began.
+    fn end_list(&mut self, now: Instant) {
+        let list = self.lists.end();
+        let unlisted = self
+            .known
+            .extract_if(.., |_, known| list.contains(known.seen));
+        let unlisted: Vec<_> = unlisted.collect();
+        for (name, known) in unlisted {
+            self.count_change(&name);
+            if known.seen >= self.authority {
+                self.remember_deletion(&known.entry, now);
+            } else {
+                // A registry that has lost its last writes uses the versions from before the restore again. It
+                // would show a deletion.
+                self.has_lost_writes = true;
+            }
+        }
+        self.is_complete = true;
+    }
 }
 
 #[cfg(test)]

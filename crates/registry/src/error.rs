@@ -68,4 +68,9 @@ impl RegistryError {
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
+
+    /// Whether the state of the record is not known any more: it has to be read.
+    pub fn leaves_record_unknown(&self) -> bool {
+        matches!(self, Self::Conflict { .. } | Self::Unknown { .. })
+    }
 }

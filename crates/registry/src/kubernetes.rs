@@ -27,9 +27,6 @@ const WRITE_ID: &str = "ipam.cluster.x-k8s.io/write-id";
 const MAX_READS: u32 = 5;
 const READ_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a record is created whose name others create and delete meanwhile.
-const MAX_ATTEMPTS: u32 = 5;
-
 /// The delay before a watch that has ended is opened again.
 const REOPEN_DELAY: Duration = Duration::from_secs(5);
 
@@ -82,8 +79,12 @@ impl KubernetesRegistry {
         }))
     }
 
-    /// Finds out what a write has done that has failed, and may have been applied all the same.
-    async fn settle(&self, write: &Write<'_>, error: CallError) -> Result<Settled, RegistryError> {
+    /// Finds out what a write has done that has failed, and may have been applied all the same; and what exists now.
+    async fn settle(
+        &self,
+        write: &Write<'_>,
+        error: CallError,
+    ) -> Result<(Outcome, Option<Entry>), RegistryError> {
         if !error.outcome_is_unknown() || error.was_not_sent() {
             return Err(self.failed(error));
         }
@@ -95,11 +96,8 @@ impl KubernetesRegistry {
                 break;
             };
             let outcome = write.outcome(found.as_ref());
-            let found = found.map(|found| found.entry);
-            match outcome {
-                Outcome::Applied => return Ok(Settled::Applied(found)),
-                Outcome::NotApplied => return Ok(Settled::NotApplied(found)),
-                Outcome::Unknown => {}
+            if outcome != Outcome::Unknown {
+                return Ok((outcome, found.map(|found| found.entry)));
             }
         }
         // etcd does not apply later what it has no space for.
@@ -172,12 +170,6 @@ enum Outcome {
     Unknown,
 }
 
-/// What a write has done, with what exists now.
-enum Settled {
-    Applied(Option<Entry>),
-    NotApplied(Option<Entry>),
-}
-
 impl Write<'_> {
     /// Decides what the write has done from what exists afterwards.
     fn outcome(&self, found: Option<&Found>) -> Outcome {
@@ -217,33 +209,27 @@ impl Backend for KubernetesRegistry {
     async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError> {
         encode_for(&self.name, key, record)?;
         let id = new_write_id();
-        let object = object(key, record, &id);
-        let mut last = self.conflict(key);
-        for _ in 0..MAX_ATTEMPTS {
-            let error = match self.objects.create(&object).await {
-                Ok(created) => return Ok(Created::Ours(entry(created))),
-                Err(error) => error,
-            };
-            if error.is_already_exists() {
-                if let Some(theirs) = self.read(key).await? {
-                    return Ok(Created::Theirs(theirs));
-                }
-                // It was deleted since.
-                last = self.failed(error);
-                continue;
-            }
-            let write = Write {
-                key,
-                held: None,
-                id: Some(&id),
-            };
-            return match self.settle(&write, error).await? {
-                Settled::Applied(Some(ours)) => Ok(Created::Ours(ours)),
-                Settled::NotApplied(Some(theirs)) => Ok(Created::Theirs(theirs)),
-                _ => Err(self.conflict(key)),
-            };
+        let error = match self.objects.create(&object(key, record, &id)).await {
+            Ok(created) => return Ok(Created::Ours(entry(created))),
+            Err(error) => error,
+        };
+        if error.is_already_exists() {
+            // It can have been deleted since.
+            let theirs = self.read(key).await?;
+            return theirs
+                .map(Created::Theirs)
+                .ok_or_else(|| self.conflict(key));
         }
-        Err(last)
+        let write = Write {
+            key,
+            held: None,
+            id: Some(&id),
+        };
+        match self.settle(&write, error).await? {
+            (Outcome::Applied, Some(ours)) => Ok(Created::Ours(ours)),
+            (_, Some(theirs)) => Ok(Created::Theirs(theirs)),
+            (_, None) => Err(self.conflict(key)),
+        }
     }
 
     async fn update(&self, held: &Entry, record: &Record) -> Result<Entry, RegistryError> {
@@ -267,7 +253,7 @@ impl Backend for KubernetesRegistry {
             id: Some(&id),
         };
         match self.settle(&write, error).await? {
-            Settled::Applied(Some(ours)) => Ok(ours),
+            (Outcome::Applied, Some(ours)) => Ok(ours),
             _ => Err(self.conflict(key)),
         }
     }
@@ -287,8 +273,8 @@ impl Backend for KubernetesRegistry {
             id: None,
         };
         match self.settle(&write, error).await? {
-            Settled::Applied(_) => Ok(()),
-            Settled::NotApplied(_) => Err(self.conflict(key)),
+            (Outcome::Applied, _) => Ok(()),
+            _ => Err(self.conflict(key)),
         }
     }
 

@@ -1,13 +1,12 @@
 //! The addresses of blocks: plain values, no I/O.
 
+use std::collections::BTreeMap;
+
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
 
 /// The addresses of blocks of any size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Addresses {
-    v4: SpanSet,
-    v6: SpanSet,
-}
+pub(super) struct Addresses(BTreeMap<Family, SpanSet>);
 
 impl Addresses {
     /// Whether an address of a block is one of these. Takes logarithmic time.
@@ -18,11 +17,7 @@ impl Addresses {
     /// If an address of a block is one of these, the number of the last one of those without a gap
     /// that follow the first one. Takes logarithmic time.
     pub(super) fn last_from(&self, block: Block) -> Option<u128> {
-        let set = match block.family() {
-            Family::V4 => &self.v4,
-            Family::V6 => &self.v6,
-        };
-        let (spans, wanted) = (set.spans(), block.span());
+        let (spans, wanted) = (self.0.get(&block.family())?.spans(), block.span());
         let index = spans.partition_point(|span| span.last() < wanted.first());
         let found = spans.get(index)?;
         (found.first() <= wanted.last()).then(|| found.last())
@@ -31,18 +26,15 @@ impl Addresses {
 
 impl FromIterator<Block> for Addresses {
     fn from_iter<I: IntoIterator<Item = Block>>(blocks: I) -> Self {
-        let mut v4: Vec<Span> = Vec::new();
-        let mut v6: Vec<Span> = Vec::new();
+        let mut spans: BTreeMap<Family, Vec<Span>> = BTreeMap::new();
         for block in blocks {
-            match block.family() {
-                Family::V4 => v4.push(block.span()),
-                Family::V6 => v6.push(block.span()),
-            }
+            spans.entry(block.family()).or_default().push(block.span());
         }
-        Self {
-            v4: v4.into_iter().collect(),
-            v6: v6.into_iter().collect(),
-        }
+        let sets = spans.into_iter();
+        Self(
+            sets.map(|(family, spans)| (family, spans.into_iter().collect()))
+                .collect(),
+        )
     }
 }
 

@@ -54,17 +54,24 @@ pub(in crate::in_cluster) async fn is_in_own_block(
 }
 
 /// Reads the IPSlice of a block, and records what the response shows.
-async fn read_slice(context: &Context, network: &Arc<str>, block: Block) -> Result<(), CallError> {
+pub(super) async fn read_slice(
+    context: &Context,
+    network: &Arc<str>,
+    block: Block,
+) -> Result<Option<MaybeInvalid<IPSlice>>, CallError> {
     let scope = Scope::Network(Arc::clone(network));
-    let found = context
-        .slices
-        .get_maybe_invalid(&reservation_name(&scope, block))
-        .await?;
-    context.ledger.change(|ledger| match &found {
-        Some(found) => ledger.insert_found_slice(&scope, block, found),
-        None => ledger.forget_slice(&scope, block),
+    let name = reservation_name(&scope, block);
+    // Another one may be created after the read.
+    let known = context
+        .ledger
+        .read(|ledger| ledger.slice_of_block(network, block));
+    let found = context.slices.get_maybe_invalid(&name).await?;
+    context.ledger.change(|ledger| match (&found, known) {
+        (Some(found), _) => ledger.insert_found_slice(&scope, block, found),
+        (None, Some(known)) => ledger.remove_slice_of(&scope, block, &known.uid),
+        (None, None) => {}
     });
-    Ok(())
+    Ok(found)
 }
 
 /// Lists the IPSlices as long as a network shares blocks.

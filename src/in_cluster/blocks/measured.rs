@@ -74,16 +74,15 @@ impl RequestMetrics {
     }
 }
 
-/// The result of a request, as a label.
-fn label_of<T>(result: &Result<T, RegistryError>) -> &'static str {
-    match result {
-        Ok(_) => SUCCESS,
-        Err(RegistryError::Conflict { .. }) => "conflict",
-        Err(RegistryError::Unreachable { .. }) => "unreachable",
-        Err(RegistryError::Unknown { .. }) => "unknown",
-        Err(RegistryError::Full { .. }) => "full",
-        Err(RegistryError::Invalid { .. }) => "invalid",
-        Err(RegistryError::Forbidden { .. }) => "forbidden",
+/// The result of a failed request, as a label.
+fn label_of(error: &RegistryError) -> &'static str {
+    match error {
+        RegistryError::Conflict { .. } => "conflict",
+        RegistryError::Unreachable { .. } => "unreachable",
+        RegistryError::Unknown { .. } => "unknown",
+        RegistryError::Full { .. } => "full",
+        RegistryError::Invalid { .. } => "invalid",
+        RegistryError::Forbidden { .. } => "forbidden",
     }
 }
 
@@ -97,26 +96,22 @@ pub(super) struct MeasuredRegistry {
 }
 
 impl MeasuredRegistry {
+    /// Creates all counters: a rate does not see an increase from nothing to one.
     pub(super) fn new(backend: Registry, name: &str, metrics: RequestMetrics) -> Self {
         let measured = Self {
             backend,
             name: name.to_owned(),
             metrics,
         };
-        measured.create_counters();
-        measured
-    }
-
-    /// Creates all counters: a rate does not see an increase from nothing to one.
-    fn create_counters(&self) {
         for request in REQUEST_LABELS {
             for result in RESULTS {
                 // Only a creation finds that the record exists.
                 if request == CREATE || result != EXISTS {
-                    drop(self.counter(request, result));
+                    drop(measured.counter(request, result));
                 }
             }
         }
+        measured
     }
 
     fn labels(&self, request: &str) -> Labels {
@@ -132,23 +127,24 @@ impl MeasuredRegistry {
         self.metrics.requests.get_or_create_owned(&labels)
     }
 
-    /// Records a request that was sent at `start`.
-    fn record(&self, request: &str, result: &str, start: Instant) {
-        self.counter(request, result).inc();
-        let labels = self.labels(request);
-        let durations = self.metrics.durations.get_or_create(&labels);
-        durations.observe(start.elapsed().as_secs_f64());
-    }
-
     /// Waits for the answer to a request, and records it.
     async fn measure<T>(
         &self,
         request: &str,
+        exists: fn(&T) -> bool,
         answer: impl Future<Output = Result<T, RegistryError>>,
     ) -> Result<T, RegistryError> {
         let start = Instant::now();
         let result = answer.await;
-        self.record(request, label_of(&result), start);
+        let label = match &result {
+            Ok(done) if exists(done) => EXISTS,
+            Ok(_) => SUCCESS,
+            Err(error) => label_of(error),
+        };
+        self.counter(request, label).inc();
+        let labels = self.labels(request);
+        let durations = self.metrics.durations.get_or_create(&labels);
+        durations.observe(start.elapsed().as_secs_f64());
         result
     }
 }
@@ -160,31 +156,28 @@ impl Backend for MeasuredRegistry {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
-        self.measure("read", self.backend.read(key)).await
+        let answer = self.backend.read(key);
+        self.measure("read", |_| false, answer).await
     }
 
     async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError> {
-        let start = Instant::now();
-        let result = self.backend.create(key, record).await;
-        let label = match &result {
-            Ok(Created::Theirs(_)) => EXISTS,
-            _ => label_of(&result),
-        };
-        self.record(CREATE, label, start);
-        result
+        let exists = |created: &Created| matches!(created, Created::Theirs(_));
+        let answer = self.backend.create(key, record);
+        self.measure(CREATE, exists, answer).await
     }
 
     async fn update(&self, held: &Entry, record: &Record) -> Result<Entry, RegistryError> {
-        self.measure("update", self.backend.update(held, record))
-            .await
+        let answer = self.backend.update(held, record);
+        self.measure("update", |_| false, answer).await
     }
 
     async fn delete(&self, held: &Entry) -> Result<(), RegistryError> {
-        self.measure("delete", self.backend.delete(held)).await
+        let answer = self.backend.delete(held);
+        self.measure("delete", |()| false, answer).await
     }
 
     async fn check(&self) -> Result<(), RegistryError> {
-        self.measure("read", self.backend.check()).await
+        self.measure("read", |()| false, self.backend.check()).await
     }
 
     fn settle_time(&self) -> Duration {

@@ -2,7 +2,7 @@
 //!
 //! | need | blocks |
 //! |---|---|
-//! | a claim requests an address | the block of the address |
+//! | a claim requests an address | the block of the address, but by default none beyond a quarter of the blocks of its pool |
 //! | a claim waits, and no address of its pool is free | an unused block of this cluster in the ranges of the pool, else the lowest one that no management cluster holds |
 //! | a claim has waited, and is about to get an address | unused blocks of this cluster in the ranges of the pool, the lowest first |
 //! | `spec.blocks.spare` | unused blocks of this cluster, the lowest first, else the lowest ones that no management cluster holds. None while a claim waits because of `spec.blocks.most` |
@@ -11,14 +11,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_api::{BlockRules, PoolKey};
-use capi_ipam_ip::{Block, Family, SpanSet};
-use capi_ipam_ledger::BlockSlice;
+use capi_ipam_api::{BlockRules, PoolKey, Scope, reservation_name};
+use capi_ipam_ip::{Block, SpanSet};
+use capi_ipam_ledger::{BlockMember, BlockObstacle, BlockSlice};
 
 use super::addresses::Addresses;
 
 /// A block that this management cluster has, or is taking or returning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnBlock {
     /// Whether an address of it is in use.
     pub(super) is_used: bool,
@@ -33,49 +33,16 @@ pub(super) struct OwnBlock {
     pub(super) is_unavailable: bool,
 }
 
-/// A pool of the network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Member {
-    pub(super) pool: PoolKey,
-    pub(super) family: Family,
-    /// The length of the blocks of the network in this family.
-    pub(super) length: u8,
-    /// What the pool can allocate, as numbers of addresses.
-    pub(super) ranges: SpanSet,
-    /// Whether a claim waits for an address, and none is free for it.
-    pub(super) waits: bool,
-    /// Whether a claim waits although addresses of usable blocks are free: these are the headroom of
-    /// the pool, or for other claims.
-    pub(super) needs_further_block: bool,
-    /// The number of claims that have waited, and are about to get one of the free addresses.
-    pub(super) turns: usize,
-    /// Whether the next claim needs another block.
-    pub(super) is_full: bool,
-    /// The addresses that waiting claims request.
-    pub(super) requested: Vec<Block>,
-}
-
 /// What decides which blocks a network needs.
 pub(super) struct Situation<'a> {
+    network: &'a str,
     rules: &'a BlockRules,
     own: &'a BTreeMap<Block, OwnBlock>,
-    members: &'a [Member],
+    members: &'a [BlockMember],
     /// The addresses of the blocks of this management cluster.
     held: Addresses,
     /// Those of the blocks of other ones.
     others: &'a Addresses,
-}
-
-/// Why a pool does not get a block that it needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shortage {
-    /// Other management clusters have all other blocks.
-    AllTaken,
-    /// This management cluster has as many blocks as it may have.
-    Limit,
-    /// No address of this block is allocated, since its IPSlice is not valid, is being deleted, or is
-    /// one of another management cluster or registry. There is no other block.
-    Unavailable(Block),
 }
 
 /// The blocks that a network needs.
@@ -85,9 +52,9 @@ pub(super) struct Needs {
     pub(super) blocks: BTreeSet<Block>,
     /// Why pools get no further block: those with a claim that waits for one, and those whose next
     /// claim needs one.
-    pub(super) pools: BTreeMap<PoolKey, Shortage>,
+    pub(super) pools: BTreeMap<PoolKey, BlockObstacle>,
     /// Why the blocks of requested addresses are not taken.
-    pub(super) requested: BTreeMap<Block, Shortage>,
+    pub(super) requested: BTreeMap<Block, BlockObstacle>,
     /// Whether a claim waits because this management cluster has as many blocks as it may have. Each
     /// block that is returned makes room for one that the claim can use.
     pub(super) is_limited: bool,
@@ -95,13 +62,15 @@ pub(super) struct Needs {
 
 impl<'a> Situation<'a> {
     pub(super) fn new(
+        network: &'a str,
         rules: &'a BlockRules,
         own: &'a BTreeMap<Block, OwnBlock>,
         others: &'a Addresses,
-        members: &'a [Member],
+        members: &'a [BlockMember],
     ) -> Self {
         let held = own.keys().copied().collect();
         Self {
+            network,
             rules,
             own,
             members,
@@ -137,52 +106,53 @@ impl<'a> Situation<'a> {
     }
 
     /// The block of an address that a claim requests.
-    fn need_address(&self, member: &Member, address: Block, needs: &mut Needs) {
+    fn need_address(&self, member: &BlockMember, address: Block, needs: &mut Needs) {
         let block = Block::new(address.base(), member.length);
         let shortage = match self.own.get(&block) {
-            Some(own) if own.is_unavailable => Some(Shortage::Unavailable(block)),
+            Some(own) if own.is_unavailable => Some(self.unavailable(block)),
             // A conflict ends when one side has no address in use: nothing else helps.
-            Some(own) if own.is_conflicting => Some(Shortage::AllTaken),
-            None if self.last_held(block).is_some() => Some(Shortage::AllTaken),
-            None if self.is_full(needs) => Some(Shortage::Limit),
-            Some(_) | None => None,
+            Some(own) if own.is_conflicting => Some(BlockObstacle::AllTaken),
+            None if self.last_held(block).is_some() => Some(BlockObstacle::AllTaken),
+            None => self.request_limit(member, needs),
+            Some(_) => None,
         };
-        match shortage {
-            None => needs.keep(block),
-            Some(shortage) => {
-                needs.is_limited |= shortage == Shortage::Limit;
-                needs.requested.insert(address, shortage);
-            }
-        }
+        let Some(shortage) = shortage else {
+            needs.blocks.insert(block);
+            return;
+        };
+        needs.is_limited |= Some(&shortage) == self.limit(needs).as_ref();
+        needs.requested.insert(address, shortage);
     }
 
     /// A block for a pool without a free address.
-    fn need_any(&self, member: &Member, needs: &mut Needs) {
+    fn need_any(&self, member: &BlockMember, needs: &mut Needs) {
         if member.needs_further_block {
             // If one of them were returned, fewer addresses than before would be free.
             for (block, own) in self.own {
-                if !own.is_used && own.is_usable && member.has(*block) {
-                    needs.keep(*block);
+                if !own.is_used && own.is_usable && can_use(member, *block) {
+                    needs.blocks.insert(*block);
                 }
             }
         }
         match self.next_block(member, needs) {
-            Ok(block) => needs.keep(block),
+            Ok(block) => {
+                needs.blocks.insert(block);
+            }
             Err(shortage) => {
-                needs.is_limited |= shortage == Shortage::Limit;
+                needs.is_limited |= Some(&shortage) == self.limit(needs).as_ref();
                 needs.pools.insert(member.pool.clone(), shortage);
             }
         }
     }
 
     /// Keeps the unused blocks from which claims are about to get an address.
-    fn keep_for_turns(&self, member: &Member, needs: &mut Needs) {
+    fn keep_for_turns(&self, member: &BlockMember, needs: &mut Needs) {
         let mut missing = member.turns as u128;
         for (block, own) in self.own {
             if missing > 0 && !own.is_used && own.is_usable {
-                let addresses = member.addresses_of(*block);
+                let addresses = addresses_of(member, *block);
                 if addresses > 0 {
-                    needs.keep(*block);
+                    needs.blocks.insert(*block);
                 }
                 missing = missing.saturating_sub(addresses);
             }
@@ -190,29 +160,30 @@ impl<'a> Situation<'a> {
     }
 
     /// The block from which a pool without a free address gets one.
-    fn next_block(&self, member: &Member, needs: &Needs) -> Result<Block, Shortage> {
+    fn next_block(&self, member: &BlockMember, needs: &Needs) -> Result<Block, BlockObstacle> {
         if let Some(block) = self.supply(member) {
             return Ok(block);
         }
         // One that is taken for another claim may serve this one, too.
         let mut taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
-        if let Some(block) = taken_now.find(|block| member.has(**block)) {
+        if let Some(block) = taken_now.find(|block| can_use(member, **block)) {
             return Ok(*block);
         }
-        match self.lowest(member, needs) {
-            None => Err(self.exhaustion(member)),
-            Some(_) if self.is_full(needs) => Err(Shortage::Limit),
-            Some(block) => Ok(block),
+        let lowest = self.lowest(member, needs);
+        let block = lowest.ok_or_else(|| self.exhaustion(member))?;
+        match self.limit(needs) {
+            Some(limit) => Err(limit),
+            None => Ok(block),
         }
     }
 
     /// A block of this cluster in the ranges of a pool from which it gets addresses as soon as the
     /// block is usable.
-    fn supply(&self, member: &Member) -> Option<Block> {
+    fn supply(&self, member: &BlockMember) -> Option<Block> {
         for (block, own) in self.own {
             let has_more = !own.is_used && !member.needs_further_block;
             let is_coming = has_more || !own.is_usable;
-            if is_coming && own.is_available() && member.has(*block) {
+            if is_coming && own.is_available() && can_use(member, *block) {
                 return Some(*block);
             }
         }
@@ -220,20 +191,20 @@ impl<'a> Situation<'a> {
     }
 
     /// Why no further block in the ranges of a pool can be taken.
-    fn exhaustion(&self, member: &Member) -> Shortage {
+    fn exhaustion(&self, member: &BlockMember) -> BlockObstacle {
         for (block, own) in self.own {
-            if own.is_unavailable && member.has(*block) {
-                return Shortage::Unavailable(*block);
+            if own.is_unavailable && can_use(member, *block) {
+                return self.unavailable(*block);
             }
         }
-        Shortage::AllTaken
+        BlockObstacle::AllTaken
     }
 
     /// Keeps unused blocks, and takes others until there are as many as the network holds ahead.
     fn keep_spare(&self, needs: &mut Needs) {
         let mut missing = self.rules.spare;
         // A marked block may make room for a claim that only another manager of this cluster knows.
-        let keeps_marked = !self.is_full(needs);
+        let keeps_marked = self.limit(needs).is_none();
         for (block, own) in self.own {
             let is_kept = keeps_marked || !own.is_marked;
             let is_unused = !own.is_used && own.is_available();
@@ -246,7 +217,7 @@ impl<'a> Situation<'a> {
         let taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
         missing = missing.saturating_sub(taken_now.count());
         for member in self.members {
-            while missing > 0 && !self.is_full(needs) {
+            while missing > 0 && self.limit(needs).is_none() {
                 let Some(block) = self.lowest(member, needs) else {
                     break;
                 };
@@ -258,7 +229,7 @@ impl<'a> Situation<'a> {
 
     /// The lowest block in the ranges of a pool that no management cluster holds and that is not
     /// needed already. Linear in the number of gaps between held blocks.
-    fn lowest(&self, member: &Member, needs: &Needs) -> Option<Block> {
+    fn lowest(&self, member: &BlockMember, needs: &Needs) -> Option<Block> {
         for span in member.ranges.spans() {
             let mut number = span.first();
             while number <= span.last() {
@@ -280,14 +251,32 @@ impl<'a> Situation<'a> {
         self.held.last_from(block).max(self.others.last_from(block))
     }
 
-    /// Whether this cluster may take no further block.
-    fn is_full(&self, needs: &Needs) -> bool {
+    /// Why this cluster may take no further block, if it has as many as it may have.
+    fn limit(&self, needs: &Needs) -> Option<BlockObstacle> {
+        self.limit_at(self.rules.most?, needs)
+    }
+
+    /// The same for the block of a requested address. Whoever may request addresses could take all blocks away from
+    /// the other management clusters: by default, requests take none beyond a quarter of those of the pool.
+    fn request_limit(&self, member: &BlockMember, needs: &Needs) -> Option<BlockObstacle> {
+        let quarter = || {
+            let host_bits = member.family.bits().saturating_sub(member.length);
+            let blocks = member.ranges.len().checked_shr(host_bits.into());
+            let quarter = blocks.unwrap_or_default().div_ceil(4).max(1);
+            usize::try_from(quarter).unwrap_or(usize::MAX)
+        };
+        self.limit_at(self.rules.most.unwrap_or_else(quarter), needs)
+    }
+
+    fn limit_at(&self, most: usize, needs: &Needs) -> Option<BlockObstacle> {
         let taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
         let count = self.own.len().saturating_add(taken_now.count());
-        match self.rules.most {
-            Some(most) => count >= most,
-            None => false,
-        }
+        (count >= most).then_some(BlockObstacle::Limit(most))
+    }
+
+    /// No address of this block is allocated.
+    fn unavailable(&self, block: Block) -> BlockObstacle {
+        BlockObstacle::SliceUnavailable(slice_name(self.network, block))
     }
 
     /// Whether a needed block is not one of this cluster yet.
@@ -296,8 +285,13 @@ impl<'a> Situation<'a> {
     }
 
     fn is_of_member(&self, block: Block) -> bool {
-        self.members.iter().any(|member| member.has(block))
+        self.members.iter().any(|member| can_use(member, block))
     }
+}
+
+/// The name of the IPSlice of a block.
+pub(super) fn slice_name(network: &str, block: Block) -> String {
+    reservation_name(&Scope::Network(network.into()), block)
 }
 
 impl OwnBlock {
@@ -316,25 +310,18 @@ impl OwnBlock {
     }
 }
 
-impl Member {
-    /// Whether the pool can allocate an address of a block.
-    fn has(&self, block: Block) -> bool {
-        block.family() == self.family && self.ranges.overlaps(block.span())
-    }
-
-    /// The number of addresses of a block that the pool can allocate.
-    fn addresses_of(&self, block: Block) -> u128 {
-        if block.family() != self.family {
-            return 0;
-        }
-        self.ranges.intersect(&SpanSet::from(block.span())).len()
-    }
+/// Whether a pool can allocate an address of a block.
+fn can_use(member: &BlockMember, block: Block) -> bool {
+    block.family() == member.family && member.ranges.overlaps(block.span())
 }
 
-impl Needs {
-    fn keep(&mut self, block: Block) {
-        self.blocks.insert(block);
+/// The number of addresses of a block that a pool can allocate.
+fn addresses_of(member: &BlockMember, block: Block) -> u128 {
+    if block.family() != member.family {
+        return 0;
     }
+    let block = SpanSet::from(block.span());
+    member.ranges.intersect(&block).len()
 }
 
 #[cfg(test)]

@@ -1,35 +1,40 @@
 //! A registry that this process is connected to.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::ClusterRecord;
+use capi_ipam_api::{ClusterRecord, IPRegistryStatus};
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_registry::{
-    IDENTITY_NAMESPACE, OpenError, Record, RecordCache, RegistryError, Version,
-};
+use capi_ipam_ledger::BlockObstacle;
+use capi_ipam_registry::{IDENTITY_NAMESPACE, OpenError, RecordCache, RegistryError, Version};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::measured::MeasuredRegistry;
-use super::problems::{Problems, Requester};
-use super::recovery::{RECOVERY_TIMEOUT, Recovery, Sign, Signs, has_lost_writes};
+use super::recovery::{RECOVERY_TIMEOUT, Recovery, has_lost_writes};
+use crate::in_cluster::shared_ledger::SharedLedger;
+use crate::in_cluster::signs_of_life::SignsOfLife;
+
+/// How often a registry is asked that cannot be reached.
+pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long the first list of the records of a registry may take until it is reported as missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A registry, and what is known of its records.
-#[derive(Debug)]
 pub(super) struct OpenRegistry {
     /// The name of the IPRegistry.
     pub(super) name: String,
     /// The identity of this management cluster.
-    pub(super) cluster: String,
+    pub(super) cluster: Arc<str>,
     /// The UID of its namespace `kube-system`; `None` without this namespace.
     pub(super) uid: Option<String>,
     pub(super) backend: MeasuredRegistry,
-    pub(super) records: Arc<RecordCache>,
+    pub(super) records: RecordCache,
+    pub(super) ledger: Arc<SharedLedger>,
+    pub(super) signs_of_life: Arc<SignsOfLife>,
     opened_at: Instant,
     state: Mutex<State>,
     recovered: Notify,
@@ -38,7 +43,10 @@ pub(super) struct OpenRegistry {
 
 #[derive(Debug, Default)]
 struct State {
-    problems: Problems,
+    /// The last failures of requesters, which have not succeeded since.
+    problems: BTreeMap<Requester, (String, Instant)>,
+    /// Whether something has failed since the last sign of life.
+    needs_probe: bool,
     /// Whether another process writes with the identity of this management cluster.
     is_disturbed: bool,
     /// The UID of another cluster with the identity of this one.
@@ -72,12 +80,71 @@ struct State {
 }
 
 impl State {
+    fn failed(&mut self, requester: Requester, text: String, at: Instant) {
+        self.problems.insert(requester, (text, at));
+        self.needs_probe = true;
+    }
+
+    fn succeeded(&mut self, requester: Requester) {
+        self.problems.remove(&requester);
+        self.needs_probe &= requester != Requester::Heartbeat;
+    }
+
+    /// The problem to report.
+    fn problem(&self) -> Option<&String> {
+        let (text, _) = self.problems.values().next()?;
+        Some(text)
+    }
+
+    /// Whether the driver may send a request: each could take its whole deadline, so a registry that
+    /// cannot be reached is not asked for each block.
+    fn allows_requests(&self, now: Instant) -> bool {
+        let is_recent = match self.problems.get(&Requester::Driver) {
+            Some((_, at)) => now.saturating_duration_since(*at) < PROBE_INTERVAL,
+            None => false,
+        };
+        !is_recent && !self.problems.contains_key(&Requester::Heartbeat)
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.is_disturbed || self.other_cluster.is_some()
+    }
+
     /// Whether the sign of life of this management cluster shows a loss that is not known yet.
     fn notices_loss(&mut self, record: Option<&ClusterRecord>) -> bool {
         let has_lost = has_lost_writes(self.writes, record);
         self.has_recovered &= has_lost;
         has_lost && !self.has_recovered && self.recovery.is_none()
     }
+}
+
+/// Who sends requests to a registry, in the order in which their problems are reported. Each of them knows only
+/// about its own requests: that one succeeds does not end the problem of another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Requester {
+    /// The sign of life of this management cluster.
+    Heartbeat,
+    /// The watch of the records.
+    Watch,
+    /// The driver of the blocks.
+    Driver,
+    /// The identity of the registry.
+    Identity,
+}
+
+/// Why no block is taken from a registry.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It is another one than that of the status: nothing is written to it.
+    Replaced,
+    /// Another cluster, with this UID, or another process writes with the identity of this management cluster.
+    IdInUse(Option<String>),
+    /// It cannot be reached, for this reason.
+    Unreachable(String),
+    /// It has lost writes, and these management clusters have to write again.
+    Restored(Vec<String>),
+    /// Its records are being listed.
+    Listing,
 }
 
 /// Who this management cluster is in a registry.
@@ -92,20 +159,11 @@ pub(super) struct Identity {
 /// Why this process is not connected to a registry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
-    /// The Secret cannot be read.
-    #[error("cannot read the Secret {name}")]
-    ReadSecret {
-        /// The name of the Secret.
-        name: String,
-        /// The error of the request.
-        #[source]
-        source: CallError,
-    },
-    /// The namespace whose uid is the identity cannot be read.
-    #[error(
-        "spec.clusterID: cannot read the namespace {IDENTITY_NAMESPACE}, whose UID is the default"
-    )]
-    ReadNamespace {
+    /// What the specification names cannot be read.
+    #[error("cannot read {what}")]
+    Read {
+        /// What is read.
+        what: String,
         /// The error of the request.
         #[source]
         source: CallError,
@@ -124,21 +182,35 @@ impl ConnectError {
     /// Whether the specification or the Secret has to be corrected.
     pub(super) fn is_of_settings(&self) -> bool {
         match self {
-            Self::ReadSecret { .. } | Self::ReadNamespace { .. } => false,
+            Self::Read { .. } => false,
             Self::NoIdentity => true,
             Self::Open(error) => error.is_of_settings(),
         }
     }
 }
 
+impl fmt::Debug for OpenRegistry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)
+    }
+}
+
 impl OpenRegistry {
-    pub(super) fn new(name: String, identity: Identity, backend: MeasuredRegistry) -> Self {
+    pub(super) fn new(
+        name: String,
+        identity: Identity,
+        backend: MeasuredRegistry,
+        ledger: Arc<SharedLedger>,
+        signs_of_life: Arc<SignsOfLife>,
+    ) -> Self {
         Self {
             name,
-            cluster: identity.id,
+            cluster: identity.id.into(),
             uid: identity.uid,
             backend,
-            records: Arc::default(),
+            records: RecordCache::default(),
+            ledger,
+            signs_of_life,
             opened_at: Instant::now(),
             state: Mutex::default(),
             recovered: Notify::new(),
@@ -149,9 +221,9 @@ impl OpenRegistry {
     /// A request has succeeded, or the requester has nothing to send any more.
     pub(super) fn succeeded(&self, requester: Requester) {
         let mut state = self.state.lock();
-        let had_problem = state.problems.first().is_some();
-        state.problems.ended(requester);
-        if had_problem && state.problems.first().is_none() {
+        let had_problem = state.problem().is_some();
+        state.succeeded(requester);
+        if had_problem && state.problem().is_none() {
             self.recovered.notify_one();
         }
     }
@@ -164,44 +236,72 @@ impl OpenRegistry {
     /// As [`Self::failed`], for a reason that is a text.
     pub(super) fn set_problem(&self, requester: Requester, problem: String) {
         let mut state = self.state.lock();
-        state.problems.failed(requester, problem, Instant::now());
+        state.failed(requester, problem, Instant::now());
     }
 
-    /// Waits until the registry can be reached again. For one listener: each recovery wakes one call.
+    /// Waits until the registry can be used again. For one listener: each recovery wakes one call.
     pub(super) async fn recovered(&self) {
         self.recovered.notified().await;
     }
 
     /// Asks for a sign of life soon: it finds out whether a failure concerns the whole registry.
     pub(super) fn request_probe(&self) {
-        self.state.lock().problems.request_probe();
+        self.state.lock().needs_probe = true;
     }
 
     /// Whether something has failed since the last sign of life.
     pub(super) fn needs_probe(&self) -> bool {
-        self.state.lock().problems.needs_probe()
+        self.state.lock().needs_probe
     }
 
     /// Whether the watch has failed, and has shown nothing since.
     pub(super) fn is_watch_failing(&self) -> bool {
-        self.state.lock().problems.is_watch_failing()
+        let state = self.state.lock();
+        state.problems.contains_key(&Requester::Watch)
     }
 
     /// Whether the driver may send a request to the registry now.
     pub(super) fn allows_requests(&self) -> bool {
-        self.state.lock().problems.allows_requests(Instant::now())
+        self.state.lock().allows_requests(Instant::now())
     }
 
-    /// Why the registry cannot be used.
-    pub(super) fn unreachable(&self) -> Option<String> {
-        self.state.lock().problems.first().map(str::to_owned)
+    fn has_problem(&self) -> bool {
+        self.state.lock().problem().is_some()
+    }
+
+    /// Why no block is taken, as the condition of the registry says it.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        let state = self.state.lock();
+        if state.is_replaced {
+            return Some(Trouble::Replaced);
+        }
+        if state.is_suspended() {
+            return Some(Trouble::IdInUse(state.other_cluster.clone()));
+        }
+        if let Some(problem) = state.problem() {
+            return Some(Trouble::Unreachable(problem.clone()));
+        }
+        if let Some(recovery) = &state.recovery {
+            return Some(Trouble::Restored(recovery.awaited()));
+        }
+        (!self.records.is_complete()).then_some(Trouble::Listing)
+    }
+
+    /// Why no block is taken, as the networks and the claims that wait for one say it.
+    pub(super) fn obstacle(&self) -> Option<BlockObstacle> {
+        match self.trouble() {
+            Some(Trouble::Replaced) => Some(BlockObstacle::Replaced),
+            Some(Trouble::IdInUse(_)) => Some(BlockObstacle::Suspended),
+            Some(Trouble::Unreachable(_)) => Some(BlockObstacle::Unreachable),
+            _ => self.is_recovering().then_some(BlockObstacle::Restored),
+        }
     }
 
     /// Whether the records are listed for the first time, and nothing has failed: the state of the
     /// registry is not known yet.
     pub(super) fn is_starting(&self) -> bool {
         let is_recent = self.opened_at.elapsed() < LIST_TIMEOUT;
-        is_recent && !self.records.is_complete() && self.unreachable().is_none()
+        is_recent && !self.records.is_complete() && !self.has_problem()
     }
 
     /// Whether the records are listed, and are those of the registry that the status names.
@@ -218,19 +318,32 @@ impl OpenRegistry {
         state.confirmed_id = id.map(str::to_owned);
     }
 
-    /// Wakes the driver: the registry can be used.
-    pub(super) fn notify_confirmed(&self) {
+    /// The status of the IPRegistry names the registry with this identity: its records, which are listed, count
+    /// from now on.
+    pub(super) fn begin_to_use(&self, id: &str, status: &IPRegistryStatus) {
+        if self.is_confirmed() {
+            return;
+        }
+        // A registry that was never used, or that replaces another one, has nothing to lose.
+        if status.registry_id.as_deref() == Some(id) {
+            let clusters = status.clusters.iter().map(|cluster| cluster.id.clone());
+            let record = self.records.cluster(&self.cluster);
+            self.begin_recovery(|state| {
+                state.writes = state.writes.max(status.writes);
+                state.clusters = clusters.collect();
+                state.notices_loss(record.as_ref())
+            });
+        }
+        // No block is taken before a loss is noticed.
+        self.set_confirmed(Some(id));
+        self.check_cluster();
+        self.record_blocks();
         self.recovered.notify_one();
-    }
-
-    /// Whether the registry is another one than that of the status: nothing is written to it.
-    pub(super) fn is_replaced(&self) -> bool {
-        self.state.lock().is_replaced
     }
 
     /// Whether the registry can be reached, and its records are listed.
     pub(super) fn is_available(&self) -> bool {
-        self.is_confirmed() && self.unreachable().is_none()
+        self.is_confirmed() && !self.has_problem()
     }
 
     /// The number of blocks of this management cluster, as the last pass of the driver has found it.
@@ -268,18 +381,17 @@ impl OpenRegistry {
         self.state.lock().has_shown_life
     }
 
-    /// When the write of the last sign of life began, if the watch has shown it since the last call.
-    pub(super) fn seen_heartbeat(&self) -> Option<Instant> {
+    /// Records the last sign of life of this process if the watch has shown it.
+    pub(super) fn note_sign_of_life(&self) {
         let mut state = self.state.lock();
-        let (version, began) = state.unseen_heartbeat.as_ref()?;
-        if !self.records.has_watched(version) {
-            return None;
+        if let Some((version, began)) = &state.unseen_heartbeat
+            && self.records.has_watched(version)
+        {
+            self.signs_of_life.seen(&self.name, *began);
+            state.unseen_heartbeat = None;
+            // Blocks can be taken from now on.
+            self.recovered.notify_one();
         }
-        let began = *began;
-        state.unseen_heartbeat = None;
-        // Blocks can be taken from now on.
-        self.recovered.notify_one();
-        Some(began)
     }
 
     /// Compares what the management clusters exclude, according to their signs of life.
@@ -301,33 +413,34 @@ impl OpenRegistry {
     /// Another process writes with the identity of this management cluster, or no longer.
     pub(super) fn set_disturbed(&self, is_disturbed: bool) {
         self.state.lock().is_disturbed = is_disturbed;
+        self.apply_suspension();
     }
 
     /// Compares the sign of life under the identity of this management cluster with its UID, and with
-    /// the number of its writes.
+    /// the number of its writes. If another cluster has the identity, no block is used: it may be the
+    /// one that has them.
     pub(super) fn check_cluster(&self) {
-        let is_confirmed = self.is_confirmed();
-        let record = if is_confirmed {
-            self.records.cluster(&self.cluster)
-        } else {
-            None
-        };
-        if is_confirmed {
-            self.notice_loss(record.as_ref());
+        let mut uid = None;
+        if self.is_confirmed() {
+            let record = self.records.cluster(&self.cluster);
+            self.begin_recovery(|state| state.notices_loss(record.as_ref()));
+            uid = record.and_then(|record| record.uid);
         }
-        let mut state = self.state.lock();
-        let uid = record.and_then(|record| record.uid);
-        state.other_cluster = uid.filter(|uid| self.uid.as_ref().is_some_and(|own| own != uid));
+        let is_other = |uid: &String| self.uid.as_ref().is_some_and(|own| own != uid);
+        self.state.lock().other_cluster = uid.filter(is_other);
+        self.apply_suspension();
     }
 
-    /// Compares the sign of life of this management cluster with what is known of it.
-    fn notice_loss(&self, record: Option<&ClusterRecord>) {
-        self.begin_recovery(|state| state.notices_loss(record));
+    /// Tells the ledger whether blocks are used.
+    fn apply_suspension(&self) {
+        let is_suspended = self.is_suspended();
+        self.ledger
+            .change(|ledger| ledger.suspend_blocks_of(&self.name, is_suspended));
     }
 
     /// Begins a recovery if the registry has lost writes.
     fn begin_recovery(&self, has_lost: impl FnOnce(&mut State) -> bool) {
-        let signs = self.signs();
+        let signs = self.records.clusters();
         let mut state = self.state.lock();
         if has_lost(&mut state) {
             let before = state.clusters.iter().map(String::as_str);
@@ -359,30 +472,6 @@ impl OpenRegistry {
             self.records.note_loss();
         }
         self.state.lock().is_outdated = false;
-    }
-
-    /// The signs of life that the registry shows.
-    fn signs(&self) -> Signs {
-        let mut signs = Signs::new();
-        for (id, entry) in self.records.clusters() {
-            let process = match entry.record() {
-                Some(Record::Cluster(record)) => Some(record.process.clone()),
-                _ => None,
-            };
-            let version = entry.version.clone();
-            signs.insert(id, Sign { version, process });
-        }
-        signs
-    }
-
-    /// Compares what the status of the IPRegistry says with the records, which are listed.
-    pub(super) fn compare_status(&self, writes: Option<u64>, clusters: Vec<String>) {
-        {
-            let mut state = self.state.lock();
-            state.writes = state.writes.max(writes);
-            state.clusters = clusters;
-        }
-        self.notice_loss(self.records.cluster(&self.cluster).as_ref());
     }
 
     /// The largest number of writes of the record of this management cluster that is known.
@@ -432,7 +521,7 @@ impl OpenRegistry {
     /// A pass of the driver has found whether the registry has the records of all blocks of this
     /// management cluster.
     pub(super) fn checked_records(&self, is_recorded: bool) {
-        let signs = self.signs();
+        let signs = self.records.clusters();
         let mut state = self.state.lock();
         state.is_recorded |= is_recorded && !state.is_outdated;
         let Some(recovery) = &mut state.recovery else {
@@ -453,27 +542,20 @@ impl OpenRegistry {
         has_lost || state.recovery.is_some() || state.is_outdated
     }
 
-    /// The management clusters that have to write again; `None` if the registry has lost nothing.
-    pub(super) fn awaited(&self) -> Option<Vec<String>> {
-        let state = self.state.lock();
-        state.recovery.as_ref().map(Recovery::awaited)
-    }
-
     /// Waits until a list of all records is requested. For one listener.
     pub(super) async fn list_requested(&self) {
         self.list_requested.notified().await;
     }
 
-    /// The UID of another cluster with the identity of this one.
-    pub(super) fn other_cluster(&self) -> Option<String> {
-        self.state.lock().other_cluster.clone()
+    /// Whether another cluster has the identity of this one.
+    pub(super) fn is_of_other_cluster(&self) -> bool {
+        self.state.lock().other_cluster.is_some()
     }
 
     /// Whether another cluster or process writes with the identity of this management cluster: no block
     /// is taken, returned or used.
     pub(super) fn is_suspended(&self) -> bool {
-        let state = self.state.lock();
-        state.is_disturbed || state.other_cluster.is_some()
+        self.state.lock().is_suspended()
     }
 }
 
@@ -481,7 +563,7 @@ impl OpenRegistry {
 mod tests {
     use capi_ipam_controller::metrics::Metrics;
     use capi_ipam_controller::watch::EventHandler;
-    use capi_ipam_registry::Entry;
+    use capi_ipam_registry::{Entry, Record};
 
     use super::super::measured::RequestMetrics;
     use super::super::measured::tests::ReadOnly;
@@ -494,7 +576,8 @@ mod tests {
         };
         let requests = RequestMetrics::register(&Metrics::default());
         let backend = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
-        OpenRegistry::new("site".to_owned(), identity, backend)
+        let ledger = Arc::new(SharedLedger::read_only());
+        OpenRegistry::new("site".to_owned(), identity, backend, ledger, Arc::default())
     }
 
     fn version(revision: u64) -> Version {
@@ -514,13 +597,45 @@ mod tests {
 
     fn list(registry: &OpenRegistry, entries: &[Entry]) {
         let records = &registry.records;
-        EventHandler::<Entry>::restored(&**records);
+        registry.restored();
         records.init();
         for entry in entries {
-            EventHandler::apply(&**records, entry);
+            EventHandler::apply(records, entry);
         }
         records.init_done();
         registry.listed();
+    }
+
+    #[test]
+    fn success_of_one_requester_ends_no_problem_of_another_one() {
+        use Requester::{Driver, Heartbeat, Watch};
+
+        let now = Instant::now();
+        let mut state = State::default();
+        for requester in [Driver, Watch, Heartbeat] {
+            state.failed(requester, format!("{requester:?}"), now);
+        }
+        assert_eq!(state.problem().unwrap(), "Heartbeat");
+        state.succeeded(Heartbeat);
+        assert_eq!(state.problem().unwrap(), "Watch");
+        assert!(!state.needs_probe);
+        state.succeeded(Watch);
+        assert_eq!(state.problem().unwrap(), "Driver");
+        state.succeeded(Driver);
+        assert_eq!(state.problem(), None);
+    }
+
+    #[test]
+    fn driver_tries_again_after_an_interval() {
+        let now = Instant::now();
+        let mut state = State::default();
+        state.failed(Requester::Watch, String::new(), now);
+        assert!(state.allows_requests(now), "another connection");
+        state.failed(Requester::Driver, String::new(), now);
+        assert!(!state.allows_requests(now));
+        assert!(state.allows_requests(now + PROBE_INTERVAL));
+        state.failed(Requester::Heartbeat, String::new(), now);
+        assert!(!state.allows_requests(now + PROBE_INTERVAL));
     }
 
     /// The watch of a restored registry never shows it.
@@ -542,9 +657,11 @@ mod tests {
         assert!(!registry.shows_life());
         list(&registry, &[]);
         registry.wrote_heartbeat(version(5), None, Instant::now());
-        assert!(registry.seen_heartbeat().is_none() && !registry.shows_life());
-        EventHandler::apply(&*registry.records, &sign_of_life("west", 5));
-        assert!(registry.seen_heartbeat().is_some() && registry.shows_life());
+        registry.note_sign_of_life();
+        assert!(!registry.shows_life());
+        EventHandler::apply(&registry.records, &sign_of_life("west", 5));
+        registry.note_sign_of_life();
+        assert!(registry.shows_life());
         // The watch is interrupted before it shows the next one.
         registry.wrote_heartbeat(version(6), None, Instant::now());
         assert!(!registry.shows_life());
@@ -559,10 +676,11 @@ mod tests {
         assert!(!registry.is_recovering());
         list(&registry, &[west.clone(), sign_of_life("east", 4)]);
         assert!(registry.is_recovering());
-        assert_eq!(registry.awaited(), Some(vec!["east".to_owned()]));
+        let awaited = Trouble::Restored(vec!["east".to_owned()]);
+        assert_eq!(registry.trouble(), Some(awaited));
         for revision in [7, 8] {
             assert!(registry.is_recovering());
-            EventHandler::apply(&*registry.records, &sign_of_life("east", revision));
+            EventHandler::apply(&registry.records, &sign_of_life("east", revision));
             registry.checked_records(true);
         }
         assert!(!registry.is_recovering());

@@ -7,133 +7,113 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::watch::{EventHandler, Invalid};
-use capi_ipam_ip::Block;
 use capi_ipam_registry::{Entry, Key};
 
-use super::facts::Shown;
 use super::open_registry::OpenRegistry;
-use crate::in_cluster::context::Context;
+use super::target::shown;
 
-/// The handler of the watch of a registry.
-pub(super) struct RecordWatch {
-    pub(super) context: Arc<Context>,
-    pub(super) registry: Arc<OpenRegistry>,
-}
+impl OpenRegistry {
+    /// Records the response to an own write.
+    pub(super) fn record_response(&self, entry: &Entry) {
+        self.records.apply(entry);
+        if let Some(key) = Key::parse(&entry.key) {
+            self.record_block(&key);
+        }
+    }
 
-impl RecordWatch {
-    /// Compares a record that was shown with what this process allocates from.
-    fn check(&self, entry: &Entry) {
-        note_sign_of_life(&self.context, &self.registry);
-        match Key::parse(&entry.key) {
-            Some(key @ Key::Block { .. }) => record_shown(&self.context, &self.registry, &key),
-            Some(Key::Cluster { id }) if *id == *self.registry.cluster => {
-                check_cluster(&self.context, &self.registry);
+    /// Records what a read has shown under the name of a record.
+    pub(super) fn record_read(&self, key: &Key, found: Option<&Entry>) {
+        match (found, self.records.get(key)) {
+            (Some(found), _) => self.records.apply(found),
+            (None, Some(known)) => self.records.forget(&known),
+            (None, None) => {}
+        }
+        self.record_block(key);
+    }
+
+    /// Records in the ledger what the cache of records shows of a block. The cache is read while the ledger is
+    /// locked: of two responses, the later one is recorded last.
+    fn record_block(&self, key: &Key) {
+        let Key::Block { network, block } = key else {
+            return;
+        };
+        self.ledger.change(|ledger| {
+            // What another registry shows is not about the blocks of this one.
+            if self.is_confirmed() {
+                let entry = self.records.block(network, *block);
+                let is_recorded = self.is_ours_alone(entry.as_deref());
+                ledger.set_block_recorded(&self.name, network, *block, is_recorded);
             }
+        });
+    }
+
+    /// Records in the ledger the blocks of which the registry shows that only this management cluster uses them.
+    pub(super) fn record_blocks(&self) {
+        self.ledger.change(|ledger| {
+            if !self.is_confirmed() {
+                return;
+            }
+            let mut found = Vec::new();
+            for network in self.records.networks_naming(&self.cluster) {
+                let network = Arc::from(network);
+                for (block, entry) in self.records.blocks(&network) {
+                    if self.is_ours_alone(Some(&entry)) {
+                        found.push((Arc::clone(&network), block));
+                    }
+                }
+            }
+            ledger.set_recorded_blocks(&self.name, Some(found));
+        });
+    }
+
+    fn is_ours_alone(&self, entry: Option<&Entry>) -> bool {
+        // When another cluster may take a block makes no difference.
+        shown(entry, &self.cluster, 0, 0).is_ours_alone()
+    }
+
+    /// Compares a record that the watch has shown with what this process allocates from.
+    fn check(&self, entry: &Entry) {
+        self.note_sign_of_life();
+        match Key::parse(&entry.key) {
+            Some(key @ Key::Block { .. }) => self.record_block(&key),
+            Some(Key::Cluster { id }) if *id == *self.cluster => self.check_cluster(),
             // What was shown while it was missing was not recorded.
             Some(Key::Registry) => {
-                check_cluster(&self.context, &self.registry);
-                self.check_all();
+                self.check_cluster();
+                self.record_blocks();
             }
             _ => {}
         }
     }
-
-    /// Records what the registry shows of all blocks.
-    pub(super) fn check_all(&self) {
-        let registry = &self.registry;
-        self.context.ledger.change(|ledger| {
-            if registry.is_confirmed() {
-                ledger.set_recorded_blocks(&registry.name, Some(own_blocks(registry)));
-            }
-        });
-    }
 }
 
-/// The blocks of which the registry shows that only this management cluster uses them.
-fn own_blocks(registry: &OpenRegistry) -> Vec<(Arc<str>, Block)> {
-    let mut found = Vec::new();
-    for network in registry.records.networks_naming(&registry.cluster) {
-        let network = Arc::from(network);
-        for (block, entry) in registry.records.blocks(&network) {
-            if is_ours_alone(registry, Some(&entry)) {
-                found.push((Arc::clone(&network), block));
-            }
-        }
-    }
-    found
-}
-
-fn is_ours_alone(registry: &OpenRegistry, entry: Option<&Entry>) -> bool {
-    // When another cluster may take a block makes no difference.
-    Shown::of(entry)
-        .record(&registry.cluster, 0, 0)
-        .is_ours_alone()
-}
-
-/// Records in the ledger what the cache of records shows of a block. The cache is read while the ledger is
-/// locked: of two responses, the later one is recorded last.
-pub(super) fn record_shown(context: &Context, registry: &OpenRegistry, key: &Key) {
-    let Key::Block { network, block } = key else {
-        return;
-    };
-    context.ledger.change(|ledger| {
-        // What another registry shows is not about the blocks of this one.
-        if registry.is_confirmed() {
-            let entry = registry.records.block(network, *block);
-            let is_recorded = is_ours_alone(registry, entry.as_deref());
-            ledger.set_block_recorded(&registry.name, network, *block, is_recorded);
-        }
-    });
-}
-
-/// Finds out whether another cluster has the identity of this one. Then no block is used: it may be the
-/// one that has them.
-pub(super) fn check_cluster(context: &Context, registry: &OpenRegistry) {
-    registry.check_cluster();
-    apply_suspension(context, registry);
-}
-
-/// Tells the ledger whether blocks are used.
-pub(super) fn apply_suspension(context: &Context, registry: &OpenRegistry) {
-    let is_suspended = registry.is_suspended();
-    let ledger = &context.ledger;
-    ledger.change(|ledger| ledger.suspend_blocks_of(&registry.name, is_suspended));
-}
-
-/// Records the last sign of life of this process if the watch has shown it.
-pub(super) fn note_sign_of_life(context: &Context, registry: &OpenRegistry) {
-    if let Some(began) = registry.seen_heartbeat() {
-        context.signs_of_life.seen(&registry.name, began);
-    }
-}
-
-impl EventHandler<Entry> for RecordWatch {
+/// The handler of the watch of the records.
+impl EventHandler<Entry> for OpenRegistry {
     fn init(&self) {
-        self.registry.records.init();
+        self.records.init();
     }
 
     fn init_done(&self) {
-        let records = &self.registry.records;
-        records.init_done();
-        note_sign_of_life(&self.context, &self.registry);
-        check_cluster(&self.context, &self.registry);
-        self.registry.listed();
+        self.records.init_done();
+        self.note_sign_of_life();
+        self.check_cluster();
+        self.listed();
         // The list shows no event for a record that is missing.
-        self.check_all();
+        self.record_blocks();
     }
 
     fn apply(&self, entry: &Entry) {
-        EventHandler::apply(&*self.registry.records, entry);
+        EventHandler::apply(&self.records, entry);
         self.check(entry);
     }
 
     fn delete(&self, entry: &Entry) {
-        EventHandler::delete(&*self.registry.records, entry);
+        EventHandler::delete(&self.records, entry);
         self.check(entry);
     }
 
     fn restored(&self) {
-        self.registry.records.restored();
+        self.records.restored();
     }
 
     /// Never called: an [`Entry`] contains why its record cannot be decoded.

@@ -9,24 +9,17 @@
 //! `OpenRegistry::may_show_life`. So the second one of a process shows that the records are written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::ClusterRecord;
-use capi_ipam_registry::Version;
+use capi_ipam_registry::{Entry, Record, Version};
 
 /// How long a management cluster is waited for that writes nothing: it may not exist any more.
 pub(super) const RECOVERY_TIMEOUT: Duration = Duration::from_mins(15);
 
-/// A sign of life in a registry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sign {
-    pub(super) version: Version,
-    /// A random number of the process that has written it; `None` if it cannot be decoded.
-    pub(super) process: Option<String>,
-}
-
 /// The signs of life of management clusters in a registry, by identity.
-pub(super) type Signs = BTreeMap<Box<str>, Sign>;
+pub(super) type Signs = BTreeMap<Box<str>, Arc<Entry>>;
 
 /// Whether a registry has lost writes: the record of this management cluster was written `known` times,
 /// as far as is known, and the registry shows `record`. One without a number was written by an earlier
@@ -56,8 +49,6 @@ struct Awaited {
     last: Option<Version>,
     /// The processes that have written one since the begin.
     processes: BTreeSet<String>,
-    /// Whether one of them has written a second one.
-    has_signed: bool,
 }
 
 impl Recovery {
@@ -69,10 +60,8 @@ impl Recovery {
         before: impl Iterator<Item = &'a str>,
         now: Instant,
     ) -> Self {
-        let mut awaited = BTreeMap::new();
-        for id in before {
-            awaited.insert(id.into(), Awaited::default());
-        }
+        let before = before.map(|id| (id.into(), Awaited::default()));
+        let mut awaited: BTreeMap<_, _> = before.collect();
         for (id, sign) in shown {
             let shown = Awaited {
                 last: Some(sign.version.clone()),
@@ -92,19 +81,21 @@ impl Recovery {
         self.began
     }
 
-    /// Compares the signs of life with those that were shown before.
+    /// Compares the signs of life with those that were shown before. A cluster is no longer waited for after the
+    /// second one of a process.
     pub(super) fn update(&mut self, shown: &Signs) {
-        for (id, awaited) in &mut self.awaited {
-            if let Some(sign) = shown.get(id)
-                && awaited.last.as_ref() != Some(&sign.version)
-            {
-                awaited.last = Some(sign.version.clone());
-                if let Some(process) = &sign.process {
-                    awaited.has_signed |= !awaited.processes.insert(process.clone());
-                }
+        self.awaited.retain(|id, awaited| {
+            let sign = shown.get(id);
+            let Some(sign) = sign.filter(|sign| awaited.last.as_ref() != Some(&sign.version))
+            else {
+                return true;
+            };
+            awaited.last = Some(sign.version.clone());
+            match sign.record() {
+                Some(Record::Cluster(record)) => awaited.processes.insert(record.process.clone()),
+                _ => true,
             }
-        }
-        self.awaited.retain(|_, awaited| !awaited.has_signed);
+        });
     }
 
     /// Whether all of them have written again, or are not waited for any longer.
@@ -127,12 +118,19 @@ mod tests {
     fn signs(signs: &[(&str, &str, u64)]) -> Signs {
         let mut found = Signs::new();
         for (id, process, revision) in signs {
-            let version = Version::Bucket {
-                incarnation: None,
-                revision: *revision,
+            let record = ClusterRecord {
+                process: (*process).to_owned(),
+                ..ClusterRecord::default()
             };
-            let process = Some((*process).to_owned());
-            found.insert((*id).into(), Sign { version, process });
+            let entry = Entry {
+                key: format!("cluster.{id}"),
+                version: Version::Bucket {
+                    incarnation: None,
+                    revision: *revision,
+                },
+                value: Ok(Record::Cluster(record)),
+            };
+            found.insert((*id).into(), Arc::new(entry));
         }
         found
     }

@@ -1,16 +1,12 @@
 //! The controller of registries: connects to each, starts what drives its blocks, and reports its
 //! state.
 
-use std::collections::HashMap;
-use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{
-    IPRegistry, IPRegistrySpec, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names,
-};
+use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain, own_namespace};
 use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
@@ -27,20 +23,16 @@ use capi_ipam_registry::{
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
-use parking_lot::Mutex;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use super::identity::{Comparison, Known, compare};
 use super::measured::{MeasuredRegistry, RequestMetrics};
-use super::open_registry::{ConnectError, Identity, OpenRegistry};
-use super::problems::Requester;
-use super::record_watch::{RecordWatch, check_cluster};
+use super::open_registry::{ConnectError, Identity, OpenRegistry, Requester, Trouble};
 use super::recovery::RECOVERY_TIMEOUT;
 use super::running::{Running, START_DELAY, Start, Tasks};
-use super::state_metrics::RegistryStates;
+use super::state_metrics::{Known, RegistryStates};
 use crate::in_cluster::context::Context;
 use crate::in_cluster::definitions;
 use crate::in_cluster::gates::Gates;
@@ -76,8 +68,6 @@ pub(in crate::in_cluster) fn start(
         namespace,
         context: Arc::clone(context),
         expectations: Expectations::default(),
-        running: Mutex::default(),
-        seen: Mutex::default(),
         gates: gates.of_ledger(),
         drain: options.sweep_grace,
         changed,
@@ -105,8 +95,6 @@ struct RegistryReconciler {
     namespace: String,
     context: Arc<Context>,
     expectations: Expectations,
-    running: Mutex<HashMap<String, Running>>,
-    seen: Mutex<HashMap<String, Seen>>,
     /// The watches of what the ledger contains: before, no block counts as unused.
     gates: Vec<ReadinessGate>,
     /// How long after the mark of an empty slice it is returned.
@@ -135,9 +123,8 @@ impl Reconciler for RegistryReconciler {
     ) -> Result<Action, CallError> {
         let name = registry.name_any();
         if attempt.cause == Cause::Deleted {
-            self.states.remove(&name);
-            self.seen.lock().remove(&name);
-            if self.running.lock().remove(&name).is_some() {
+            let known = self.states.lock().remove(&name);
+            if known.is_some_and(|known| known.running.is_some()) {
                 info!(
                     registry = name,
                     "the registry is deleted: no further block is taken"
@@ -152,7 +139,7 @@ impl Reconciler for RegistryReconciler {
         {
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        if self.has_lost_fields(&registry) {
+        if self.with(&name, |known| known.has_lost_fields(&registry)) {
             self.context.ledger.change(Ledger::note_lost_fields);
         }
         if self.context.ledger.read(Ledger::has_definitions_problem) {
@@ -160,14 +147,15 @@ impl Reconciler for RegistryReconciler {
         }
         let opened = self.connect(&registry).await;
         let open = opened.as_ref().ok().cloned();
-        let is_starting = open.as_ref().is_some_and(|open| open.is_starting());
-        self.states.insert(&name, open.clone());
-        if is_starting {
+        // A registry that is open reports for itself.
+        let is_open = self.with(&name, |known| {
+            known.is_open = open.is_some();
+            known.running.is_some()
+        });
+        if open.as_ref().is_some_and(|open| open.is_starting()) {
             // What was reported last stays: a restart of this process is no failure.
             return Ok(Action::Requeue(START_INTERVAL));
         }
-        // A registry that is open reports for itself.
-        let is_open = self.running.lock().contains_key(&name);
         if !is_open {
             self.report_obstacle(&name, &BlockObstacle::Unreachable);
         }
@@ -177,8 +165,7 @@ impl Reconciler for RegistryReconciler {
         };
         self.write_status(&registry, opened, id.as_deref()).await?;
         if let (Some(open), Some(id)) = (&open, &id) {
-            let status = registry.status.as_ref();
-            self.begin_to_use(open, id, status.unwrap_or(&IPRegistryStatus::default()));
+            open.begin_to_use(id, &registry.status.clone().unwrap_or_default());
         }
         Ok(Action::Requeue(if is_open {
             INTERVAL
@@ -188,53 +175,17 @@ impl Reconciler for RegistryReconciler {
     }
 }
 
-/// A registry as it was reconciled last.
-struct Seen {
-    /// When it was reconciled for the first time.
-    since: Instant,
-    uid: Option<String>,
-    generation: Option<i64>,
-    spec: IPRegistrySpec,
-}
-
-impl Seen {
-    fn new() -> Self {
-        Self {
-            since: Instant::now(),
-            uid: None,
-            generation: None,
-            spec: IPRegistrySpec::default(),
-        }
-    }
-
-    /// Records the present state. Returns whether the registry has another specification than with the
-    /// same generation before: a definition has lost fields.
-    fn has_lost_fields(&mut self, registry: &IPRegistry) -> bool {
-        let metadata = &registry.metadata;
-        let is_same_spec = metadata.generation.is_some()
-            && self.generation == metadata.generation
-            && self.uid == metadata.uid;
-        if is_same_spec {
-            return self.spec != registry.spec;
-        }
-        self.uid.clone_from(&metadata.uid);
-        self.generation = metadata.generation;
-        self.spec = registry.spec.clone();
-        false
-    }
-}
-
 impl RegistryReconciler {
-    fn has_lost_fields(&self, registry: &IPRegistry) -> bool {
-        let mut all = self.seen.lock();
-        let seen = all.entry(registry.name_any()).or_insert_with(Seen::new);
-        seen.has_lost_fields(registry)
+    /// Changes what is known of a registry.
+    fn with<R>(&self, name: &str, change: impl FnOnce(&mut Known) -> R) -> R {
+        let mut all = self.states.lock();
+        change(all.entry(name.to_owned()).or_default())
     }
 
     /// Finds out who this management cluster is, and connects to the registry. The driver of the registry
     /// tells the ledger who it is, which then allocates addresses of its blocks. It is done here if the
-    /// driver cannot: the registry is not open when it should be. And if the identity is another one than
-    /// before, whose blocks must not be used any longer.
+    /// driver cannot: the registry is not open in time, and was not open before with other settings. And if
+    /// the identity is another one than before, whose blocks must not be used any longer.
     async fn connect(&self, registry: &IPRegistry) -> Result<Arc<OpenRegistry>, ConnectError> {
         let identity = self.identity(registry).await?;
         let cluster = identity.id.clone();
@@ -250,29 +201,15 @@ impl RegistryReconciler {
             }
         });
         let mut opening = pin!(self.ensure_running(registry, identity));
-        tokio::select! {
-            biased;
-            () = self.start_delay(&name) => {}
-            opened = &mut opening => return opened,
-        }
-        ledger.change(|ledger| ledger.set_management_cluster(&name, &cluster));
-        opening.await
-    }
-
-    /// Waits until the blocks of a registry have to be usable although it is not open. Never ends if it is
-    /// open, or was open before with other settings: its driver decides.
-    async fn start_delay(&self, name: &str) {
-        let is_running = self.running.lock().contains_key(name);
-        let since = self.seen.lock().get(name).map(|seen| seen.since);
-        match since {
-            Some(since) if !is_running => {
-                let remaining = START_DELAY.saturating_sub(since.elapsed());
-                if !remaining.is_zero() {
-                    sleep(remaining).await;
-                }
+        let (is_running, since) = self.with(&name, |known| (known.running.is_some(), known.since));
+        if !is_running {
+            let remaining = START_DELAY.saturating_sub(since.elapsed());
+            if let Ok(opened) = timeout(remaining, &mut opening).await {
+                return opened;
             }
-            _ => pending().await,
+            ledger.change(|ledger| ledger.set_management_cluster(&name, &cluster));
         }
+        opening.await
     }
 
     /// Tells the networks of the registry, and the claims that wait for a block, why there is none.
@@ -294,37 +231,47 @@ impl RegistryReconciler {
             spec: registry.spec.clone(),
             secret: secret.as_ref().and_then(|secret| secret.data.clone()),
         };
-        if let Some(running) = self.running.lock().get(&name)
-            && running.start == start
-        {
-            return Ok(Arc::clone(&running.registry));
+        let known = self.with(&name, |known| {
+            let running = known
+                .running
+                .as_ref()
+                .filter(|running| running.start == start);
+            running.map(|running| Arc::clone(&running.registry))
+        });
+        if let Some(known) = known {
+            return Ok(known);
         }
         let user_agent = format!("capi-ipam ({})", identity.id);
         let backend = open(&registry.spec, secret.as_ref(), &user_agent).await?;
         let backend = MeasuredRegistry::new(backend, &name, self.requests.clone());
-        let opened = Arc::new(OpenRegistry::new(name.clone(), identity, backend));
+        let context = &self.context;
+        let opened = Arc::new(OpenRegistry::new(
+            name.clone(),
+            identity,
+            backend,
+            Arc::clone(&context.ledger),
+            Arc::clone(&context.signs_of_life),
+        ));
         // What was written before can be in another registry.
-        self.context.signs_of_life.forget(&name);
-        let running = Running::start(self.task(Arc::clone(&opened)), start);
-        // The one with the earlier settings ends when it is dropped.
-        self.running.lock().insert(name.clone(), running);
-        info!(
-            registry = name,
-            cluster = opened.cluster,
-            "connected to the registry"
-        );
-        Ok(opened)
-    }
-
-    fn task(&self, registry: Arc<OpenRegistry>) -> Tasks {
-        Tasks {
-            context: Arc::clone(&self.context),
-            registry,
+        context.signs_of_life.forget(&name);
+        let tasks = Tasks {
+            context: Arc::clone(context),
+            registry: Arc::clone(&opened),
             gates: self.gates.clone(),
             drain: self.drain,
             changed: self.changed.clone(),
             stop: self.stop.child_token(),
-        }
+        };
+        // The one with the earlier settings ends when it is dropped.
+        self.with(&name, |known| {
+            known.running = Some(Running::start(tasks, start))
+        });
+        info!(
+            registry = name,
+            cluster = &*opened.cluster,
+            "connected to the registry"
+        );
+        Ok(opened)
     }
 
     async fn secret(&self, registry: &IPRegistry) -> Result<Option<Secret>, ConnectError> {
@@ -332,8 +279,8 @@ impl RegistryReconciler {
             return Ok(None);
         };
         let read = self.secrets.get(secret.name).await;
-        let found = read.map_err(|source| ConnectError::ReadSecret {
-            name: secret.name.to_owned(),
+        let found = read.map_err(|source| ConnectError::Read {
+            what: format!("the Secret {}", secret.name),
             source,
         })?;
         if found.is_some() {
@@ -345,7 +292,12 @@ impl RegistryReconciler {
     /// The identity of this management cluster.
     async fn identity(&self, registry: &IPRegistry) -> Result<Identity, ConnectError> {
         let read = self.namespaces.get(IDENTITY_NAMESPACE).await;
-        let found = read.map_err(|source| ConnectError::ReadNamespace { source })?;
+        let found = read.map_err(|source| ConnectError::Read {
+            what: format!(
+                "the namespace {IDENTITY_NAMESPACE}, whose UID is the default of spec.clusterID"
+            ),
+            source,
+        })?;
         let uid = found.and_then(|namespace| namespace.metadata.uid);
         let id = registry.spec.cluster_id.clone().or_else(|| uid.clone());
         match id {
@@ -358,44 +310,21 @@ impl RegistryReconciler {
     ///
     /// A new registry gets one. Nothing is taken from a registry before the status names it.
     async fn confirm(&self, registry: &IPRegistry, opened: &OpenRegistry) -> Option<String> {
-        let known = Known::of(registry);
-        let found = match compare(known, opened.records.registry_id()) {
-            Comparison::Found(found) => found,
-            Comparison::New => match create_identity(opened).await {
-                Ok(created) => created,
-                Err(error) => {
-                    opened.failed(Requester::Identity, &error);
-                    return None;
-                }
-            },
-            Comparison::Replaced => {
-                opened.set_confirmed(None);
-                return None;
+        let mut found = opened.records.registry_id();
+        if is_replaced(registry, found.as_deref()) {
+            opened.set_confirmed(None);
+            return None;
+        }
+        if found.is_none() {
+            match create_identity(opened).await {
+                Ok(created) => found = Some(created),
+                Err(error) => opened.failed(Requester::Identity, &error),
             }
-        };
-        opened.succeeded(Requester::Identity);
-        Some(found)
-    }
-
-    /// The status names the registry: its records count from now on.
-    fn begin_to_use(&self, opened: &Arc<OpenRegistry>, id: &str, status: &IPRegistryStatus) {
-        if opened.is_confirmed() {
-            return;
         }
-        // A registry that was never used, or that replaces another one, has nothing to lose.
-        if status.registry_id.as_deref() == Some(id) {
-            let clusters = status.clusters.iter();
-            let ids = clusters.map(|cluster| cluster.id.clone()).collect();
-            opened.compare_status(status.writes, ids);
+        if found.is_some() {
+            opened.succeeded(Requester::Identity);
         }
-        opened.set_confirmed(Some(id));
-        check_cluster(&self.context, opened);
-        let watch = RecordWatch {
-            context: Arc::clone(&self.context),
-            registry: Arc::clone(opened),
-        };
-        watch.check_all();
-        opened.notify_confirmed();
+        found
     }
 
     async fn write_status(
@@ -410,7 +339,7 @@ impl RegistryReconciler {
         let ready = ready(&opened, known).with_observed_generation(registry.metadata.generation);
         conditions::set_ready(&mut list, ready, clock::now());
         let (cluster_id, clusters) = match &opened {
-            Ok(opened) => (Some(opened.cluster.clone()), clusters(opened)),
+            Ok(opened) => (Some(opened.cluster.to_string()), clusters(opened)),
             // What was known last stays.
             Err(_) => (before.cluster_id.clone(), before.clusters.clone()),
         };
@@ -457,51 +386,56 @@ fn is_problem(condition: &Condition) -> bool {
 
 /// The condition Ready of a registry.
 fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>, known: Option<&str>) -> Condition {
-    let failed = |reason, message| Condition::new(conditions::READY, false, reason, message);
-    let opened = match opened {
-        Ok(opened) => opened,
-        Err(error) if error.is_of_settings() => {
-            return failed(conditions::INVALID_SPEC, error_chain(error));
-        }
-        Err(error) => return failed(conditions::REGISTRY_UNREACHABLE, error_chain(error)),
+    let (reason, message) = match opened {
+        Ok(opened) => match opened.trouble() {
+            Some(trouble) => described(opened, &trouble, known),
+            None => return Condition::new(conditions::READY, true, conditions::REGISTRY_READY, ""),
+        },
+        Err(error) if error.is_of_settings() => (conditions::INVALID_SPEC, error_chain(error)),
+        Err(error) => (conditions::REGISTRY_UNREACHABLE, error_chain(error)),
     };
-    if opened.is_replaced() {
-        return failed(
+    Condition::new(conditions::READY, false, reason, message)
+}
+
+/// The reason and the message of the condition Ready.
+fn described(
+    opened: &OpenRegistry,
+    trouble: &Trouble,
+    known: Option<&str>,
+) -> (&'static str, String) {
+    let (name, cluster) = (&opened.name, &opened.cluster);
+    match trouble {
+        Trouble::Replaced => (
             conditions::REGISTRY_REPLACED,
             replaced_message(opened, known),
-        );
+        ),
+        Trouble::IdInUse(Some(uid)) => (
+            conditions::CLUSTER_ID_IN_USE,
+            format!(
+                "clusterID {cluster} belongs to the management cluster whose namespace kube-system has the UID {uid}: no block \
+                 is taken, returned or used; set a different spec.clusterID here, or if that cluster no longer exists, take \
+                 over its blocks with kubectl ipam registry adopt --registry {name}"
+            ),
+        ),
+        Trouble::IdInUse(None) => (
+            conditions::CLUSTER_ID_IN_USE,
+            format!(
+                "another process writes with the clusterID {cluster}: no block is taken, returned or used; set a different \
+                 spec.clusterID in each management cluster, including a copy that was restored from a backup"
+            ),
+        ),
+        Trouble::Unreachable(problem) => (
+            conditions::REGISTRY_UNREACHABLE,
+            format!(
+                "{problem}; addresses of held blocks are still allocated and released, and no block is taken or returned"
+            ),
+        ),
+        Trouble::Restored(awaited) => (conditions::REGISTRY_RESTORED, restored_message(awaited)),
+        Trouble::Listing => (
+            conditions::REGISTRY_UNREACHABLE,
+            "the records of the registry are being listed".to_owned(),
+        ),
     }
-    if let Some(uid) = opened.other_cluster() {
-        let message = format!(
-            "clusterID {} belongs to the management cluster whose namespace kube-system has the UID {uid}: no block is taken, \
-             returned or used; set a different spec.clusterID here, or if that cluster no longer exists, take over its \
-             blocks with kubectl ipam registry adopt --registry {}",
-            opened.cluster, opened.name
-        );
-        return failed(conditions::CLUSTER_ID_IN_USE, message);
-    }
-    if opened.is_suspended() {
-        let message = format!(
-            "another process writes with the clusterID {}: no block is taken, returned or used; set a different \
-             spec.clusterID in each management cluster, including a copy that was restored from a backup",
-            opened.cluster
-        );
-        return failed(conditions::CLUSTER_ID_IN_USE, message);
-    }
-    if let Some(problem) = opened.unreachable() {
-        let message = format!(
-            "{problem}; addresses of held blocks are still allocated and released, and no block is taken or returned"
-        );
-        return failed(conditions::REGISTRY_UNREACHABLE, message);
-    }
-    if let Some(awaited) = opened.awaited() {
-        return failed(conditions::REGISTRY_RESTORED, restored_message(&awaited));
-    }
-    if !opened.records.is_complete() {
-        let message = "the records of the registry are being listed";
-        return failed(conditions::REGISTRY_UNREACHABLE, message.to_owned());
-    }
-    Condition::new(conditions::READY, true, conditions::REGISTRY_READY, "")
 }
 
 /// What a registry that has lost writes waits for.
@@ -538,6 +472,17 @@ fn replaced_message(opened: &OpenRegistry, known: Option<&str>) -> String {
     )
 }
 
+/// Whether a registry whose records are listed is another one than that of the status. An operator can confirm that
+/// another one replaces it.
+fn is_replaced(registry: &IPRegistry, found: Option<&str>) -> bool {
+    let status = registry.status.as_ref();
+    let known = status.and_then(|status| status.registry_id.as_deref());
+    let replaced = registry
+        .annotations()
+        .get(names::REPLACED_REGISTRY_ANNOTATION);
+    known.is_some() && known != found && known != replaced.map(String::as_str)
+}
+
 /// Writes the identity of a new registry. Returns the one that it has.
 async fn create_identity(opened: &OpenRegistry) -> Result<String, RegistryError> {
     let id = format!("{:032x}", rand::random::<u128>());
@@ -545,7 +490,7 @@ async fn create_identity(opened: &OpenRegistry) -> Result<String, RegistryError>
     let key = Key::Registry.to_string();
     let (Created::Ours(entry) | Created::Theirs(entry)) =
         opened.backend.create(&key, &record).await?;
-    opened.records.apply(&entry);
+    opened.record_response(&entry);
     Ok(opened.records.registry_id().unwrap_or_default())
 }
 
@@ -579,22 +524,37 @@ fn rounded(time: Time) -> Time {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn definition_without_fields_is_noticed() {
-        let registry = |generation: i64, spec: serde_json::Value| -> IPRegistry {
-            let metadata = json!({"name": "site", "uid": "a", "generation": generation});
-            serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
-        };
-        let named = json!({"clusterID": "west"});
-        let mut seen = Seen::new();
-        assert!(!seen.has_lost_fields(&registry(1, named.clone())));
-        assert!(!seen.has_lost_fields(&registry(1, named.clone())));
-        assert!(seen.has_lost_fields(&registry(1, json!({}))));
-        // It was edited.
-        assert!(!seen.has_lost_fields(&registry(2, json!({}))));
+    fn only_a_confirmed_registry_replaces_another() {
+        let table = [
+            (None, None, None, false),
+            (None, None, Some("a"), false),
+            (Some("a"), None, Some("a"), false),
+            (Some("a"), None, None, true),
+            (Some("a"), None, Some("b"), true),
+            (Some("a"), Some("x"), Some("b"), true),
+            (Some("a"), Some("a"), Some("b"), false),
+            (Some("a"), Some("a"), None, false),
+            // The annotation stays: it is about the former registry.
+            (Some("b"), Some("a"), None, true),
+        ];
+        for (known, replaced, found, expected) in table {
+            let status = IPRegistryStatus {
+                registry_id: known.map(str::to_owned),
+                ..IPRegistryStatus::default()
+            };
+            let mut registry = IPRegistry {
+                status: Some(status),
+                ..IPRegistry::default()
+            };
+            if let Some(id) = replaced {
+                let name = names::REPLACED_REGISTRY_ANNOTATION.to_owned();
+                registry.annotations_mut().insert(name, String::from(id));
+            }
+            let is_replaced = is_replaced(&registry, found);
+            assert_eq!(is_replaced, expected, "{known:?} {replaced:?} {found:?}");
+        }
     }
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, Scope, block_of_name};
+use capi_ipam_api::{IPReservation, PoolKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ip::Block;
+use capi_ipam_provider::api::IPAddress;
 use kube::Resource;
 use tokio::task::JoinSet;
 use tracing::debug;
@@ -80,7 +81,8 @@ impl ReservationLists {
     }
 }
 
-/// Lists the reservations of networks.
+/// Lists the addresses of networks that are reserved or in use. Other managers of this management cluster reserve
+/// what is in use in their parts of the objects: until they have done so, only the IPAddress shows it.
 async fn read(
     context: Arc<Context>,
     networks: Vec<Arc<str>>,
@@ -95,7 +97,18 @@ async fn read(
             blocks.extend(block_of_name(scope, name));
         }
     };
-    if let Err(error) = context.reservations.for_each(use_object).await {
+    let mut listed = context.reservations.for_each(use_object).await;
+    if listed.is_ok() && !context.selection.is_everything() {
+        let use_page = |page: Vec<MaybeInvalid<IPAddress>>| {
+            for address in page.iter().filter_map(|address| address.0.as_ref().ok()) {
+                for (scope, blocks) in scopes.iter().zip(&mut found) {
+                    blocks.extend(block_in(&context, scope, address));
+                }
+            }
+        };
+        listed = context.contract.addresses("").for_each_page(use_page).await;
+    }
+    if let Err(error) = listed {
         tokio::time::sleep(RETRY_DELAY).await;
         return Err(error);
     }
@@ -104,4 +117,15 @@ async fn read(
         by_network.insert(network, blocks.into_iter().collect());
     }
     Ok(ReservationList { began, by_network })
+}
+
+/// The address of an IPAddress that can be one of a network: its pool is one of the network, or not known.
+fn block_in(context: &Context, scope: &Scope, address: &IPAddress) -> Option<Block> {
+    let pool = PoolKey::of_address(address)?;
+    let info = context.ledger.read(|ledger| ledger.pool_info(&pool));
+    if info.is_some_and(|info| info.scope != *scope) {
+        return None;
+    }
+    let address = address.spec.address.parse().ok()?;
+    Some(Block::address(address))
 }

@@ -20,10 +20,7 @@ use tracing::warn;
 
 use super::disturbance::Disturbance;
 use super::driver::Driver;
-use super::open_registry::OpenRegistry;
-use super::problems::{PROBE_INTERVAL, Requester};
-use super::record_watch::{RecordWatch, apply_suspension, check_cluster, note_sign_of_life};
-use super::steps::Writer;
+use super::open_registry::{OpenRegistry, PROBE_INTERVAL, Requester};
 use crate::in_cluster::context::Context;
 
 /// A manager of a part of the objects shows that the cluster is alive when no other one has done so
@@ -46,6 +43,7 @@ pub(super) struct Start {
 }
 
 /// A registry that is open. Its tasks end when this is dropped.
+#[derive(Debug)]
 pub(super) struct Running {
     pub(super) start: Start,
     pub(super) registry: Arc<OpenRegistry>,
@@ -91,12 +89,9 @@ impl Tasks {
     /// Fills the cache of records.
     fn watch(self) -> Task {
         Box::pin(async move {
-            let handler: Arc<dyn EventHandler<Entry>> = Arc::new(RecordWatch {
-                context: Arc::clone(&self.context),
-                registry: Arc::clone(&self.registry),
-            });
             loop {
-                let changes = match self.registry.backend.watch(Arc::clone(&handler)) {
+                let handler = Arc::clone(&self.registry) as Arc<dyn EventHandler<Entry>>;
+                let changes = match self.registry.backend.watch(handler) {
                     Ok(changes) => changes,
                     Err(error) => {
                         self.registry.failed(Requester::Watch, &error);
@@ -106,7 +101,7 @@ impl Tasks {
                 tokio::select! {
                     () = self.follow(changes) => return,
                     // A new watch begins with a list. It counts whatever was known before.
-                    () = self.registry.list_requested() => handler.restored(),
+                    () = self.registry.list_requested() => self.registry.restored(),
                 }
             }
         })
@@ -132,11 +127,8 @@ impl Tasks {
             for gate in &self.gates {
                 gate.wait().await;
             }
-            let writer = Writer {
-                context: Arc::clone(&self.context),
-                registry: Arc::clone(&self.registry),
-            };
-            let mut driver = Driver::new(writer, self.drain);
+            let (context, registry) = (Arc::clone(&self.context), Arc::clone(&self.registry));
+            let mut driver = Driver::new(context, registry, self.drain);
             let restores = self.context.reservations.restores().clone();
             let mut epoch = restores.epoch();
             self.begin().await;
@@ -172,7 +164,7 @@ impl Tasks {
                 () = sleep(PROBE_INTERVAL) => {}
             }
         }
-        self.context
+        registry
             .ledger
             .change(|ledger| ledger.set_management_cluster(&registry.name, &registry.cluster));
     }
@@ -183,7 +175,9 @@ impl Tasks {
         Box::pin(async move {
             let mut heartbeat = Heartbeat {
                 is_alone: self.context.selection.is_everything(),
-                context: self.context,
+                key: Key::Cluster {
+                    id: (*self.registry.cluster).into(),
+                },
                 registry: self.registry,
                 process: format!("{:016x}", rand::random::<u64>()),
                 held: None,
@@ -216,11 +210,12 @@ impl Tasks {
 
 /// The sign of life of this management cluster.
 struct Heartbeat {
-    context: Arc<Context>,
     registry: Arc<OpenRegistry>,
     /// Whether no other manager of this management cluster is needed. The managers of parts of the
     /// objects have one identity: they do not disturb each other.
     is_alone: bool,
+    /// The name of the record.
+    key: Key,
     /// A random number of this process.
     process: String,
     /// The record as this process has written or read it.
@@ -233,7 +228,7 @@ impl Heartbeat {
     /// reached, or what others have written until now.
     fn is_wanted(&self) -> bool {
         let registry = &self.registry;
-        registry.needs_probe() || self.context.signs_of_life.is_wanted(&registry.name)
+        registry.needs_probe() || registry.signs_of_life.is_wanted(&registry.name)
     }
 
     /// The time between two signs of life.
@@ -249,49 +244,46 @@ impl Heartbeat {
     /// Writes a sign of life if it is needed. Returns false if it may not be written yet.
     async fn beat(&mut self) -> Result<bool, RegistryError> {
         if !self.registry.may_show_life() {
-            self.probe().await?;
+            // Finds out whether a registry can be reached to which nothing is written.
+            if self.registry.needs_probe() {
+                let key = Key::Registry.to_string();
+                self.registry.backend.read(&key).await?;
+            }
             return Ok(false);
         }
         self.registry.backend.check().await?;
-        let cluster = &self.registry.cluster;
-        let key = Key::Cluster {
-            id: (**cluster).into(),
-        }
-        .to_string();
         // After a failed write, the record may be that of another process.
         if self.held.is_none() || !self.is_alone {
-            self.read(&key).await?;
+            self.read().await?;
         }
-        if self.is_of_other_cluster() || !self.registry.may_show_life() {
+        if !self.may_write() {
             return Ok(false);
         }
         if self.is_alone {
-            return self.beat_alone(&key).await;
+            return self.beat_alone().await;
         }
-        self.beat_beside_others(&key).await?;
-        Ok(true)
+        self.beat_beside_others().await
     }
 
     /// Writes a sign of life, and finds out whether another process does so. Returns false if it may not be
     /// written yet.
-    async fn beat_alone(&mut self, key: &str) -> Result<bool, RegistryError> {
+    async fn beat_alone(&mut self) -> Result<bool, RegistryError> {
         // The record of an earlier process of this cluster is taken over. After a write of this one, that of
         // another process is no longer that of an earlier one.
         let has_written = self.registry.has_shown_life();
         let is_undisturbed = !has_written || self.record_of_another().is_none();
-        if self.write(key).await? && is_undisturbed {
+        if self.write().await? && is_undisturbed {
             self.disturbance.unnoticed(Instant::now());
             self.suspend();
             return Ok(true);
         }
         // Another process has written since. It finds this write the next time, and so both know.
         if self.held.is_none() {
-            self.read(key).await?;
-            let may_write = !self.registry.is_recovering() && self.registry.may_show_life();
-            if self.is_of_other_cluster() || !may_write {
+            self.read().await?;
+            if !self.may_write() || self.registry.is_recovering() {
                 return Ok(false);
             }
-            self.write(key).await?;
+            self.write().await?;
         }
         self.disturbance.noticed(Instant::now());
         self.suspend();
@@ -299,38 +291,23 @@ impl Heartbeat {
     }
 
     /// Writes a sign of life unless another manager of this management cluster has done so.
-    async fn beat_beside_others(&mut self, key: &str) -> Result<(), RegistryError> {
+    async fn beat_beside_others(&mut self) -> Result<bool, RegistryError> {
         // A watch that works again shows this write. It may have nothing else to show.
         let registry = &self.registry;
         let is_awaited = registry.is_recovering() || self.is_wanted();
-        let is_needed = registry.is_watch_failing() || is_awaited;
-        if is_needed || !self.was_seen_by_another() {
-            self.write(key).await?;
+        if registry.is_watch_failing() || is_awaited || !self.was_seen_by_another() {
+            self.write().await?;
         } else {
-            self.registry.found_heartbeat();
+            registry.found_heartbeat();
         }
-        Ok(())
-    }
-
-    /// Finds out whether a registry can be reached to which nothing is written.
-    async fn probe(&mut self) -> Result<(), RegistryError> {
-        if self.registry.needs_probe() {
-            let key = Key::Registry.to_string();
-            self.registry.backend.read(&key).await?;
-        }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads the record.
-    async fn read(&mut self, key: &str) -> Result<(), RegistryError> {
-        self.held = self.registry.backend.read(key).await?;
-        let records = &self.registry.records;
-        let known = Key::parse(key).and_then(|key| records.get(&key));
-        if let Some(held) = &self.held {
-            records.apply(held);
-        } else if let Some(known) = known {
-            records.forget(&known);
-        }
+    async fn read(&mut self) -> Result<(), RegistryError> {
+        let registry = &self.registry;
+        self.held = registry.backend.read(&self.key.to_string()).await?;
+        registry.record_read(&self.key, self.held.as_ref());
         let record = match self.held.as_ref().and_then(Entry::record) {
             Some(Record::Cluster(record)) => Some(record),
             _ => None,
@@ -338,69 +315,68 @@ impl Heartbeat {
         // The answer to its write was lost.
         if let (Some(held), Some(record)) = (&self.held, record)
             && record.process == self.process
-            && !records.has_watched(&held.version)
+            && !registry.records.has_watched(&held.version)
         {
-            let version = held.version.clone();
-            self.registry
-                .wrote_heartbeat(version, record.writes, Instant::now());
+            registry.wrote_heartbeat(held.version.clone(), record.writes, Instant::now());
         }
-        if self.registry.is_confirmed() {
-            self.registry.compare_read(record);
+        if registry.is_confirmed() {
+            registry.compare_read(record);
         }
-        check_cluster(&self.context, &self.registry);
+        registry.check_cluster();
         Ok(())
     }
 
     /// The record as it is written now.
     fn record(&self) -> ClusterRecord {
-        let name = &self.registry.name;
-        let exclusions = self
-            .context
-            .ledger
-            .read(|ledger| ledger.exclusion_hashes(name));
+        let registry = &self.registry;
+        let name = &registry.name;
+        let exclusions = registry.ledger.read(|ledger| ledger.exclusion_hashes(name));
         ClusterRecord {
-            cluster: self.registry.cluster.clone(),
-            uid: self.registry.uid.clone(),
+            cluster: registry.cluster.to_string(),
+            uid: registry.uid.clone(),
             process: self.process.clone(),
             seen: Some(clock::now()),
-            blocks: self.blocks(),
-            writes: Some(self.registry.next_writes()),
+            blocks: u32::try_from(registry.held()).unwrap_or(u32::MAX),
+            writes: Some(registry.next_writes()),
             exclusions: exclusions.into_iter().take(MAX_EXCLUSIONS).collect(),
         }
     }
 
-    /// Whether another cluster has the identity of this one: the record is left to it.
-    fn is_of_other_cluster(&mut self) -> bool {
-        let is_other = self.registry.other_cluster().is_some();
+    /// Whether the record may be written. It is left to another cluster with the identity of this one.
+    fn may_write(&mut self) -> bool {
+        let is_other = self.registry.is_of_other_cluster();
         if is_other {
             self.held = None;
         }
-        is_other
+        !is_other && self.registry.may_show_life()
     }
 
     /// Writes the record in the version that is held. Returns false if another process has changed
     /// it since.
-    async fn write(&mut self, key: &str) -> Result<bool, RegistryError> {
-        let backend = &self.registry.backend;
+    async fn write(&mut self) -> Result<bool, RegistryError> {
+        let registry = &self.registry;
         let began = Instant::now();
         let record = self.record();
         let writes = record.writes;
         let record = Record::Cluster(record);
         let written = match self.held.take() {
-            Some(held) => backend.update(&held, &record).await,
-            None => match backend.create(key, &record).await? {
+            Some(held) => registry.backend.update(&held, &record).await,
+            None => match registry
+                .backend
+                .create(&self.key.to_string(), &record)
+                .await?
+            {
                 Created::Ours(entry) => Ok(entry),
                 Created::Theirs(_) => return Ok(false),
             },
         };
         match written {
             Ok(entry) => {
-                self.registry.records.apply(&entry);
-                let version = entry.version.clone();
-                self.registry.wrote_heartbeat(version, writes, began);
+                registry.record_response(&entry);
+                registry.wrote_heartbeat(entry.version.clone(), writes, began);
                 self.held = Some(entry);
                 // The watch may have shown it before the answer.
-                note_sign_of_life(&self.context, &self.registry);
+                registry.note_sign_of_life();
                 Ok(true)
             }
             Err(RegistryError::Conflict { .. }) => Ok(false),
@@ -418,32 +394,25 @@ impl Heartbeat {
 
     /// Whether another manager has shown that the cluster is alive.
     fn was_seen_by_another(&self) -> bool {
-        let Some(seen) = self
-            .record_of_another()
-            .and_then(|record| record.seen.as_ref())
-        else {
-            return false;
-        };
+        let record = self.record_of_another();
         let now = clock::now().0.as_second();
-        now.saturating_sub(seen.0.as_second()) < SHARED_HEARTBEAT
-    }
-
-    /// The number of blocks of this cluster.
-    fn blocks(&self) -> u32 {
-        u32::try_from(self.registry.held()).unwrap_or(u32::MAX)
+        match record.and_then(|record| record.seen.as_ref()) {
+            Some(seen) => now.saturating_sub(seen.0.as_second()) < SHARED_HEARTBEAT,
+            None => false,
+        }
     }
 
     /// Stops taking, returning and using blocks while another process writes with the same identity.
     fn suspend(&self) {
+        let registry = &self.registry;
         let is_lasting = self.disturbance.is_lasting();
-        if is_lasting && !self.registry.is_suspended() {
+        if is_lasting && !registry.is_suspended() {
             warn!(
-                registry = self.registry.name,
-                cluster = self.registry.cluster,
+                registry = registry.name,
+                cluster = &*registry.cluster,
                 "another process writes with the identity of this management cluster; no block is taken, returned or used"
             );
         }
-        self.registry.set_disturbed(is_lasting);
-        apply_suspension(&self.context, &self.registry);
+        registry.set_disturbed(is_lasting);
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use capi_ipam_ip::Block;
 
 use super::super::PoolKey;
-use super::super::block_supply::{BlockObstacle, BlockSupply};
+use super::super::block_supply::{BlockObstacle, BlockSupply, MissingBlock};
 use super::super::blocks::{Affected, BlockInfo, BlockSlice, Blocks, ManagementCluster};
-use super::super::missing_block::MissingBlock;
 use super::Networks;
 
 impl Networks {
@@ -117,13 +116,17 @@ impl Networks {
         before
     }
 
-    /// Whether the record of a block can be in `registry`: its slice names this one (`named`), none, or
-    /// one that does not exist any more.
-    pub(in super::super) fn may_be_of_registry(&self, named: Option<&str>, registry: &str) -> bool {
-        match named {
-            Some(named) => named == registry || self.registries.lacks(named),
-            None => true,
-        }
+    /// The registry with the record of the block of a slice; `None` if the slice names none, or one that does not
+    /// exist any more.
+    pub(in super::super) fn registry_of<'a>(&self, slice: &'a BlockSlice) -> Option<&'a str> {
+        let named = slice.registry.as_deref();
+        named.filter(|named| !self.registries.lacks(named))
+    }
+
+    /// Whether the record of the block of a slice can be in a registry.
+    pub(in super::super) fn may_be_of_registry(&self, slice: &BlockSlice, registry: &str) -> bool {
+        let named = self.registry_of(slice);
+        named.is_none_or(|named| named == registry)
     }
 
     /// Whether a slice can be one of this management cluster in a registry: as long as the identity is

@@ -3,16 +3,16 @@
 //! Every bind makes a pass, and a network can have 100,000 records. So they are sorted again only when one
 //! of them has changed, or when the quarantine of one is over.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use capi_ipam_ip::Block;
+use capi_ipam_ip::{Block, Family};
 use capi_ipam_protocol::block::{Holding, Record as RecordState};
 use capi_ipam_registry::{Entry, Record};
 
 use super::super::addresses::Addresses;
-use super::super::facts::Shown;
 use super::super::open_registry::OpenRegistry;
+use super::super::target::shown;
 
 /// The records of the blocks of a network.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct SortedRecords {
     /// The blocks that this cluster contends for.
     pub(super) contended: BTreeSet<Block>,
     /// The first block of each family and length that somebody has.
-    pub(super) of_lengths: Vec<Block>,
+    pub(super) of_lengths: BTreeMap<(Family, u8), Block>,
     /// When the next quarantine is over, in seconds since the Unix epoch.
     until: Option<i64>,
 }
@@ -36,7 +36,7 @@ impl SortedRecords {
     fn new(records: &[(Block, Arc<Entry>)], cluster: &str, quarantine: i64, second: i64) -> Self {
         let mut sorted = Self::default();
         for (block, entry) in records {
-            let state = Shown::of(Some(entry)).record(cluster, quarantine, second);
+            let state = shown(Some(entry), cluster, quarantine, second);
             sorted.add(*block, state);
             if let RecordState::Theirs {
                 holding: Holding::Returned,
@@ -82,12 +82,8 @@ impl SortedRecords {
     }
 
     fn add_length(&mut self, block: Block) {
-        let mut known = self.of_lengths.iter();
-        let is_same =
-            |other: &Block| other.family() == block.family() && other.length() == block.length();
-        if !known.any(is_same) {
-            self.of_lengths.push(block);
-        }
+        let length = (block.family(), block.length());
+        self.of_lengths.entry(length).or_insert(block);
     }
 
     /// Records when the quarantine of a block is over. Afterwards, only a change of its record matters.

@@ -1,5 +1,5 @@
 use capi_ipam_api::InClusterKind;
-use capi_ipam_ip::Span;
+use capi_ipam_ip::{Family, Span};
 
 use super::*;
 
@@ -29,9 +29,9 @@ fn pool(name: &str) -> PoolKey {
     PoolKey::new(InClusterKind::GlobalIPPool, None, name)
 }
 
-fn member(first: u8, last: u8) -> Member {
+fn member(first: u8, last: u8) -> BlockMember {
     let numbers = block(first).span().first()..=block(last).span().last();
-    Member {
+    BlockMember {
         pool: pool(&format!("{first}-{last}")),
         family: Family::V4,
         length: 30,
@@ -44,8 +44,8 @@ fn member(first: u8, last: u8) -> Member {
     }
 }
 
-fn waiting(first: u8, last: u8) -> Member {
-    Member {
+fn waiting(first: u8, last: u8) -> BlockMember {
+    BlockMember {
         waits: true,
         ..member(first, last)
     }
@@ -66,14 +66,14 @@ fn all_needs(
     rules: &BlockRules,
     own: &[(u8, OwnBlock)],
     others: &[u8],
-    members: &[Member],
+    members: &[BlockMember],
 ) -> Needs {
     let own = own
         .iter()
         .map(|(number, own)| (block(*number), *own))
         .collect();
     let others = others.iter().map(|number| block(*number)).collect();
-    Situation::new(rules, &own, &others, members).needs()
+    Situation::new("lab", rules, &own, &others, members).needs()
 }
 
 fn numbers(needs: &Needs) -> Vec<u8> {
@@ -89,11 +89,11 @@ fn needs(
     rules: &BlockRules,
     own: &[(u8, OwnBlock)],
     others: &[u8],
-    members: &[Member],
-) -> (Vec<u8>, Option<Shortage>) {
+    members: &[BlockMember],
+) -> (Vec<u8>, Option<BlockObstacle>) {
     let needs = all_needs(rules, own, others, members);
-    let shortages = needs.pools.values().chain(needs.requested.values());
-    (numbers(&needs), shortages.copied().next())
+    let mut shortages = needs.pools.values().chain(needs.requested.values());
+    (numbers(&needs), shortages.next().cloned())
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn unused_block_serves_a_waiting_claim_first() {
 fn blocks_are_kept_for_claims_that_are_about_to_get_an_address() {
     let own = [(0, USED), (2, FREE), (3, FREE), (4, FREE), (6, FREE)];
     let about_to_get = |turns: usize| {
-        let member = Member {
+        let member = BlockMember {
             turns,
             ..member(3, 7)
         };
@@ -165,17 +165,20 @@ fn two_waiting_pools_share_one_new_block() {
 
 #[test]
 fn requested_address_decides_on_its_block() {
-    let member = Member {
+    let member = BlockMember {
         requested: vec![Block::address([10, 0, 0, 17].into())],
         ..member(0, 7)
     };
     let all = [member];
     assert_eq!(needs(&rules(0, None), &[], &[], &all), (vec![4], None));
-    let taken = Some(Shortage::AllTaken);
-    assert_eq!(needs(&rules(0, None), &[], &[4], &all), (vec![], taken));
+    let taken = Some(BlockObstacle::AllTaken);
+    assert_eq!(
+        needs(&rules(0, None), &[], &[4], &all),
+        (vec![], taken.clone())
+    );
     assert_eq!(
         needs(&rules(0, None), &[(4, CONFLICT)], &[], &all),
-        (vec![], taken)
+        (vec![], taken.clone())
     );
 }
 
@@ -209,26 +212,26 @@ fn spare_blocks_are_kept_and_taken() {
 
 #[test]
 fn limit_and_exhaustion_are_told_apart() {
-    let limit = Some(Shortage::Limit);
+    let limit = Some(BlockObstacle::Limit(1));
     assert_eq!(
         needs(&rules(1, Some(1)), &[(0, USED)], &[], &[waiting(0, 7)]),
-        (vec![], limit)
+        (vec![], limit.clone())
     );
     let all = [waiting(0, 1)];
-    let taken = Some(Shortage::AllTaken);
+    let taken = Some(BlockObstacle::AllTaken);
     assert_eq!(
         needs(&rules(0, None), &[(0, USED)], &[1], &all),
-        (vec![], taken)
+        (vec![], taken.clone())
     );
     assert_eq!(
         needs(&rules(0, None), &[(0, USED), (1, CONFLICT)], &[], &all),
-        (vec![], taken)
+        (vec![], taken.clone())
     );
 }
 
 #[test]
 fn large_ranges_cost_what_is_held() {
-    let all = Member {
+    let all = BlockMember {
         family: Family::V6,
         length: 64,
         ranges: SpanSet::from(Span::new(0, u128::MAX).unwrap()),
@@ -239,7 +242,7 @@ fn large_ranges_cost_what_is_held() {
         .map(|n| Block::new(Family::V6.address(n << 64), 64))
         .collect();
     let rules = rules(0, None);
-    let needs = Situation::new(&rules, &own, &others, &[all]).needs();
+    let needs = Situation::new("lab", &rules, &own, &others, &[all]).needs();
     let expected = Block::new(Family::V6.address(1000 << 64), 64);
     assert_eq!(needs.blocks, [expected].into());
 }
@@ -250,23 +253,23 @@ fn block_that_overlaps_with_another_one_is_not_free() {
     let own = [(Block::new(block(0).base(), 29), USED)].into();
     let others = [Block::new(block(2).base(), 31)].into_iter().collect();
     let members = [waiting(0, 7)];
-    let needs = Situation::new(&rules, &own, &others, &members).needs();
+    let needs = Situation::new("lab", &rules, &own, &others, &members).needs();
     assert_eq!(needs.blocks, [block(3)].into());
 
-    let member = Member {
+    let member = BlockMember {
         requested: vec![Block::address(block(2).base())],
         ..member(0, 7)
     };
     let members = [member];
-    let needs = Situation::new(&rules, &own, &others, &members).needs();
+    let needs = Situation::new("lab", &rules, &own, &others, &members).needs();
     let shortages: Vec<_> = needs.requested.into_values().collect();
-    assert_eq!(shortages, [Shortage::AllTaken]);
+    assert_eq!(shortages, [BlockObstacle::AllTaken]);
     assert!(needs.blocks.is_empty());
 }
 
 #[test]
 fn spare_blocks_make_room_for_a_waiting_claim() {
-    let limit = Some(Shortage::Limit);
+    let limit = Some(BlockObstacle::Limit(1));
     // The spare block is outside of the ranges of the pool that waits.
     let members = [member(0, 0), waiting(1, 1)];
     let one = rules(1, Some(1));
@@ -274,7 +277,7 @@ fn spare_blocks_make_room_for_a_waiting_claim() {
     assert!(limited.is_limited);
     assert_eq!(
         needs(&one, &[(0, FREE)], &[], &members),
-        (vec![], limit),
+        (vec![], limit.clone()),
         "block 0 is returned"
     );
     // Another manager of this cluster does not see the claim that waits.
@@ -297,16 +300,19 @@ fn spare_blocks_make_room_for_a_waiting_claim() {
         (vec![0], None)
     );
     // Also a requested address waits for room.
-    let requests = Member {
+    let requests = BlockMember {
         requested: vec![Block::address([10, 0, 0, 17].into())],
         ..member(0, 7)
     };
-    assert_eq!(needs(&one, &[(0, FREE)], &[], &[requests]), (vec![], limit));
+    assert_eq!(
+        needs(&one, &[(0, FREE)], &[], &[requests]),
+        (vec![], limit.clone())
+    );
 }
 
 #[test]
 fn headroom_larger_than_a_block_takes_a_second_block() {
-    let beyond = Member {
+    let beyond = BlockMember {
         needs_further_block: true,
         ..waiting(0, 7)
     };
@@ -324,7 +330,7 @@ fn headroom_larger_than_a_block_takes_a_second_block() {
     );
     assert_eq!(
         needs(&rules(0, Some(1)), &[(0, FREE)], &[], &all),
-        (vec![0], Some(Shortage::Limit))
+        (vec![0], Some(BlockObstacle::Limit(1)))
     );
 }
 
@@ -343,13 +349,19 @@ fn block_that_never_becomes_usable_is_not_waited_for() {
         (vec![1], None)
     );
     // An operator finds it if there is no other block.
-    let named = Some(Shortage::Unavailable(block(0)));
-    assert_eq!(needs(&none, &own, &[1], &[waiting(0, 1)]), (vec![], named));
-    let requests = Member {
+    let named = Some(BlockObstacle::SliceUnavailable(slice_name("lab", block(0))));
+    assert_eq!(
+        needs(&none, &own, &[1], &[waiting(0, 1)]),
+        (vec![], named.clone())
+    );
+    let requests = BlockMember {
         requested: vec![Block::address(block(0).base())],
         ..member(0, 7)
     };
-    assert_eq!(needs(&none, &own, &[], &[requests]), (vec![], named));
+    assert_eq!(
+        needs(&none, &own, &[], &[requests]),
+        (vec![], named.clone())
+    );
 }
 
 #[test]
@@ -409,14 +421,14 @@ fn slice_that_cannot_be_used_makes_its_block_unavailable() {
 
 #[test]
 fn each_pool_has_its_own_shortage() {
-    let full = Member {
+    let full = BlockMember {
         is_full: true,
         ..member(0, 1)
     };
     let own = [(0, USED)];
     let members = [full.clone(), waiting(2, 3)];
     let found = all_needs(&rules(0, None), &own, &[1], &members);
-    let taken = BTreeMap::from([(pool("0-1"), Shortage::AllTaken)]);
+    let taken = BTreeMap::from([(pool("0-1"), BlockObstacle::AllTaken)]);
     assert_eq!((numbers(&found), found.pools), (vec![2], taken));
     assert!(!found.is_limited);
     // A further block can be had.
@@ -426,17 +438,49 @@ fn each_pool_has_its_own_shortage() {
     let limited = rules(1, Some(2));
     let own = [(0, USED), (5, FREE)];
     let found = all_needs(&limited, &own, &[], &[full, member(5, 5)]);
-    let limit = BTreeMap::from([(pool("0-1"), Shortage::Limit)]);
+    let limit = BTreeMap::from([(pool("0-1"), BlockObstacle::Limit(2))]);
     assert_eq!((numbers(&found), found.pools), (vec![5], limit));
 }
 
 #[test]
 fn request_for_a_held_block_is_not_the_shortage_of_its_pool() {
-    let both = Member {
+    let both = BlockMember {
         requested: vec![Block::address(block(4).base())],
         ..waiting(0, 7)
     };
     let found = all_needs(&rules(0, None), &[], &[4], &[both]);
     assert_eq!(numbers(&found), [0]);
     assert_eq!((found.pools.len(), found.requested.len()), (0, 1));
+}
+
+#[test]
+fn requests_take_no_more_than_a_quarter_by_default() {
+    let requests = BlockMember {
+        requested: vec![Block::address(block(4).base())],
+        ..member(0, 7)
+    };
+    let members = [requests];
+    let own = [(0, USED), (1, USED)];
+    assert_eq!(
+        needs(&rules(0, None), &own[..1], &[], &members),
+        (vec![4], None)
+    );
+    let found = all_needs(&rules(0, None), &own, &[], &members);
+    let limit = [(block(4).base(), BlockObstacle::Limit(2))];
+    let limit = limit.map(|(address, limit)| (Block::address(address), limit));
+    assert_eq!(
+        (&found.blocks, found.requested),
+        (&BTreeSet::new(), limit.into())
+    );
+    // No empty block is returned for it.
+    assert!(!found.is_limited);
+    assert_eq!(
+        needs(&rules(0, Some(3)), &own, &[], &members),
+        (vec![4], None)
+    );
+    // A claim that waits for any address gets a block.
+    assert_eq!(
+        needs(&rules(0, None), &own, &[], &[waiting(0, 7)]),
+        (vec![2], None)
+    );
 }

@@ -21,7 +21,7 @@ fn claim_waits_for_a_block_of_the_network() {
     let networks = ledger.take_effects().networks;
     assert_eq!(networks, ["lab".into()], "a block may be needed");
     let blocks = ledger.network_blocks("lab").unwrap();
-    assert!(blocks.members[0].waits && blocks.members[0].can_allocate);
+    assert!(blocks.members[0].waits);
     assert_eq!(allowed(&ledger), [true; 4]);
     ledger.apply(&slice(0, json!({})));
     assert_eq!(propose(&mut ledger, "a"), Some(1));

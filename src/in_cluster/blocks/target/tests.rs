@@ -9,11 +9,6 @@ const DELAYS: Delays = Delays {
     keep: 0,
     quarantine: 100,
 };
-const VERSION: Version = Version::Bucket {
-    incarnation: None,
-    revision: 1,
-};
-
 fn record(cluster: &str, contenders: usize) -> BlockRecord {
     BlockRecord {
         cluster: cluster.to_owned(),
@@ -40,24 +35,38 @@ fn slice(assigned_at: i64) -> BlockSlice {
     }
 }
 
-/// An unused block of the cluster west.
-fn facts<'a>(shown: Shown<'a>, slice: Option<&'a BlockSlice>) -> Facts<'a> {
-    Facts {
-        cluster: "west",
+/// An unused block of the cluster west, with this record.
+fn target(record: &BlockRecord, slice: Option<&BlockSlice>) -> Target {
+    let entry = Entry {
+        key: "block.lab.10.0.0.0-30".to_owned(),
+        version: Version::Bucket {
+            incarnation: None,
+            revision: 1,
+        },
+        value: Ok(RegistryRecord::Block(record.clone())),
+    };
+    Target {
+        network: "lab".into(),
+        block: Block::new([10, 0, 0, 0].into(), 30),
+        cluster: "west".into(),
         has_peers: false,
         is_shared: true,
-        shown,
-        slice,
         is_used: false,
         is_needed: false,
+        may_take: true,
         access: Access::Full,
+        delays: DELAYS,
+        slice: slice.cloned(),
+        is_foreign: false,
+        is_listed: true,
+        entry: Some(Arc::new(entry)),
     }
 }
 
-fn view(facts: &Facts<'_>, memory: &mut Memory, second: i64) -> View {
+fn view(target: &Target, memory: &mut Memory, second: i64) -> View {
     let now = Instant::now();
-    memory.update(facts, now);
-    facts.view(memory, DELAYS, now, second)
+    memory.update(target, now);
+    target.view(memory, now, second)
 }
 
 #[test]
@@ -65,12 +74,11 @@ fn recent_take_of_another_manager_is_kept_for_a_minute() {
     let own = record("west", 0);
     let now = clock::now().0.as_second();
     let unconfirmed = slice(now);
-    let shown = Shown::Record(&own, &VERSION);
     for slice in [None, Some(&unconfirmed)] {
-        let alone = facts(shown, slice);
-        let shared = Facts {
+        let alone = target(&own, slice);
+        let shared = Target {
             has_peers: true,
-            ..facts(shown, slice)
+            ..target(&own, slice)
         };
         let mut memory = Memory::default();
         assert_eq!(view(&shared, &mut memory, now + 5).next(), Step::Wait);
@@ -86,9 +94,9 @@ fn recent_take_of_another_manager_is_kept_for_a_minute() {
         confirmed_at: Some(now),
         ..slice(now)
     };
-    let shared = Facts {
+    let shared = Target {
         has_peers: true,
-        ..facts(shown, Some(&confirmed))
+        ..target(&own, Some(&confirmed))
     };
     assert!(!view(&shared, &mut Memory::default(), now).is_being_taken);
 }
@@ -97,9 +105,9 @@ fn recent_take_of_another_manager_is_kept_for_a_minute() {
 #[test]
 fn record_without_a_network_is_left() {
     let own = record("west", 0);
-    let found = Facts {
+    let found = Target {
         is_shared: false,
-        ..facts(Shown::Record(&own, &VERSION), None)
+        ..target(&own, None)
     };
     let seen = view(&found, &mut Memory::default(), 0);
     assert_eq!(seen.next(), Step::Wait);
@@ -108,10 +116,10 @@ fn record_without_a_network_is_left() {
 #[test]
 fn record_of_a_take_is_returned_when_sharing_ends() {
     let own = record("west", 0);
-    let taking = facts(Shown::Record(&own, &VERSION), None);
+    let taking = target(&own, None);
     let mut memory = Memory::default();
     view(&taking, &mut memory, 0);
-    let ended = Facts {
+    let ended = Target {
         is_shared: false,
         ..taking
     };
@@ -123,9 +131,9 @@ fn record_of_a_take_is_returned_when_sharing_ends() {
 fn record_without_a_slice_is_returned_once() {
     let own = record("west", 0);
     let next = |record: &BlockRecord, is_used| {
-        let alone = Facts {
+        let alone = Target {
             is_used,
-            ..facts(Shown::Record(record, &VERSION), None)
+            ..target(record, None)
         };
         view(&alone, &mut Memory::default(), 0).next()
     };
@@ -147,14 +155,14 @@ fn block_of_another_cluster_is_free_after_the_quarantine() {
         returned_at: Some(now),
         ..record("east", 0)
     };
-    let shown = Shown::Record(&returned, &VERSION);
+    let entry = target(&returned, None).entry;
     for (later, holding) in [
         (0, Holding::Returned),
         (99, Holding::Returned),
         (100, Holding::Free),
         (-1, Holding::Returned),
     ] {
-        let seen = shown.record("west", DELAYS.quarantine, second + later);
+        let seen = shown(entry.as_deref(), "west", DELAYS.quarantine, second + later);
         let expected = Record::Theirs {
             names_us: false,
             is_full: false,
@@ -167,9 +175,9 @@ fn block_of_another_cluster_is_free_after_the_quarantine() {
         contenders: vec!["north".to_owned()],
         ..returned
     };
-    let shown = Shown::Record(&contended, &VERSION);
+    let entry = target(&contended, None).entry;
     for (cluster, expected) in [("north", Holding::Free), ("west", Holding::Returned)] {
-        let seen = shown.record(cluster, DELAYS.quarantine, second + 100);
+        let seen = shown(entry.as_deref(), cluster, DELAYS.quarantine, second + 100);
         let Record::Theirs { holding, .. } = seen else {
             panic!("{seen:?}");
         };
@@ -184,22 +192,25 @@ fn block_is_marked_after_the_idle_delay() {
         confirmed_at: Some(1),
         ..slice(0)
     };
-    let empty = facts(Shown::Record(&own, &VERSION), Some(&confirmed));
-    let used = Facts {
-        is_used: true,
-        ..facts(Shown::Record(&own, &VERSION), Some(&confirmed))
-    };
     let delays = Delays {
         keep: 100,
         ..DELAYS
     };
+    let empty = Target {
+        delays,
+        ..target(&own, Some(&confirmed))
+    };
+    let used = Target {
+        is_used: true,
+        ..empty.clone()
+    };
     let start = Instant::now();
     let mut memory = Memory::default();
-    let mut next = |facts: &Facts<'_>, seconds| {
+    let mut next = |target: &Target, seconds| {
         let now = start + Duration::from_secs(seconds);
-        memory.update(facts, now);
+        memory.update(target, now);
         (
-            facts.view(&memory, delays, now, 0).next(),
+            target.view(&memory, now, 0).next(),
             memory.idle_time(delays, now).as_secs(),
         )
     };
@@ -222,22 +233,22 @@ fn block_in_conflict_is_marked_at_once() {
         conflict: Some("east".into()),
         ..slice(0)
     };
-    let facts = facts(Shown::Record(&other, &VERSION), Some(&in_conflict));
-    let delays = Delays {
-        keep: 100,
-        ..DELAYS
+    let target = Target {
+        delays: Delays {
+            keep: 100,
+            ..DELAYS
+        },
+        ..target(&other, Some(&in_conflict))
     };
-    let mut memory = Memory::default();
-    let now = Instant::now();
-    memory.update(&facts, now);
-    assert_eq!(facts.view(&memory, delays, now, 0).next(), Step::MarkEmpty);
+    let seen = view(&target, &mut Memory::default(), 0);
+    assert_eq!(seen.next(), Step::MarkEmpty);
 }
 
 #[test]
 fn record_with_all_contenders_is_full() {
     for (contenders, expected) in [(MAX_CONTENDERS - 1, false), (MAX_CONTENDERS, true)] {
         let other = record("east", contenders);
-        let seen = facts(Shown::Record(&other, &VERSION), None);
+        let seen = target(&other, None);
         let seen = view(&seen, &mut Memory::default(), 0);
         assert_eq!(
             seen.record,
@@ -259,15 +270,12 @@ fn mark_in_the_future_is_written_again() {
             empty_since: Some(empty_since),
             ..slice(0)
         };
-        let facts = Facts {
+        let target = Target {
             is_needed,
-            ..facts(Shown::Record(&own, &VERSION), Some(&marked))
+            delays: Delays { keep, ..DELAYS },
+            ..target(&own, Some(&marked))
         };
-        let mut memory = Memory::default();
-        let now = Instant::now();
-        memory.update(&facts, now);
-        let delays = Delays { keep, ..DELAYS };
-        facts.view(&memory, delays, now, 1000).next()
+        view(&target, &mut Memory::default(), 1000).next()
     };
     assert_eq!(next(1001, false, 0), Step::MarkEmpty);
     assert_eq!(next(1000, false, 0), Step::DeleteSlice);
