@@ -20,7 +20,7 @@
 //! - [`expiring_map`]: maps whose entries expire;
 //! - [`namespaced_name`], [`uid`] and [`resource_version`]: the identity of an object and of a
 //!   state of it;
-//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`],
+//! - [`discovery`], [`leader`], [`logging`], [`log_limit`], [`options`], [`retry`],
 //!   [`clock`] and [`server_clock`]: smaller parts of these.
 //!
 //! # Dependencies
@@ -86,7 +86,6 @@ pub mod expectations;
 pub mod finalizer;
 pub mod health;
 pub mod leader;
-pub mod listener;
 pub mod log_limit;
 pub mod logging;
 pub mod manager;
@@ -96,6 +95,7 @@ pub mod patch;
 pub mod priority;
 pub mod references;
 pub mod retry;
+pub mod server;
 pub mod server_clock;
 pub mod traces;
 pub mod upgrade;

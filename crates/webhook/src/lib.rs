@@ -66,7 +66,6 @@ pub mod review;
 pub mod self_managed;
 pub mod server;
 
-mod capacity;
 mod memory;
 
 #[cfg(test)]
