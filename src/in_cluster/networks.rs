@@ -66,6 +66,7 @@ pub(super) fn start(
         context: Arc::clone(context),
         status_writer: StatusWriter::new(
             manager.events.clone(),
+            (),
             STATUS_INTERVAL,
             |network: &IPNetwork| conditions_of(network).to_vec(),
             is_warning,
@@ -110,7 +111,7 @@ impl Reconciler for NetworkReconciler {
     ) -> Result<Action, CallError> {
         let result = self.reconcile_network(&network).await;
         if let Err(error) = &result {
-            self.status_writer.failed(&network, &(), error, attempt);
+            self.status_writer.failed(&network, error, attempt);
         }
         attempt.conclude(is_deleting(&network), result, STATUS_INTERVAL)
     }
@@ -256,9 +257,7 @@ impl NetworkReconciler {
     ) -> Result<(), CallError> {
         let mut wanted = network.clone();
         wanted.status = Some(status);
-        let write = self
-            .status_writer
-            .write(&self.networks, &(), network, &wanted);
+        let write = self.status_writer.write(&self.networks, network, &wanted);
         let Some(written) = write.await? else {
             return Ok(());
         };
@@ -323,8 +322,8 @@ fn conditions_of(network: &IPNetwork) -> &[Condition] {
     status.map_or(&[], |status| &status.conditions)
 }
 
-/// Whether a condition reports a problem: a transition to it is reported by a warning. That pools of
-/// a network contain the same addresses is none: each address is allocated once.
+/// Whether a condition reports a problem: a transition to it is reported by a warning. That pools
+/// of a network contain the same addresses is none: each address is allocated once.
 fn is_warning(condition: &Condition) -> bool {
     match &*condition.type_ {
         conditions::READY => {

@@ -22,7 +22,7 @@ use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, trace_span};
-use capi_ipam_ledger::{DrainingUse, Ledger, PoolInfo, PoolUse};
+use capi_ipam_ledger::{DrainingUse, PoolInfo, PoolUse};
 use capi_ipam_provider::advanced::{STATUS_INTERVAL, StatusWrite, StatusWriter};
 use kube::core::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
@@ -80,6 +80,7 @@ pub(super) fn start(
         context: Arc::clone(context),
         status_writer: StatusWriter::new(
             manager.events.clone(),
+            kind,
             STATUS_INTERVAL,
             |pool: &Pool| {
                 pool.status
@@ -166,7 +167,7 @@ impl Reconciler for PoolReconciler {
     ) -> Result<Action, PoolError> {
         let result = self.reconcile_pool(&pool).await;
         if let Err(PoolError::Call(error)) = &result {
-            self.status_writer.failed(&pool, &pool.kind, error, attempt);
+            self.status_writer.failed(&pool, error, attempt);
         }
         outcome(&pool, result, attempt)
     }
@@ -213,12 +214,14 @@ impl Protect for PoolReconciler {
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(STATUS_INTERVAL));
         }
-        if self.context.ledger.read(Ledger::has_definitions_problem) {
-            return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
-        }
         let key = PoolKey::of(pool);
         // A pool is added to the ledger before its controller is notified.
-        match self.context.ledger.read(|ledger| ledger.pool_info(&key)) {
+        let (has_problem, info) = self
+            .context
+            .ledger
+            .read(|ledger| (ledger.has_definitions_problem(), ledger.pool_info(&key)));
+        match info {
+            _ if has_problem => Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY)),
             None => Protection::Postponed(Action::AwaitChange),
             Some(info) if info.paused || is_released(pool, &info) => Protection::Unmanaged,
             Some(_) => Protection::Managed,
@@ -354,10 +357,14 @@ fn removed_fields(pool: &Pool, info: &PoolInfo, writer: Option<&str>) -> Option<
 impl PoolReconciler {
     async fn reconcile_pool(&self, pool: &Pool) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool);
-        self.context
-            .ledger
-            .note(|ledger| ledger.clear_notified(&key));
-        let Some(info) = self.context.ledger.read(|ledger| ledger.pool_info(&key)) else {
+        let known = self.context.ledger.note(|ledger| {
+            ledger.clear_notified(&key);
+            let info = ledger.pool_info(&key)?;
+            let network = info.scope.network();
+            let awaits_identity = network.is_some_and(|network| ledger.awaits_identity(network));
+            Some((info, awaits_identity))
+        });
+        let Some((info, awaits_identity)) = known else {
             // It was removed from the ledger a moment ago.
             return Ok(Action::Requeue(STATUS_INTERVAL));
         };
@@ -376,11 +383,7 @@ impl PoolReconciler {
         // The counts of the status stay until it is known which blocks are those of this cluster.
         let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
         let ledger = &self.context.ledger;
-        let awaits_identity = match info.scope.network() {
-            Some(network) if is_starting => ledger.read(|ledger| ledger.awaits_identity(network)),
-            _ => false,
-        };
-        if awaits_identity {
+        if is_starting && awaits_identity {
             ledger.note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
@@ -390,9 +393,7 @@ impl PoolReconciler {
         };
         let removed = removed_fields(pool, &info, writer.as_deref());
         if let Some(wait) = self.write_status(pool, status).await? {
-            self.context
-                .ledger
-                .note(|ledger| ledger.mark_notified(&key));
+            ledger.note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(wait));
         }
         if let Some(removed) = removed {
@@ -463,8 +464,8 @@ impl PoolReconciler {
         checker.find_blocker(key, uid, scopes)
     }
 
-    /// The status of a pool, from one report of the ledger; `None` if the pool was removed from it a moment
-    /// ago.
+    /// The status of a pool, from one report of the ledger; `None` if the pool was removed from it
+    /// a moment ago.
     fn status(
         &self,
         pool: &Pool,
@@ -509,9 +510,7 @@ impl PoolReconciler {
         let mut wanted = pool.clone();
         wanted.status = Some(status);
         let client = self.objects(pool);
-        let write = self
-            .status_writer
-            .write_limited(&client, &pool.kind, pool, &wanted);
+        let write = self.status_writer.write_limited(&client, pool, &wanted);
         match write.await? {
             StatusWrite::Unchanged => Ok(None),
             StatusWrite::Delayed(wait) => Ok(Some(wait)),

@@ -5,7 +5,6 @@
 //! documentation.
 
 mod controllers;
-mod description;
 mod requests;
 
 use std::any::{Any, TypeId};
@@ -22,9 +21,21 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 pub(crate) use self::controllers::{ControllerMetrics, Outcome, WorkerMetrics};
-pub use self::description::Description;
 pub(crate) use self::requests::{RequestMetrics, parse};
 use crate::identity::Identity;
+
+/// Name, type, labels and meaning of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The name, as in queries: that of a counter ends with `_total`.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// The labels. A label with a few fixed values lists them: `state: due, delayed, running`.
+    pub labels: &'static [&'static str],
+    /// What it counts or measures, without a full stop at its end.
+    pub help: &'static str,
+}
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -1,11 +1,11 @@
 //! What a claim gets that requests an address.
 
 use capi_ipam_ip::Block;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::missing_block::MissingBlock;
+use super::block_supply::MissingBlock;
 use super::quota::LimitReached;
 use super::slice_refusal::SliceRefusal;
-use super::unavailable::Unavailable;
 
 /// What a claim gets that requests an address: `P` is how the address is described.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,4 +85,34 @@ impl<P> From<Option<P>> for Outcome<P> {
     fn from(place: Option<P>) -> Self {
         place.map_or(Self::NO_ADDRESS, Self::Offer)
     }
+}
+
+/// Why a claim cannot have the address that it requests now. The claim waits until this changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The pool does not contain it: it is outside, excluded, or a reserved address of the subnet.
+    NotInPool,
+    /// The claim of this namespace and name uses it, or has reserved it. `None` if another pool of
+    /// the network uses it.
+    InUse(Option<NamespacedName>),
+    /// A user reserved it for the claim of this namespace and name.
+    Promised(NamespacedName),
+    /// A user excluded it with a reservation.
+    Excluded,
+    /// Its IPReservation is being deleted, and waits for a finalizer.
+    BeingDeleted,
+    /// It was released, and can be reused at this second since the Unix epoch.
+    CoolingDown(i64),
+    /// It is in a draining part of the pool.
+    Draining,
+    /// It is in a slice of another owner, or in one that cannot be assigned.
+    InOtherSlice,
+    /// It is outside of the usable blocks of the network. The claim is in the wait queue, and is
+    /// granted a turn when its block becomes usable.
+    NeedsBlock(MissingBlock),
+    /// Another claim requested it before.
+    RequestedBefore,
+    /// It is free, and all free addresses are for claims that have waited longer, or are the
+    /// headroom of the pool.
+    NotYet,
 }

@@ -8,9 +8,9 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::outcome::Unavailable;
 use super::outcome::{Outcome, Reason};
 use super::quota::Consumer;
-use super::unavailable::Unavailable;
 use super::usage::{AddressUsage, ReservationInfo};
 use super::wait_queue::ClaimAttributes;
 use super::{KnownReservation, Ledger, PoolKey};

@@ -10,9 +10,9 @@ use capi_ipam_ip::Entry;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::block_queries::NetworkBlocks;
+use super::block_supply::MissingBlock;
 use super::draining_use::DrainingUse;
 use super::ledger::Ledger;
-use super::missing_block::MissingBlock;
 use super::pool_info::PoolInfo;
 
 /// What the ledger knows of a pool.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use capi_ipam_api::{PoolKey, Scope};
 
 use super::Ledger;
+use super::block_supply::MissingBlock;
 use super::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
 use super::blocks::Blocks;
-use super::missing_block::MissingBlock;
 use super::pool::PoolEntry;
 use super::registry_names::RegistryNames;
 

@@ -21,8 +21,9 @@ use crate::api::conditions::{self, Condition};
 use crate::status_rate::StatusLimiter;
 
 /// Writes the status of the objects of a controller.
-pub struct StatusWriter<K> {
+pub struct StatusWriter<K: Resource> {
     events: EventPublisher,
+    version: K::DynamicType,
     /// The conditions of an object.
     conditions: fn(&K) -> Vec<Condition>,
     /// Whether a condition reports a problem: its transitions are warnings.
@@ -49,12 +50,14 @@ where
     /// Creates a writer that writes the status of an object once per `interval`.
     pub fn new(
         events: EventPublisher,
+        version: K::DynamicType,
         interval: Duration,
         conditions: fn(&K) -> Vec<Condition>,
         is_warning: fn(&Condition) -> bool,
     ) -> Self {
         Self {
             events,
+            version,
             conditions,
             is_warning,
             expectations: Expectations::default(),
@@ -77,11 +80,10 @@ where
     /// once, and counts alone after a short delay.
     ///
     /// # Errors
-    /// If the write fails. The next one is not delayed.
+    /// If the write fails.
     pub async fn write_limited(
         &self,
         client: &ResourceClient<K>,
-        version: &K::DynamicType,
         before: &K,
         wanted: &K,
     ) -> Result<StatusWrite<K>, CallError> {
@@ -90,7 +92,7 @@ where
         if let Some(wait) = self.limiter.delay(uid, has_transition, started) {
             return Ok(StatusWrite::Delayed(wait));
         }
-        let written = self.write(client, version, before, wanted).await;
+        let written = self.write(client, before, wanted).await;
         self.limiter.record_latency(started.elapsed());
         Ok(match written? {
             Some(written) => StatusWrite::Written(Box::new(written)),
@@ -105,23 +107,19 @@ where
     pub async fn write(
         &self,
         client: &ResourceClient<K>,
-        version: &K::DynamicType,
         before: &K,
         wanted: &K,
     ) -> Result<Option<K>, CallError> {
-        let written = patch::write(client, before, wanted).await;
-        if written.is_err() {
-            self.limiter.retry(uid_of(before), Instant::now());
-        }
-        let Some(written) = written? else {
+        let Some(written) = patch::write(client, before, wanted).await? else {
             return Ok(None);
         };
         self.expectations.expect(&written, Instant::now());
         let name = NamespacedName::of(written.meta());
-        let object = format!("{} {name}", K::kind(version));
+        let object = format!("{} {name}", K::kind(&self.version));
         let (old, new) = ((self.conditions)(before), (self.conditions)(wanted));
         log_transitions(&object, &old, &new, self.is_warning);
         let changed = changed_conditions(&old, &new);
+        let version = &self.version;
         publish_warnings(&self.events, &written, version, &changed, self.is_warning);
         Ok(Some(written))
     }
@@ -134,13 +132,7 @@ where
     /// Call it with the error of each attempt at an object: the next attempt, whose delay is that of
     /// its backoff, writes at once. Publishes a warning event if the API server rejects the object
     /// or its status lastingly: then the conditions cannot report it.
-    pub fn failed(
-        &self,
-        object: &K,
-        version: &K::DynamicType,
-        error: &CallError,
-        attempt: &Attempt<Conflicts>,
-    ) {
+    pub fn failed(&self, object: &K, error: &CallError, attempt: &Attempt<Conflicts>) {
         self.limiter.retry(uid_of(object), Instant::now());
         let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();
         if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
@@ -150,7 +142,7 @@ where
         let note = format!("cannot write the object or its status, will retry: {error}");
         let reason = conditions::INITIALIZATION_FAILED;
         self.events
-            .warning(object, version, reason, "Inspect", &note);
+            .warning(object, &self.version, reason, "Inspect", &note);
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use capi_ipam_ip::Block;
 
 use super::super::PoolKey;
+use super::super::block_supply::MissingBlock;
 use super::super::block_supply::{BlockObstacle, BlockSupply};
 use super::super::blocks::{Affected, BlockInfo, BlockSlice, Blocks, ManagementCluster};
-use super::super::missing_block::MissingBlock;
 use super::Networks;
 
 impl Networks {

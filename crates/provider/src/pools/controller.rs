@@ -97,7 +97,7 @@ impl<P: PoolProvider> Reconciler for PoolReconciler<P> {
         }
         let result = self.reconcile_pool(&pool).await;
         if let Err(error) = &result {
-            self.status.failed(&pool, &(), error, attempt);
+            self.status.failed(&pool, error, attempt);
         }
         outcome(pool.as_ref(), result, attempt)
     }
@@ -162,6 +162,7 @@ impl<P: PoolProvider> PoolReconciler<P> {
             pending_creates: Arc::clone(&setup.pending_creates),
             status: StatusWriter::new(
                 setup.manager.events.clone(),
+                (),
                 STATUS_INTERVAL,
                 |pool| status::of(pool).conditions,
                 status::is_warning,
@@ -296,7 +297,7 @@ impl<P: PoolProvider> PoolReconciler<P> {
         }
         let desired: P::Pool = serde_json::from_value(object).map_err(failed)?;
         let client = self.objects(pool);
-        let write = self.status.write_limited(&client, &(), pool, &desired);
+        let write = self.status.write_limited(&client, pool, &desired);
         match write.await {
             Ok(StatusWrite::Delayed(wait)) => return Ok(Some(wait)),
             Ok(StatusWrite::Written(written)) => self.shared.pools.see(Origin::Response, &written),
