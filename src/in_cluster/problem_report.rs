@@ -11,8 +11,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Writes into the status of the object of this name that it has this problem, or that it has none
-/// any more, if it still is in the state `judged`. Nothing is written if the status says so already.
-/// Returns the object; `None` if it is another one, or in a state that the watch has not shown yet.
+/// any more, if it still is in the state `judged`. Nothing is written if the status says so
+/// already. Returns the object; `None` if it is another one, or in a state that the watch has not
+/// shown yet.
 pub(super) async fn report_problem<K>(
     client: &ResourceClient<K>,
     name: &str,

@@ -37,8 +37,8 @@ impl DiagnosticsOptions {
         !["", "0"].contains(&&*self.diagnostics_address) && !self.insecure_diagnostics
     }
 
-    /// Listens on the address of the flags. `None` if they disable metrics, or select plain HTTP and
-    /// not TLS or the reverse.
+    /// Listens on the address of the flags. `None` if they disable metrics, or select plain HTTP
+    /// and not TLS or the reverse.
     ///
     /// # Errors
     /// If the address cannot be bound.

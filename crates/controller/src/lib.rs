@@ -25,8 +25,8 @@
 //!
 //! # Dependencies
 //! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. Of this workspace it
-//! uses `capi-ipam-objects`, whose modules it re-exports. It has no types of Cluster API, and no TLS
-//! server, webhook or certificate code.
+//! uses `capi-ipam-objects`, whose modules it re-exports. It has no types of Cluster API, and no
+//! TLS server, webhook or certificate code.
 //!
 //! # Invariants
 //! - Every request other than a watch has a timeout, which the API server gets too. A silent watch

@@ -114,10 +114,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Metrics whose names begin with `prefix` and an underscore; with an empty prefix they have the
-    /// names in [`DESCRIPTIONS`]. `buckets` are the upper bounds of the durations of reconciles, in
-    /// seconds and ascending; `None` for bounds from a millisecond to 30 seconds. A program chooses
-    /// both by [`Identity::with_metrics`](crate::manager::Identity::with_metrics).
+    /// Metrics whose names begin with `prefix` and an underscore; with an empty prefix they have
+    /// the names in [`DESCRIPTIONS`]. `buckets` are the upper bounds of the durations of
+    /// reconciles, in seconds and ascending; `None` for bounds from a millisecond to 30 seconds. A
+    /// program chooses both by [`Identity::with_metrics`](crate::manager::Identity::with_metrics).
     pub fn with(prefix: &str, buckets: Option<&'static [f64]>) -> Self {
         let registry = if prefix.is_empty() {
             Registry::default()

@@ -55,8 +55,8 @@ pub struct MissingBlock {
 /// What a registry has for a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockSupply {
-    /// The number of blocks of other management clusters. `None` as long as the registry does not show
-    /// them: what the status of the network contains stays.
+    /// The number of blocks of other management clusters. `None` as long as the registry does not
+    /// show them: what the status of the network contains stays.
     pub others: Option<usize>,
     /// Why no pool gets a further block now.
     pub obstacle: Option<BlockObstacle>,
@@ -64,8 +64,8 @@ pub struct BlockSupply {
     pub pools: BTreeMap<PoolKey, BlockObstacle>,
     /// Why the blocks of requested addresses are not taken now.
     pub requested: BTreeMap<Block, BlockObstacle>,
-    /// The management clusters that exclude other addresses from the network than this one. `None` as long as
-    /// the registry does not show it: what the status of the network contains stays.
+    /// The management clusters that exclude other addresses from the network than this one. `None`
+    /// as long as the registry does not show it: what the status of the network contains stays.
     pub differing_clusters: Option<Vec<Box<str>>>,
 }
 

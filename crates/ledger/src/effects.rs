@@ -21,10 +21,12 @@ pub struct Effects {
     pub scopes_changed: bool,
     /// Whether a pool was shown with fewer fields than before: a definition may have lost them.
     pub has_lost_fields: bool,
-    /// Whether claims have to be rechecked: [`Ledger::take_rechecks`](super::Ledger::take_rechecks) returns them.
+    /// Whether claims have to be rechecked: [`Ledger::take_rechecks`](super::Ledger::take_rechecks)
+    /// returns them.
     pub has_rechecks: bool,
     /// Addresses in use whose reservation was deleted.
     pub unreserved: Vec<Slot>,
-    /// Whether networks of pools have to be computed again: [`Ledger::refresh`](super::Ledger::refresh) computes some.
+    /// Whether networks of pools have to be computed again:
+    /// [`Ledger::refresh`](super::Ledger::refresh) computes some.
     pub has_queued_refreshes: bool,
 }

@@ -30,8 +30,8 @@ pub trait Observe<K> {
     fn delete(&mut self, object: &K);
     /// etcd was restored to an earlier state: any state is accepted from now on. A list follows.
     fn restored(&mut self) {}
-    /// An object that cannot be decoded was listed, created or changed. It exists: what was known of
-    /// it stays in force.
+    /// An object that cannot be decoded was listed, created or changed. It exists: what was known
+    /// of it stays in force.
     fn apply_invalid(&mut self, object: &Invalid);
     /// An object whose last state cannot be decoded was deleted.
     fn delete_invalid(&mut self, object: &Invalid);

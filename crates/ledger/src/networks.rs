@@ -40,8 +40,8 @@ pub(super) struct NetworkInfo {
     /// The specification as far as it can be read: of a network that is not valid, which pools it
     /// selects.
     rules: Arc<NetworkRules>,
-    /// The last valid specification, which decides what no pool of the network allocates; if none is
-    /// known, what can be read.
+    /// The last valid specification, which decides what no pool of the network allocates; if none
+    /// is known, what can be read.
     in_force: Arc<NetworkRules>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
@@ -84,9 +84,10 @@ impl NetworkInfo {
         }
     }
 
-    /// The network after an earlier state of it. While it is not valid, its last valid specification
-    /// stays in force, and so does what the status showed while it cannot be decoded. If the
-    /// specification has fewer parts with the same generation, the definition has lost fields.
+    /// The network after an earlier state of it. While it is not valid, its last valid
+    /// specification stays in force, and so does what the status showed while it cannot be decoded.
+    /// If the specification has fewer parts with the same generation, the definition has lost
+    /// fields.
     fn after(self, before: &Self) -> Self {
         if self.uid != before.uid {
             return self;

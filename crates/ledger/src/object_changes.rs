@@ -60,14 +60,14 @@ impl Ledger {
         });
     }
 
-    /// Whether a served definition lacks fields: pools, networks and registries must not be written,
-    /// since a write removes these fields for good.
+    /// Whether a served definition lacks fields: pools, networks and registries must not be
+    /// written, since a write removes these fields for good.
     pub fn has_definitions_problem(&self) -> bool {
         self.networks.definitions_problem.is_some()
     }
 
-    /// An object has fewer fields with the same generation: a definition has lost them. The check of
-    /// the definitions begins at once.
+    /// An object has fewer fields with the same generation: a definition has lost them. The check
+    /// of the definitions begins at once.
     pub fn note_lost_fields(&mut self) {
         self.effects.has_lost_fields = true;
         self.set_definitions_problem(Some(FIELDS_ARE_LOST));

@@ -35,8 +35,8 @@ pub enum Preparation {
 pub enum Reason {
     /// No address is free for it. It is in the wait queue, and is granted a turn.
     NoAddress,
-    /// No address is free for it in the usable blocks of the network, and the pool has others. It is
-    /// in the wait queue, and is granted a turn when a block becomes usable.
+    /// No address is free for it in the usable blocks of the network, and the pool has others. It
+    /// is in the wait queue, and is granted a turn when a block becomes usable.
     NeedsBlock(MissingBlock),
     /// Its namespace or Cluster may have no further address.
     LimitReached(LimitReached),

@@ -31,8 +31,8 @@ impl Ledger {
         Some((scope, Arc::clone(info.blocks()?)))
     }
 
-    /// The pools of other scopes whose address ranges intersect with the bounds of blocks of a pool,
-    /// and their blocks.
+    /// The pools of other scopes whose address ranges intersect with the bounds of blocks of a
+    /// pool, and their blocks.
     fn others<'a>(
         &'a self,
         pool: &'a PoolKey,
@@ -46,8 +46,8 @@ impl Ledger {
         })
     }
 
-    /// The pools of other scopes whose address ranges intersect with the bounds of a pool, which may
-    /// not be stored yet.
+    /// The pools of other scopes whose address ranges intersect with the bounds of a pool, which
+    /// may not be stored yet.
     pub fn nearby_with(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Nearby {
         let others = self.others(pool, scope, usable);
         Nearby(
@@ -81,9 +81,9 @@ impl Ledger {
         }
     }
 
-    /// Notifies the controllers of the pools whose status may change with the blocks or the scope of
-    /// another pool: they can allocate an address that it has got or lost. At a start all pools are
-    /// reconciled.
+    /// Notifies the controllers of the pools whose status may change with the blocks or the scope
+    /// of another pool: they can allocate an address that it has got or lost. At a start all pools
+    /// are reconciled.
     pub(super) fn report_overlaps(
         &mut self,
         pool: &PoolKey,

@@ -127,8 +127,8 @@ impl PoolEntry {
         }
     }
 
-    /// Whether the pool has no free address besides its headroom, and could allocate others that are
-    /// outside of the usable blocks of its network.
+    /// Whether the pool has no free address besides its headroom, and could allocate others that
+    /// are outside of the usable blocks of its network.
     pub(super) fn needs_block(&self) -> bool {
         self.free_count() <= self.headroom() && self.lacks_blocks()
     }
@@ -254,8 +254,8 @@ impl PoolEntry {
         }
     }
 
-    /// The number of addresses that the pool can allocate now, with those that are kept for the next
-    /// claims of the same names.
+    /// The number of addresses that the pool can allocate now, with those that are kept for the
+    /// next claims of the same names.
     pub(super) fn free_count(&self) -> u128 {
         if self.can_allocate() {
             self.free_addresses()
@@ -334,8 +334,9 @@ impl PoolEntry {
     }
 
     /// The gateways that no pool of the network of this pool allocates. A pool that its network
-    /// refuses takes nothing from others: if it has no addresses in use there, it excludes none. With
-    /// addresses in use those that it had before stay, also if it is deleted: its machines use them.
+    /// refuses takes nothing from others: if it has no addresses in use there, it excludes none.
+    /// With addresses in use those that it had before stay, also if it is deleted: its machines use
+    /// them.
     pub(super) fn gateways_to_exclude(&self, key: &PoolKey) -> Option<PoolGateways> {
         let Scope::Network(network) = self.scope(key) else {
             return None;

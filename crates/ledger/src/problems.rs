@@ -222,8 +222,8 @@ impl Ledger {
         usage.is_some_and(|usage| usage.is_owned_by(claim))
     }
 
-    /// The number of manually created reservations of a pool that does not exist. They apply to a pool
-    /// that is created with this key in this scope.
+    /// The number of manually created reservations of a pool that does not exist. They apply to a
+    /// pool that is created with this key in this scope.
     pub fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize {
         if self.info(pool).is_some() {
             return 0;
@@ -236,8 +236,9 @@ impl Ledger {
         usage.filter(|(_, usage)| is_older(usage)).count()
     }
 
-    /// The manually created reservations that have no effect: they are not valid, their pool does not
-    /// exist, they name an address that it does not contain, or one that is in use by another claim.
+    /// The manually created reservations that have no effect: they are not valid, their pool does
+    /// not exist, they name an address that it does not contain, or one that is in use by another
+    /// claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
         let mut found = Vec::new();
         for (name, ignored) in &self.ignored {

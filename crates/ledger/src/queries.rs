@@ -206,8 +206,8 @@ impl Ledger {
         }
     }
 
-    /// The numbers of a pool that it could allocate if this management cluster had all blocks of its
-    /// network; empty in a network that shares none.
+    /// The numbers of a pool that it could allocate if this management cluster had all blocks of
+    /// its network; empty in a network that shares none.
     pub fn numbers_in_other_blocks(&self, pool: &PoolKey) -> SpanSet {
         let Some(entry) = self.pools.get(pool) else {
             return SpanSet::default();
@@ -218,8 +218,8 @@ impl Ledger {
         }
     }
 
-    /// Whether a pool could allocate a block if this management cluster had the block of the network
-    /// that contains it.
+    /// Whether a pool could allocate a block if this management cluster had the block of the
+    /// network that contains it.
     pub fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool {
         self.pools
             .get(pool)
@@ -349,9 +349,9 @@ impl Ledger {
     }
 
     /// The reservations of released addresses that are not in use and no longer needed at `now`, in
-    /// seconds since the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky pools keep them
-    /// for longer. For pools for which `is_served` returns false, the cool-down ends `delay`
-    /// seconds later.
+    /// seconds since the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky
+    /// pools keep them for longer. For pools for which `is_served` returns false, the cool-down
+    /// ends `delay` seconds later.
     pub fn cooled_down(
         &self,
         now: i64,

@@ -1,5 +1,5 @@
-//! What the ledger knows of a pool or a network at one moment. A status is computed from one report, so it
-//! does not contradict itself.
+//! What the ledger knows of a pool or a network at one moment. A status is computed from one
+//! report, so it does not contradict itself.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ pub struct NetworkReport {
 }
 
 impl Ledger {
-    /// What is known of a pool; `None` if it is not known. `overlapping` are the pools of other scopes that
-    /// can allocate an address of it: they are searched without the ledger, see
+    /// What is known of a pool; `None` if it is not known. `overlapping` are the pools of other
+    /// scopes that can allocate an address of it: they are searched without the ledger, see
     /// [`Ledger::begin_overlap_search`].
     pub fn pool_report(&self, key: &PoolKey, overlapping: Vec<PoolKey>) -> Option<PoolReport> {
         let info = self.pool_info(key)?;

@@ -444,8 +444,8 @@ impl Ledger {
         }
     }
 
-    /// Records that the IPAddress of this name exists, although its address cannot be read. Linear in
-    /// the addresses in use: such an object is rare.
+    /// Records that the IPAddress of this name exists, although its address cannot be read. Linear
+    /// in the addresses in use: such an object is rare.
     pub(super) fn keep_addresses_of(&mut self, name: &NamespacedName) {
         let list = self.address_lists.current();
         for slot in self.slots(|usage| usage.is_owned_by(name)) {

@@ -451,8 +451,8 @@ fn select_next(record: &Record, selecting: &[NetworkForPool]) -> Decision {
 }
 
 /// Whether neither the pool nor the network says any more that the pool belongs to the network: a
-/// valid selector does not match, or the pool no longer has a name. If nothing of the pool is in use
-/// in the network, it leaves.
+/// valid selector does not match, or the pool no longer has a name. If nothing of the pool is in
+/// use in the network, it leaves.
 fn is_left(known: &NetworkRecord, network: &NetworkForPool) -> bool {
     !network.selects && (network.is_valid() || known.is_named)
 }

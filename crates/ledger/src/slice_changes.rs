@@ -378,8 +378,8 @@ impl Ledger {
         found
     }
 
-    /// Records the object under the name of the slice of a block, unless a later state is known, of the
-    /// same slice or of a later one of the block. `valid` is the object if it is a valid slice.
+    /// Records the object under the name of the slice of a block, unless a later state is known, of
+    /// the same slice or of a later one of the block. `valid` is the object if it is a valid slice.
     fn insert_slice_at(
         &mut self,
         scope: Scope,
@@ -503,8 +503,8 @@ impl Ledger {
 }
 
 impl SliceInfo {
-    /// Reads a slice of a pool. `slice` is `None` if the object with this metadata is not a valid one: it
-    /// takes the name of a slice.
+    /// Reads a slice of a pool. `slice` is `None` if the object with this metadata is not a valid
+    /// one: it takes the name of a slice.
     fn of(metadata: &ObjectMeta, slice: Option<&IPSlice>) -> Self {
         let mut info = Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),

@@ -70,8 +70,8 @@ where
         &self.expectations
     }
 
-    /// The time until a transition of the object can be written; `None` if it can be written now. It
-    /// counts as written then.
+    /// The time until a transition of the object can be written; `None` if it can be written now.
+    /// It counts as written then.
     pub fn delay(&self, object: &K) -> Option<Duration> {
         self.limiter.delay(uid_of(object), true, Instant::now())
     }
@@ -129,9 +129,9 @@ where
         changed_conditions(&(self.conditions)(before), &(self.conditions)(after))
     }
 
-    /// Call it with the error of each attempt at an object: the next attempt, whose delay is that of
-    /// its backoff, writes at once. Publishes a warning event if the API server rejects the object
-    /// or its status lastingly: then the conditions cannot report it.
+    /// Call it with the error of each attempt at an object: the next attempt, whose delay is that
+    /// of its backoff, writes at once. Publishes a warning event if the API server rejects the
+    /// object or its status lastingly: then the conditions cannot report it.
     pub fn failed(&self, object: &K, error: &CallError, attempt: &Attempt<Conflicts>) {
         self.limiter.retry(uid_of(object), Instant::now());
         let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();

@@ -1,11 +1,11 @@
 //! The endpoints of webhooks: read requests, respond, and count.
 //!
-//! Any client in the cluster can send requests, so their total cost is limited. The bodies that have
-//! arrived share 32 MiB, so a client that announces a large body and does not send it takes nothing
-//! from others. A request whose body has no room is rejected with 429, and the API server retries.
-//! Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait in order.
-//! Validators and converters run on blocking threads, so a slow one delays neither the bodies of
-//! other requests nor TLS handshakes.
+//! Any client in the cluster can send requests, so their total cost is limited. The bodies that
+//! have arrived share 32 MiB, so a client that announces a large body and does not send it takes
+//! nothing from others. A request whose body has no room is rejected with 429, and the API server
+//! retries. Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait
+//! in order. Validators and converters run on blocking threads, so a slow one delays neither the
+//! bodies of other requests nor TLS handshakes.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -19,8 +19,8 @@
 //! - A rule must not fail to evaluate for any object, since such an error is not ratcheted.
 //!   Therefore only one rule checks that a value can be parsed and the others ignore values that
 //!   cannot, presence is checked before access, and lists beyond the limit are not iterated.
-//! - Rules use `substring` instead of `split`: the API server estimates the maximum cost of a rule in
-//!   advance, and cannot bound the length of the parts that `split` returns.
+//! - Rules use `substring` instead of `split`: the API server estimates the maximum cost of a rule
+//!   in advance, and cannot bound the length of the parts that `split` returns.
 
 mod access;
 mod metadata;

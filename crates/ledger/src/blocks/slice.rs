@@ -56,8 +56,8 @@ pub(in super::super) struct BlockInfo {
 }
 
 impl BlockInfo {
-    /// Reads the slice of a block. `slice` is `None` if the object with this metadata is not a valid
-    /// one.
+    /// Reads the slice of a block. `slice` is `None` if the object with this metadata is not a
+    /// valid one.
     pub(in super::super) fn of(
         metadata: &ObjectMeta,
         slice: Option<&IPSlice>,
@@ -117,9 +117,9 @@ impl BlockInfo {
         before != (self.is_counted, self.slice.is_usable)
     }
 
-    /// Whether the registry shows another user of the block, or no record of it, and the slice does not
-    /// say so yet: a process that starts without the registry would use the block. The slice can be
-    /// marked as empty: without the registry, the mark is removed by the next claim.
+    /// Whether the registry shows another user of the block, or no record of it, and the slice does
+    /// not say so yet: a process that starts without the registry would use the block. The slice
+    /// can be marked as empty: without the registry, the mark is removed by the next claim.
     pub(in super::super) fn has_unmarked_conflict(&self) -> bool {
         let is_confirmed = self.slice.is_valid && self.slice.confirmed_at.is_some();
         is_confirmed && self.slice.conflict.is_none() && !self.may_use

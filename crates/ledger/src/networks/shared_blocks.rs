@@ -11,8 +11,8 @@ use super::super::blocks::{Affected, BlockInfo, BlockSlice, Blocks, ManagementCl
 use super::Networks;
 
 impl Networks {
-    /// Changes what is known of this management cluster in a registry: `change` returns whether it is
-    /// new. Returns the networks whose usable blocks have changed.
+    /// Changes what is known of this management cluster in a registry: `change` returns whether it
+    /// is new. Returns the networks whose usable blocks have changed.
     pub(in super::super) fn change_cluster(
         &mut self,
         registry: &str,
@@ -117,8 +117,8 @@ impl Networks {
         before
     }
 
-    /// Whether the record of a block can be in `registry`: its slice names this one (`named`), none, or
-    /// one that does not exist any more.
+    /// Whether the record of a block can be in `registry`: its slice names this one (`named`),
+    /// none, or one that does not exist any more.
     pub(in super::super) fn may_be_of_registry(&self, named: Option<&str>, registry: &str) -> bool {
         match named {
             Some(named) => named == registry || self.registries.lacks(named),
@@ -126,8 +126,8 @@ impl Networks {
         }
     }
 
-    /// Whether a slice can be one of this management cluster in a registry: as long as the identity is
-    /// not known, each can.
+    /// Whether a slice can be one of this management cluster in a registry: as long as the identity
+    /// is not known, each can.
     pub(in super::super) fn may_be_own(&self, slice: &BlockSlice, registry: &str) -> bool {
         match self.clusters.id_in(registry) {
             Some(id) => slice.cluster == *id,

@@ -19,7 +19,8 @@ fn excluded_addresses_need_no_block() {
     assert_eq!(allowed(&ledger), expected, "without draining parts");
 }
 
-/// The hash of what a ledger excludes, whose pool has a gateway, and whose network excludes addresses.
+/// The hash of what a ledger excludes, whose pool has a gateway, and whose network excludes
+/// addresses.
 fn hash(gateway: &str, excluded: &str) -> String {
     let mut ledger = ledger();
     ledger.apply_network(&sharing(json!({"spec": {"excluded": [excluded]}})));
