@@ -19,7 +19,6 @@ pub mod registries;
 pub mod reservations;
 pub mod routes;
 
-mod block_names;
 mod deletion;
 mod limits;
 mod scope_changes;

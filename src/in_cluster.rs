@@ -4,8 +4,8 @@
 //! Uniqueness depends on the API server alone. An address is allocated by creating an
 //! [`IPReservation`](capi_ipam_api::IPReservation) whose name is derived from the scope and the
 //! address ([`reservation_name`](capi_ipam_api::reservation_name)): if two clients create it, one
-//! of them gets a conflict. The in-memory [ledger](capi_ipam_ledger) makes this fast. It proposes the
-//! lowest address that seems free; a wrong proposal costs a retry, never a duplicate.
+//! of them gets a conflict. The in-memory [ledger](capi_ipam_ledger) makes this fast. It proposes
+//! the lowest address that seems free; a wrong proposal costs a retry, never a duplicate.
 //!
 //! - [`register`], `setup`: the watches, controllers and background tasks; `gates`: when each kind
 //!   is listed;
@@ -48,7 +48,7 @@ mod metrics;
 mod networks;
 mod options;
 mod pools;
-mod rechecks;
+mod problem_report;
 mod release;
 mod repairs;
 mod requests;
@@ -64,15 +64,18 @@ mod slices_listed;
 mod standby;
 mod takeover;
 mod terminating;
-mod upgrade;
 mod use_check;
 
 use std::time::Duration;
 
+use capi_ipam_api::installed::CONVERTED_DEFINITIONS;
 use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::upgrade::StoredVersions;
 use capi_ipam_provider::advanced::{ClaimOptions, ContractClient, PoolKind};
 use capi_ipam_provider::prelude::ClaimReconciler;
+use tracing::warn;
 
 pub use self::blocks::METRICS as REGISTRY_METRICS;
 use self::definitions::Definitions;
@@ -103,7 +106,7 @@ pub async fn register(
     let problem = definitions.problem().await;
     // A pool that is stored again loses the fields that its definition lacks.
     if matches!(problem, Ok(None)) {
-        upgrade::run(manager).await;
+        upgrade(manager).await;
     }
     let claim_options = ClaimOptions {
         resync_interval: RESYNC_INTERVAL,
@@ -130,4 +133,23 @@ pub async fn register(
             set_up(setup, &options, &ledger_handle, checked)
         })
         .await
+}
+
+/// Stores pools that are stored as v1alpha1 in the current version, and removes v1alpha1 from the
+/// stored versions of the CustomResourceDefinitions. A release without v1alpha1 can be installed
+/// only after that.
+///
+/// A failure does not prevent the start: all versions are still served. The next start runs the
+/// step again.
+async fn upgrade(manager: &Manager) {
+    for &definition in CONVERTED_DEFINITIONS {
+        let step = StoredVersions::new(manager.client.clone(), definition);
+        if let Err(error) = manager.upgrade(&step).await {
+            warn!(
+                definition,
+                error = error_chain(&error),
+                "cannot upgrade stored pools; the next start tries again"
+            );
+        }
+    }
 }

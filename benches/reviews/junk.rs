@@ -17,8 +17,8 @@ pub(crate) async fn measure(manager: &Manager, webhooks: &Webhooks) {
         "oversized bodies from {CLIENTS} concurrent clients, {TIMES} times each, with valid reviews meanwhile:"
     );
     println!(
-        "  {:<42} {:>12} {:>8} {:>8} {:>12}  responses",
-        "", "peak MiB", "valid", "failed", "longest ms"
+        "  {:<42} {:>12} {:>8} {:>8} {:>8} {:>12}  responses",
+        "", "peak MiB", "valid", "busy", "failed", "longest ms"
     );
     let peak = || Memory::of(manager.pid()).peak;
     println!("  {:<42} {:>12.0}", "before", peak());
@@ -33,10 +33,11 @@ pub(crate) async fn measure(manager: &Manager, webhooks: &Webhooks) {
             })
             .collect();
         println!(
-            "  {:<42} {:>12.0} {:>8} {:>8} {:>12.0}  {}",
+            "  {:<42} {:>12.0} {:>8} {:>8} {:>8} {:>12.0}  {}",
             junk.what,
             peak(),
             outcome.good.answered,
+            outcome.good.busy,
             outcome.good.failed,
             outcome.good.longest.as_secs_f64() * 1000.0,
             answers.join(", ")

@@ -1,11 +1,11 @@
 //! Conversion of the pools of single addresses between `v1alpha1`, which is only served, and
 //! `v1alpha2`, which is stored.
 //!
-//! [`convert`] is a pure function of one object. It converts every `v1alpha2` object that the schema
-//! accepts, because an object that fails to convert makes lists of its kind fail. Invalid specs are
-//! reported by validation. The conversion to `v1alpha2` fails only because of what clients wrote
-//! about `v1alpha2` fields in a `v1alpha1` object, so that the write fails. An object that is stored
-//! as `v1alpha1` is older than `v1alpha2` and has no such data.
+//! [`convert`] is a pure function of one object. It converts every `v1alpha2` object that the
+//! schema accepts, because an object that fails to convert makes lists of its kind fail. Invalid
+//! specs are reported by validation. The conversion to `v1alpha2` fails only because of what
+//! clients wrote about `v1alpha2` fields in a `v1alpha1` object, so that the write fails. An object
+//! that is stored as `v1alpha1` is older than `v1alpha2` and has no such data.
 //!
 //! # Fields that only one version has
 //!
@@ -18,18 +18,18 @@
 //!   provider, whose annotations are read as well. The spec is restored if it still corresponds to
 //!   the `v1alpha2` spec; a change that was made in `v1alpha2` is never undone.
 //! - On a `v1alpha1` object the annotation has the other fields of the spec. It exists only if a
-//!   round trip without it would change the object. So it also exists, without fields, if the object
-//!   was created in `v1alpha2`: without it, the conversion back would add the annotation of an
-//!   object that was created in `v1alpha1`.
+//!   round trip without it would change the object. So it also exists, without fields, if the
+//!   object was created in `v1alpha2`: without it, the conversion back would add the annotation of
+//!   an object that was created in `v1alpha1`.
 //!
 //! In the conversion back to `v1alpha2`, the fields of the `v1alpha1` object take precedence, and
 //! the fields of the annotation are added. A `v1alpha1` client that removes the annotation removes
 //! these fields. One that gives a field another type cannot write the object
 //! ([`ConversionError::Malformed`]).
 //!
-//! Both versions have the same status, and the annotation has none: a client that writes a pool writes
-//! its annotations, and the status decides to which network the pool belongs. The API server keeps the
-//! status in a write of anything else.
+//! Both versions have the same status, and the annotation has none: a client that writes a pool
+//! writes its annotations, and the status decides to which network the pool belongs. The API server
+//! keeps the status in a write of anything else.
 //!
 //! The API server limits the size of annotations. A `v1alpha1` spec that is too large is not
 //! stored, and is read back as `addresses`. If the `v1alpha2` fields are too large, the object can

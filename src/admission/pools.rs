@@ -18,10 +18,10 @@ use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::block_names::named;
 use super::deletion::{is_unchecked, metadata, require_complete};
+use super::scope_changes::{self, named};
 use super::view::View;
-use super::{limits, scope_changes, warnings};
+use super::{limits, warnings};
 
 /// Decides on a request for a pool of a kind.
 pub fn review(kind: InClusterKind, request: &AdmissionRequest, view: &dyn View) -> Decision {

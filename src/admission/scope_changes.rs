@@ -2,10 +2,10 @@
 //! not accept: by a change of the pool, or of the network.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use capi_ipam_api::{Audience, Pool, PoolKey, ScopeChange, advice, names};
-
-use super::block_names::named;
+use capi_ipam_ip::Block;
 
 /// Networks are cluster-scoped, so messages about them name no namespaced object.
 const AUDIENCE: Audience<'static> = Audience::of(None);
@@ -125,4 +125,21 @@ fn affected<'a>(changes: impl Iterator<Item = &'a ScopeChange>) -> Option<(Strin
 fn in_use(count: usize) -> String {
     let noun = if count == 1 { "address" } else { "addresses" };
     format!("{count} {noun} in use")
+}
+
+/// The maximum number of blocks that a message names.
+const MAX_NAMED: usize = 10;
+
+/// Names some of the blocks, and counts the others.
+pub(super) fn named(blocks: &[Block]) -> String {
+    let names: Vec<String> = blocks
+        .iter()
+        .take(MAX_NAMED)
+        .map(ToString::to_string)
+        .collect();
+    let mut text = names.join(", ");
+    if blocks.len() > names.len() {
+        let _ = write!(text, " and {} more", blocks.len() - names.len());
+    }
+    text
 }

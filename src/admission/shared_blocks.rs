@@ -25,9 +25,9 @@ pub(super) fn of_network(
     }
 }
 
-/// Why a network must not share blocks through a registry that it did not name before: the blocks that
-/// it has taken from another one are not returned yet. The management clusters that use the new one
-/// know nothing of them. The definition ensures the same as long as `spec.blocks` is set.
+/// Why a network must not share blocks through a registry that it did not name before: the blocks
+/// that it has taken from another one are not returned yet. The management clusters that use the
+/// new one know nothing of them. The definition ensures the same as long as `spec.blocks` is set.
 pub(super) fn other_registry(
     network: &IPNetwork,
     old: Option<&IPNetwork>,

@@ -22,7 +22,8 @@ pub trait View: Send + Sync + 'static {
     /// The pools of other scopes that can allocate the same addresses as this pool.
     fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey>;
 
-    /// Whether a pool could allocate an address if this management cluster had its block of the network.
+    /// Whether a pool could allocate an address if this management cluster had its block of the
+    /// network.
     fn is_in_other_block(&self, _pool: &PoolKey, _block: Block) -> bool {
         false
     }

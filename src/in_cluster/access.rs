@@ -68,8 +68,8 @@ impl InClusterHandler {
 
     /// Fails if the reserved address is beyond a limit of the pool: another manager has reserved
     /// the last ones first. The reservation is kept, because the other manager may be about to bind
-    /// the claim to its address. Fails also if the watch has not reported the reservation yet, which
-    /// wakes the claim then.
+    /// the claim to its address. Fails also if the watch has not reported the reservation yet,
+    /// which wakes the claim then.
     pub(super) fn check_limits(
         &self,
         pool: &PoolKey,
@@ -99,8 +99,8 @@ impl InClusterHandler {
         }
     }
 
-    /// Fails if the reserved address is not in a block of this management cluster: the block is being
-    /// returned. The claim gets another address, and the sweeper deletes the reservation.
+    /// Fails if the reserved address is not in a block of this management cluster: the block is
+    /// being returned. The claim gets another address, and the sweeper deletes the reservation.
     pub(super) async fn check_block(&self, slot: &Slot) -> Result<(), HandlerError> {
         let is_own = is_in_own_block(&self.context, slot).await;
         if is_own.map_err(|error| request_error("read the IPSlice", error))? {

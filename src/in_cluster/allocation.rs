@@ -257,23 +257,28 @@ impl Allocating<'_> {
 
     /// The address of an earlier attempt whose outcome is unknown, if the claim may still have it.
     fn find_attempt(&mut self) -> EarlierAttempt {
-        let (ledger, uid) = (self.handler.ledger(), self.handler.uid);
-        let Some(slot) = ledger.read(|ledger| ledger.attempt(uid, self.pool)) else {
+        let (key, uid) = (&self.handler.key, self.handler.uid);
+        let found = self.handler.ledger().note(|ledger| {
+            let slot = ledger.attempt(uid, self.pool)?;
+            let is_requested = self
+                .requested
+                .is_none_or(|requested| requested == slot.block);
+            let may_have_it = self.info.can_allocate()
+                && is_requested
+                && self.usable.contains(slot.block)
+                && !self.usable.is_draining(slot.block)
+                && ledger.owners(&slot).is_empty();
+            if !may_have_it {
+                ledger.forget_attempt(uid);
+                return None;
+            }
+            let released = ledger.released_reservation(&slot, key);
+            Some((slot, released))
+        });
+        let Some((slot, released)) = found else {
             return EarlierAttempt::None;
         };
-        let may_have_it = self.info.can_allocate()
-            && self
-                .requested
-                .is_none_or(|requested| requested == slot.block)
-            && self.usable.contains(slot.block)
-            && !self.usable.is_draining(slot.block)
-            && ledger.read(|ledger| ledger.owners(&slot)).is_empty();
-        if !may_have_it {
-            ledger.note(|ledger| ledger.forget_attempt(uid));
-            return EarlierAttempt::None;
-        }
-        let key = &self.handler.key;
-        self.released = ledger.read(|ledger| ledger.released_reservation(&slot, key));
+        self.released = released;
         self.slot = Some(slot);
         if self.released.is_some() {
             EarlierAttempt::Released
@@ -319,18 +324,16 @@ impl Allocating<'_> {
             slot: slot.clone(),
         });
         // Prefix and gateway have to be those of the spec from which the address was allocated.
-        if !handler
-            .ledger()
-            .read(|ledger| ledger.is_current(pool, &usable))
-        {
+        let released = handler.ledger().read(|ledger| {
+            let is_current = ledger.is_current(pool, &usable);
+            is_current.then(|| ledger.released_reservation(&slot, &handler.key))
+        });
+        let Some(released) = released else {
             return Ok(Event::AskAgain);
-        }
+        };
         self.info = info;
         self.usable = usable;
-        let key = &handler.key;
-        self.released = handler
-            .ledger()
-            .read(|ledger| ledger.released_reservation(&slot, key));
+        self.released = released;
         self.slot = Some(slot);
         Ok(Event::Proposed(if self.released.is_some() {
             Proposed::Released

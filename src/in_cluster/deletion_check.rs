@@ -3,8 +3,8 @@
 //! All reservations and IPAddress objects are listed only if the ledger knows of nothing that uses
 //! the pool. Pools are often deleted together, and there may be a hundred thousand reservations. So
 //! there is one list at a time for all pools that wait, and no more than a page of it is in memory.
-//! After a list there is a pause in proportion to it: a user who deletes pools all the time does not keep
-//! the API server busy. A pool does not occupy a worker while it waits.
+//! After a list there is a pause in proportion to it: a user who deletes pools all the time does
+//! not keep the API server busy. A pool does not occupy a worker while it waits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -87,9 +87,9 @@ impl DeletionChecker {
     }
 
     /// Finds a reservation of a claim or an IPAddress of the pool; `Ok(None)` if there was none at
-    /// some time after the first call. Returns `None` until the next list is complete, which notifies
-    /// the controller of the pool. `scopes` are those in which addresses of the pool may be reserved:
-    /// a reservation that cannot be decoded is known by its name only.
+    /// some time after the first call. Returns `None` until the next list is complete, which
+    /// notifies the controller of the pool. `scopes` are those in which addresses of the pool may
+    /// be reserved: a reservation that cannot be decoded is known by its name only.
     pub(super) fn find_blocker(
         self: &Arc<Self>,
         pool: &PoolKey,

@@ -35,8 +35,8 @@ pub(super) fn limit_error(pool: &PoolKey, limit: &LimitReached) -> HandlerError 
     HandlerError::QuotaExceeded(format!("{pool}: {limit}; {LIMIT}, or {ANOTHER_POOL}"))
 }
 
-/// The error of a claim of a pool that has no free address in the blocks of this management cluster.
-/// The claim is in the wait queue.
+/// The error of a claim of a pool that has no free address in the blocks of this management
+/// cluster. The claim is in the wait queue.
 pub(super) fn needs_block(pool: &PoolKey, missing: &MissingBlock) -> HandlerError {
     let wait = describe_missing_block(missing);
     HandlerError::Waiting {

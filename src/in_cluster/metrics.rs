@@ -171,7 +171,6 @@ pub(super) struct PoolMetrics {
     not_in_use: Arc<Mutex<Arc<UseCounts>>>,
 }
 
-/// The labels of a pool.
 fn labels(key: &PoolKey) -> [(&'static str, &str); 3] {
     let namespace = key.namespace.as_deref().unwrap_or_default();
     [

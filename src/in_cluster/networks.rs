@@ -17,22 +17,17 @@ use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
     Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
 };
-use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
-use capi_ipam_controller::expiring_map::ExpiringMap;
+use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
-use capi_ipam_controller::{clock, finalizer, patch, trace_span};
+use capi_ipam_controller::{clock, finalizer, trace_span};
 use capi_ipam_ip::Family;
 use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkBlocks, NetworkReport};
-use capi_ipam_provider::advanced::{
-    changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
-};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_provider::advanced::StatusWriter;
 use kube::core::ObjectMeta;
 use kube::{Api, Resource, ResourceExt};
-use parking_lot::Mutex;
 use tracing::{Span, field};
 
 use super::context::Context;
@@ -69,8 +64,13 @@ pub(super) fn start(
     let reconciler = NetworkReconciler {
         networks: ResourceClient::new(Api::all(manager.client.clone()), &()).requiring_fields(),
         context: Arc::clone(context),
-        expectations: Expectations::default(),
-        written: Mutex::default(),
+        status_writer: StatusWriter::new(
+            manager.events.clone(),
+            (),
+            STATUS_INTERVAL,
+            |network: &IPNetwork| conditions_of(network).to_vec(),
+            is_warning,
+        ),
         gates: gates.of_ledger(),
         registries_listed: gates.registries.clone(),
         started: Instant::now(),
@@ -83,9 +83,7 @@ pub(super) fn start(
 struct NetworkReconciler {
     networks: ResourceClient<IPNetwork>,
     context: Arc<Context>,
-    expectations: Expectations,
-    /// The networks whose status was written in the last [`STATUS_INTERVAL`].
-    written: Mutex<ExpiringMap<Uid, Instant>>,
+    status_writer: StatusWriter<IPNetwork>,
     /// The watches of what the status counts.
     gates: Vec<ReadinessGate>,
     /// Before, it is not known which registries exist.
@@ -113,10 +111,7 @@ impl Reconciler for NetworkReconciler {
     ) -> Result<Action, CallError> {
         let result = self.reconcile_network(&network).await;
         if let Err(error) = &result {
-            // The delay of a retry is that of its backoff.
-            self.written.lock().remove(&uid_of(&network));
-            let events = &self.context.events;
-            publish_rejected_status(events, network.as_ref(), &(), error, attempt);
+            self.status_writer.failed(&network, error, attempt);
         }
         attempt.conclude(is_deleting(&network), result, STATUS_INTERVAL)
     }
@@ -145,7 +140,11 @@ impl Protect for NetworkReconciler {
     }
 
     fn protection(&self, network: &IPNetwork) -> Protection {
-        if self.expectations.is_stale(network, Instant::now()) {
+        if self
+            .status_writer
+            .expectations()
+            .is_stale(network, Instant::now())
+        {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         if !self.gates.iter().all(ReadinessGate::is_ready) {
@@ -162,7 +161,10 @@ impl Protect for NetworkReconciler {
     }
 
     fn protected(&self, network: &IPNetwork) {
-        self.record_write(network);
+        self.status_writer
+            .expectations()
+            .expect(network, Instant::now());
+        self.insert(network);
     }
 
     async fn rejected(
@@ -176,10 +178,6 @@ impl Protect for NetworkReconciler {
             .await;
         attempt.conclude(is_deleting(network), result, STATUS_INTERVAL)
     }
-}
-
-fn uid_of(network: &IPNetwork) -> Uid {
-    Uid::of(network.metadata.uid.as_deref().unwrap_or_default())
 }
 
 fn is_deleting(network: &IPNetwork) -> bool {
@@ -198,7 +196,7 @@ impl NetworkReconciler {
         let report = self.report(network);
         // Pools wait for the block lengths. Counts can wait.
         let is_urgent = is_deleting || network.status.is_none() || report.lacks_block_length;
-        if let Some(wait) = self.wait_time(network).filter(|_| !is_urgent) {
+        if let Some(wait) = self.status_writer.delay(network).filter(|_| !is_urgent) {
             return Ok(Action::Requeue(wait));
         }
         // The counts of the status stay until it is known which blocks are those of this cluster.
@@ -258,19 +256,19 @@ impl NetworkReconciler {
         status: IPNetworkStatus,
     ) -> Result<(), CallError> {
         let mut wanted = network.clone();
-        let after = status.conditions.clone();
         wanted.status = Some(status);
-        let Some(written) = patch::write(&self.networks, network, &wanted).await? else {
+        let write = self.status_writer.write(&self.networks, network, &wanted);
+        let Some(written) = write.await? else {
             return Ok(());
         };
-        self.record_write(&written);
-        let before = network.status.as_ref().map(|status| &*status.conditions);
-        let before = before.unwrap_or_default();
-        let object = format!("IPNetwork {}", network.name_any());
-        log_transitions(&object, before, &after, is_problem);
-        let (events, changed) = (&self.context.events, changed_conditions(before, &after));
-        publish_warnings(events, &written, &(), &changed, is_warning);
-        blocks::publish_ends(events, &written, before, &changed);
+        self.insert(&written);
+        let changed = self.status_writer.changed(network, &wanted);
+        blocks::publish_ends(
+            &self.context.events,
+            &written,
+            conditions_of(network),
+            &changed,
+        );
         Ok(())
     }
 
@@ -299,18 +297,6 @@ impl NetworkReconciler {
         Err(error)
     }
 
-    /// The time until the status can be written; `None` if it can be written now.
-    fn wait_time(&self, network: &IPNetwork) -> Option<Duration> {
-        let (uid, now) = (uid_of(network), Instant::now());
-        let mut written = self.written.lock();
-        if let Some(at) = written.get(&uid, now) {
-            let wait = STATUS_INTERVAL.saturating_sub(now.saturating_duration_since(*at));
-            return Some(wait).filter(|wait| !wait.is_zero());
-        }
-        written.insert(uid, now, STATUS_INTERVAL, now);
-        None
-    }
-
     /// Whether a live list shows a reservation of the network. The ledger knows of none.
     async fn has_reservations(&self, name: &str) -> Result<bool, CallError> {
         let network = Scope::Network(name.into());
@@ -325,28 +311,28 @@ impl NetworkReconciler {
         Ok(found)
     }
 
-    fn record_write(&self, written: &IPNetwork) {
-        self.expectations.expect(written, Instant::now());
-        self.context
-            .ledger
-            .change(|ledger| ledger.insert_network(written));
+    fn insert(&self, network: &IPNetwork) {
+        let ledger = &self.context.ledger;
+        ledger.change(|ledger| ledger.insert_network(network));
     }
 }
 
-/// Whether a condition reports a problem. That pools of a network contain the same addresses is
-/// none: each address is allocated once.
-fn is_problem(condition: &Condition) -> bool {
+fn conditions_of(network: &IPNetwork) -> &[Condition] {
+    let status = network.status.as_ref();
+    status.map_or(&[], |status| &status.conditions)
+}
+
+/// Whether a condition reports a problem: a transition to it is reported by a warning. That pools
+/// of a network contain the same addresses is none: each address is allocated once.
+fn is_warning(condition: &Condition) -> bool {
     match &*condition.type_ {
-        conditions::READY => condition.status == "False",
+        conditions::READY => {
+            let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
+            condition.status == "False" && !is_requested
+        }
         conditions::BLOCK_CONFLICT | conditions::EXCLUSIONS_DIFFER => condition.status == "True",
         _ => false,
     }
-}
-
-/// Whether a transition to this condition is reported by a warning event.
-fn is_warning(condition: &Condition) -> bool {
-    let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
-    is_problem(condition) && !is_requested
 }
 
 /// The status of a network with the condition `ready`, and these block lengths.

@@ -14,21 +14,16 @@ use capi_ipam_controller::controller::{
     Action, Attempt, Cause, Conflicts, ControllerBuilder, Finalized, Protect, Protection,
     Reconciler,
 };
-use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
+use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::managed_fields::last_writer;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
-use capi_ipam_controller::{clock, finalizer, patch, trace_span};
-use capi_ipam_ledger::{DrainingUse, Ledger, PoolInfo, PoolUse};
-use capi_ipam_provider::advanced::{
-    STATUS_INTERVAL, StatusLimiter, changed_conditions, log_transitions, publish_rejected_status,
-    publish_warnings,
-};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_controller::{clock, finalizer, trace_span};
+use capi_ipam_ledger::{DrainingUse, PoolInfo, PoolUse};
+use capi_ipam_provider::advanced::{STATUS_INTERVAL, StatusWrite, StatusWriter};
 use kube::core::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
 use tracing::{Span, debug, field};
@@ -82,10 +77,19 @@ pub(super) fn start(
     let reconciler = PoolReconciler {
         kind,
         client: manager.client.clone(),
-        events: manager.events.clone(),
         context: Arc::clone(context),
-        expectations: Expectations::default(),
-        status_limiter: StatusLimiter::default(),
+        status_writer: StatusWriter::new(
+            manager.events.clone(),
+            kind,
+            STATUS_INTERVAL,
+            |pool: &Pool| {
+                pool.status
+                    .as_ref()
+                    .map(|status| status.conditions.clone())
+                    .unwrap_or_default()
+            },
+            status::is_warning,
+        ),
         pruned_fields: PrunedFields::default(),
         pools_synced: gates.pools.to_vec(),
         started: Instant::now(),
@@ -111,10 +115,8 @@ enum PoolError {
 struct PoolReconciler {
     kind: InClusterKind,
     client: Client,
-    events: EventPublisher,
     context: Arc<Context>,
-    expectations: Expectations,
-    status_limiter: StatusLimiter,
+    status_writer: StatusWriter<Pool>,
     /// The status fields that the served definition does not have.
     pruned_fields: PrunedFields,
     /// The gates of all kinds of pools.
@@ -138,7 +140,10 @@ impl Reconciler for PoolReconciler {
 
     /// The ledger reports what has changed since a write of this process.
     fn wants(&self, _: &Pool, after: &Pool) -> bool {
-        !self.expectations.is_own_write(after, Instant::now())
+        !self
+            .status_writer
+            .expectations()
+            .is_own_write(after, Instant::now())
     }
 
     /// A pool recovers within seconds once the cause of its failure is gone.
@@ -162,7 +167,7 @@ impl Reconciler for PoolReconciler {
     ) -> Result<Action, PoolError> {
         let result = self.reconcile_pool(&pool).await;
         if let Err(PoolError::Call(error)) = &result {
-            publish_rejected_status(&self.events, pool.as_ref(), &pool.kind, error, attempt);
+            self.status_writer.failed(&pool, error, attempt);
         }
         outcome(&pool, result, attempt)
     }
@@ -197,7 +202,11 @@ impl Protect for PoolReconciler {
         if !self.context.selection.includes(pool) {
             return Protection::Postponed(Action::AwaitChange);
         }
-        if self.expectations.is_stale(pool, Instant::now()) {
+        if self
+            .status_writer
+            .expectations()
+            .is_stale(pool, Instant::now())
+        {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         // Which pools overlap is known when all are listed. Otherwise the conditions would change
@@ -205,12 +214,14 @@ impl Protect for PoolReconciler {
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(STATUS_INTERVAL));
         }
-        if self.context.ledger.read(Ledger::has_definitions_problem) {
-            return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
-        }
         let key = PoolKey::of(pool);
         // A pool is added to the ledger before its controller is notified.
-        match self.context.ledger.read(|ledger| ledger.pool_info(&key)) {
+        let (has_problem, info) = self
+            .context
+            .ledger
+            .read(|ledger| (ledger.has_definitions_problem(), ledger.pool_info(&key)));
+        match info {
+            _ if has_problem => Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY)),
             None => Protection::Postponed(Action::AwaitChange),
             Some(info) if info.paused || is_released(pool, &info) => Protection::Unmanaged,
             Some(_) => Protection::Managed,
@@ -218,7 +229,10 @@ impl Protect for PoolReconciler {
     }
 
     fn protected(&self, pool: &Pool) {
-        self.record_write(pool);
+        self.status_writer
+            .expectations()
+            .expect(pool, Instant::now());
+        self.context.ledger.insert_pool(pool);
     }
 
     async fn rejected(
@@ -343,10 +357,14 @@ fn removed_fields(pool: &Pool, info: &PoolInfo, writer: Option<&str>) -> Option<
 impl PoolReconciler {
     async fn reconcile_pool(&self, pool: &Pool) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool);
-        self.context
-            .ledger
-            .note(|ledger| ledger.clear_notified(&key));
-        let Some(info) = self.context.ledger.read(|ledger| ledger.pool_info(&key)) else {
+        let known = self.context.ledger.note(|ledger| {
+            ledger.clear_notified(&key);
+            let info = ledger.pool_info(&key)?;
+            let network = info.scope.network();
+            let awaits_identity = network.is_some_and(|network| ledger.awaits_identity(network));
+            Some((info, awaits_identity))
+        });
+        let Some((info, awaits_identity)) = known else {
             // It was removed from the ledger a moment ago.
             return Ok(Action::Requeue(STATUS_INTERVAL));
         };
@@ -365,11 +383,7 @@ impl PoolReconciler {
         // The counts of the status stay until it is known which blocks are those of this cluster.
         let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
         let ledger = &self.context.ledger;
-        let awaits_identity = match info.scope.network() {
-            Some(network) if is_starting => ledger.read(|ledger| ledger.awaits_identity(network)),
-            _ => false,
-        };
-        if awaits_identity {
+        if is_starting && awaits_identity {
             ledger.note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
@@ -379,15 +393,13 @@ impl PoolReconciler {
         };
         let removed = removed_fields(pool, &info, writer.as_deref());
         if let Some(wait) = self.write_status(pool, status).await? {
-            self.context
-                .ledger
-                .note(|ledger| ledger.mark_notified(&key));
+            ledger.note(|ledger| ledger.mark_notified(&key));
             return Ok(Action::Requeue(wait));
         }
         if let Some(removed) = removed {
             let reason = conditions::FIELDS_REMOVED;
-            self.events
-                .warning(pool, &pool.kind, reason, "Observe", &removed);
+            let events = &self.context.events;
+            events.warning(pool, &pool.kind, reason, "Observe", &removed);
         }
         Ok(next_check(pool, blocker.as_ref()))
     }
@@ -452,8 +464,8 @@ impl PoolReconciler {
         checker.find_blocker(key, uid, scopes)
     }
 
-    /// The status of a pool, from one report of the ledger; `None` if the pool was removed from it a moment
-    /// ago.
+    /// The status of a pool, from one report of the ledger; `None` if the pool was removed from it
+    /// a moment ago.
     fn status(
         &self,
         pool: &Pool,
@@ -495,51 +507,18 @@ impl PoolReconciler {
         if pool.status.as_ref() == Some(&status) {
             return Ok(None);
         }
-        let before = pool
-            .status
-            .as_ref()
-            .map(|status| status.conditions.as_slice())
-            .unwrap_or_default();
-        let transitions = changed_conditions(before, &status.conditions);
-        let after = status.conditions.clone();
-        let started = Instant::now();
-        let uid = Uid::of(pool.metadata.uid.as_deref().unwrap_or_default());
+        let mut wanted = pool.clone();
+        wanted.status = Some(status);
         let client = self.objects(pool);
-        let (wait, written) = patch::with_patch(&client, pool, async |wanted: &mut Pool| {
-            let wait = self
-                .status_limiter
-                .delay(uid, !transitions.is_empty(), started);
-            if wait.is_none() {
-                wanted.status = Some(status);
+        let write = self.status_writer.write_limited(&client, pool, &wanted);
+        match write.await? {
+            StatusWrite::Unchanged => Ok(None),
+            StatusWrite::Delayed(wait) => Ok(Some(wait)),
+            StatusWrite::Written(written) => {
+                self.context.ledger.insert_pool(&written);
+                Ok(None)
             }
-            Ok::<_, CallError>(wait)
-        })
-        .await;
-        if !matches!(wait, Ok(Some(_))) {
-            self.status_limiter.record_latency(started.elapsed());
         }
-        if wait.is_err() {
-            self.status_limiter.retry(uid, Instant::now());
-        }
-        if let Some(written) = written {
-            self.record_write(&written);
-            let key = PoolKey::of(&written);
-            log_transitions(&key, before, &after, status::is_warning);
-            let kind = &written.kind;
-            publish_warnings(
-                &self.events,
-                &written,
-                kind,
-                &transitions,
-                status::is_warning,
-            );
-        }
-        wait
-    }
-
-    fn record_write(&self, written: &Pool) {
-        self.expectations.expect(written, Instant::now());
-        self.context.ledger.insert_pool(written);
     }
 }
 

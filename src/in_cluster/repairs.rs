@@ -3,7 +3,7 @@
 //!
 //! | repair | what it corrects |
 //! |---|---|
-//! | [`wait_queues`] | claims that do not exist leave the wait queues |
+//! | `PruneWaitQueues` | claims that do not exist leave the wait queues |
 //! | [`stale_cooldowns`] | cool-downs of addresses that are in use end |
 //! | [`missing_reservations`] | addresses in use get the reservation that they lack; at once if somebody deletes it |
 //! | [`duplicates`] | addresses of two bound claims are reported |
@@ -26,7 +26,6 @@ mod invalid_slices;
 mod missing_reservations;
 mod move_labels;
 mod stale_cooldowns;
-mod wait_queues;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +33,11 @@ use std::time::Duration;
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::allocated_block;
-use capi_ipam_provider::advanced::{AbandonedObjects, ProviderSetup, ReleaseAbandoned, run_repair};
+use capi_ipam_provider::advanced::{
+    AbandonedObjects, ClaimCache, ProviderSetup, ReleaseAbandoned, Repair, Repaired, run_repair,
+};
 use capi_ipam_provider::api::{IPAddress, Uid};
 use tracing::debug;
 
@@ -50,7 +52,6 @@ use self::missing_reservations::CreateMissingReservations;
 pub(super) use self::missing_reservations::ReplaceDeletedReservations;
 use self::move_labels::AddMoveLabels;
 use self::stale_cooldowns::EndStaleCooldowns;
-use self::wait_queues::PruneWaitQueues;
 use super::context::Context;
 use super::options::InClusterOptions;
 
@@ -130,4 +131,35 @@ fn is_held_by(reservation: &IPReservation, claim: Uid) -> bool {
     let holder = reservation.spec.claim_ref.as_ref();
     let uid = holder.and_then(|holder| holder.uid.as_deref());
     uid.map(Uid::of) == Some(claim) && reservation.spec.released_at.is_none()
+}
+
+/// Removes claims that do not exist, or that this process does not manage, from the wait queues,
+/// and passes on turns that are not used. No event reports a claim that was removed while the watch
+/// was interrupted.
+struct PruneWaitQueues {
+    context: Arc<Context>,
+    claims: ClaimCache,
+}
+
+impl Repair for PruneWaitQueues {
+    const NAME: &'static str = "wait-queues";
+
+    async fn pass(&mut self) -> Repaired {
+        let may_wait = |claim: &NamespacedName| self.is_managed(claim);
+        self.context
+            .ledger
+            .note(|ledger| ledger.prune_wait_queues(may_wait));
+        Repaired::default()
+    }
+}
+
+impl PruneWaitQueues {
+    fn new(context: Arc<Context>, claims: ClaimCache) -> Self {
+        Self { context, claims }
+    }
+
+    fn is_managed(&self, claim: &NamespacedName) -> bool {
+        let found = self.claims.get(claim.namespace(), claim.name());
+        found.is_some_and(|found| found.is_managed)
+    }
 }

@@ -9,7 +9,7 @@ mod release_rule;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, ProblemStatus, ReservationClaim, Slot, advice, names};
+use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, advice, names};
 use capi_ipam_controller::client::{CallError, Deleted, REQUEST_TIMEOUT, ResourceClient};
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::observed::ObjectVersion;
@@ -26,6 +26,7 @@ use tracing::warn;
 
 pub(super) use self::release_rule::FormerUse;
 use self::release_rule::keeps_reservation;
+use super::problem_report::report_problem;
 use super::reservation::{Ownership, build, ownership};
 use super::shared_ledger::SharedLedger;
 
@@ -272,7 +273,6 @@ impl ReservationStore {
         self.patch(known, change, None, is_done).await
     }
 
-    /// Deletes a reservation.
     pub(super) async fn delete(&self, known: &KnownReservation) -> Result<WriteResult, CallError> {
         let name = known.slot.reservation_name();
         let error = match self
@@ -321,20 +321,12 @@ impl ReservationStore {
         judged: ObjectVersion,
         problem: Option<&str>,
     ) -> Result<bool, CallError> {
-        let Some(found) = self.client.get(name).await? else {
-            return Ok(false);
-        };
-        // Another one of its name, or a state that the watch has not shown yet.
-        if ObjectVersion::of(&found.metadata) != judged {
-            return Ok(false);
+        let report = report_problem(&self.client, name, judged, problem, |it| &mut it.status);
+        let reported = report.await?;
+        if let Some(seen) = &reported {
+            self.ledger.change(|ledger| ledger.insert_reservation(seen));
         }
-        let (before, generation) = (found.status.as_ref(), found.metadata.generation);
-        let mut wanted = found.clone();
-        wanted.status = ProblemStatus::updated(before, problem, generation, clock::now());
-        let written = patch::write(&self.client, &found, &wanted).await?;
-        let seen = written.as_ref().unwrap_or(&found);
-        self.ledger.change(|ledger| ledger.insert_reservation(seen));
-        Ok(true)
+        Ok(reported.is_some())
     }
 
     /// Writes changed labels and annotations of a reservation, in the version that was read. If the

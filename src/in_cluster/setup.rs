@@ -4,12 +4,13 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::health::ReadinessGate;
-use capi_ipam_controller::manager::{BoxError, Manager};
+use capi_ipam_controller::manager::{BackgroundTask, BoxError, Manager, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchApi, WatchSpec};
 use capi_ipam_provider::advanced::{ProviderSetup, Selection};
@@ -28,7 +29,6 @@ use super::gates::Gates;
 use super::handler::InClusterAdapter;
 use super::metrics::{CountSharedAddresses, PoolMetrics, PoolMetricsMode, TakeSnapshots};
 use super::options::InClusterOptions;
-use super::rechecks::EnqueueRechecks;
 use super::repairs::{ObservedSlices, ReplaceDeletedReservations, Sweeper};
 use super::reservation_store::ReservationStore;
 use super::scope_changes::MoveReservations;
@@ -263,4 +263,28 @@ fn add_tasks(
     );
     manager.add_background_task("check of the addresses in use", gates.of_use(), use_check);
     manager.add_background_task("sweeper", gates.of_use(), sweeper);
+}
+
+/// The number of claims that are enqueued at once.
+const RECHECK_BATCH_SIZE: usize = 200;
+/// The time between two batches: one of a busy manager takes longer, and is not waited for.
+const RECHECK_BATCH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Enqueues claims that wait for an address of a pool which can no longer allocate: they report
+/// this. A hundred thousand claims can wait for one pool. So they are enqueued in batches, and
+/// reconciled at low priority.
+struct EnqueueRechecks(Arc<SharedLedger>);
+
+impl BackgroundTask for EnqueueRechecks {
+    async fn run_once(&mut self) -> NextRun {
+        while self.0.recheck(RECHECK_BATCH_SIZE) {
+            // Another notification does not end the time between two batches.
+            tokio::time::sleep(RECHECK_BATCH_INTERVAL).await;
+        }
+        NextRun::OnNotification
+    }
+
+    async fn notified(&self) {
+        self.0.rechecks_added().await;
+    }
 }

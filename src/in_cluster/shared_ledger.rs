@@ -55,9 +55,9 @@ impl Drop for CatchUp<'_> {
 }
 
 impl SharedLedger {
-    /// Creates an empty ledger. It enqueues claims with `claims`, and calls `pools` with pools whose
-    /// counts or conditions may have changed, and `networks` with networks for which this is the
-    /// case.
+    /// Creates an empty ledger. It enqueues claims with `claims`, and calls `pools` with pools
+    /// whose counts or conditions may have changed, and `networks` with networks for which this is
+    /// the case.
     pub(super) fn new(
         claims: Trigger<IPAddressClaim>,
         pools: impl Fn(&PoolKey) + Send + Sync + 'static,

@@ -1,10 +1,10 @@
 //! Since when the watches of registries have shown what this process has written.
 //!
-//! An address whose claim has disappeared can be in use in another management cluster:
-//! `clusterctl move` deletes the claim here after it has created it there. The other one reports in
-//! the registry that it uses the address. So this process frees it only after the watch of the
-//! registry has shown a sign of life that was written after the claim was found missing: then it has
-//! shown everything that was written before.
+//! An address whose claim has disappeared can be in use in another management cluster: `clusterctl
+//! move` deletes the claim here after it has created it there. The other one reports in the
+//! registry that it uses the address. So this process frees it only after the watch of the registry
+//! has shown a sign of life that was written after the claim was found missing: then it has shown
+//! everything that was written before.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -24,8 +24,8 @@ struct Contact {
 }
 
 impl SignsOfLife {
-    /// Whether the watch of a registry has shown a write that began at `since` or later. If not, one
-    /// is written soon.
+    /// Whether the watch of a registry has shown a write that began at `since` or later. If not,
+    /// one is written soon.
     pub(super) fn is_seen_since(&self, registry: &str, since: Instant) -> bool {
         let mut contacts = self.0.lock();
         let contact = contacts.entry(registry.to_owned()).or_default();

@@ -206,12 +206,7 @@ impl SliceReturn {
                     ledger.remove_slice_of(&slice.scope(), slice.block, &slice.uid)
                 });
                 info!(slice = name, owner = %slice.owner, "returned a slice");
-                let pool = pool_object(
-                    &slice.pool,
-                    ledger
-                        .read(|ledger| ledger.pool_info(&slice.pool))
-                        .map(|info| info.uid.clone()),
-                );
+                let pool = pool_object(ledger, &slice.pool);
                 let owner = describe(&slice.pool, &slice.owner);
                 let message = format!(
                     "slice {} of {owner} is returned: no address of it is in use",

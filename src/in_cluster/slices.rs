@@ -104,7 +104,7 @@ impl InClusterHandler {
                 info!(%pool, %block, %owner, "assigned a slice");
                 let message = format!("slice {block} is assigned to {}", describe(pool, owner));
                 self.context.events.normal(
-                    &self.pool_object(pool),
+                    &pool_object(self.ledger(), pool),
                     &pool.kind,
                     "SliceAssigned",
                     "Assign",
@@ -182,21 +182,12 @@ impl InClusterHandler {
         }
         Ok(())
     }
-
-    /// The reference of a pool, for events.
-    fn pool_object(&self, pool: &PoolKey) -> Pool {
-        pool_object(
-            pool,
-            self.ledger()
-                .read(|ledger| ledger.pool_info(pool))
-                .map(|info| info.uid.clone()),
-        )
-    }
 }
 
 /// The reference of a pool, for events.
-pub(super) fn pool_object(pool: &PoolKey, uid: Option<String>) -> Pool {
-    Pool::reference(pool, uid)
+pub(super) fn pool_object(ledger: &SharedLedger, pool: &PoolKey) -> Pool {
+    let info = ledger.read(|ledger| ledger.pool_info(pool));
+    Pool::reference(pool, info.map(|info| info.uid.clone()))
 }
 
 /// Describes the owner of a slice for the readers of events on the pool. Those of a global pool may

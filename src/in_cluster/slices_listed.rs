@@ -17,8 +17,8 @@ pub(super) struct SlicesListed {
     fresh_for: Duration,
 }
 
-/// A moment, by the monotonic clock of this machine and by the clock of the API server. The first one
-/// does not count the time for which the machine is suspended.
+/// A moment, by the monotonic clock of this machine and by the clock of the API server. The first
+/// one does not count the time for which the machine is suspended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     monotonic: Instant,

@@ -1,9 +1,9 @@
 //! A read-only ledger for admission in replicas that are not the leader.
 //!
 //! The ledger of the provider exists in the leader only. A standby keeps its own ledger up to date,
-//! which needs watches of addresses, reservations, pools, and of what decides on their use. When the standby becomes the leader,
-//! the provider lists all objects again, and the standby ledger is dropped once the ledger of the
-//! provider is complete.
+//! which needs watches of addresses, reservations, pools, and of what decides on their use. When
+//! the standby becomes the leader, the provider lists all objects again, and the standby ledger is
+//! dropped once the ledger of the provider is complete.
 
 use std::sync::Arc;
 use std::time::Duration;

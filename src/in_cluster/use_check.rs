@@ -163,8 +163,8 @@ impl UseCheck {
         Ok(counts)
     }
 
-    /// The claims that have the condition although their pool is not checked, or although their address was
-    /// released, by namespace. No manager may have run when that changed.
+    /// The claims that have the condition although their pool is not checked, or although their
+    /// address was released, by namespace. No manager may have run when that changed.
     fn outdated(&self) -> BTreeMap<String, HashSet<String>> {
         let mut outdated = BTreeMap::<_, HashSet<_>>::new();
         for (claim, reference) in self.claims.with_reported_use() {
@@ -243,8 +243,8 @@ impl UseCheck {
         }
     }
 
-    /// Whether a claim of this process has no address any more, such as one that others keep after an early
-    /// release.
+    /// Whether a claim of this process has no address any more, such as one that others keep after
+    /// an early release.
     fn is_released(&self, namespace: &str, name: &str) -> bool {
         self.claims
             .get(namespace, name)

@@ -446,7 +446,7 @@ async fn pool_in_use_joins_and_leaves_a_network() {
         consumer.namespace
     );
     assert!(
-        text.contains("last writer of the pool: ") && text.ends_with(&leave),
+        text.contains("last recorded writer of the pool: ") && text.ends_with(&leave),
         "{text}"
     );
     assert_eq!(reserved(&inside).await.len(), 6, "{inside}");

@@ -1,5 +1,7 @@
 //! Objects that an API server has to accept or to reject.
 
+use capi_ipam_api::Pool;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ControlPlane, object};
@@ -38,6 +40,24 @@ impl<'a> Table<'a> {
     )]
     pub(super) fn rejects(&mut self, kind: &str, spec: Value, field: &str, text: &str) {
         self.rejects_object(&object(kind, "case", &spec), field, text);
+    }
+
+    /// The CRD accepts the object. `field` has the problem that the provider reports, by the webhooks
+    /// or in the condition of the pool.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the lines of a table are more readable without ampersands"
+    )]
+    pub(super) fn leaves_to_webhooks(&mut self, kind: &str, spec: Value, field: &str) {
+        let object = object(kind, "case", &spec);
+        self.accepts_object(&object);
+        let pool = Pool::deserialize(&object).expect("a pool");
+        let problems = pool.spec.usable().err().unwrap_or_default();
+        let mut texts = problems.iter().map(ToString::to_string);
+        if !texts.any(|text| text.starts_with(field)) {
+            self.wrong
+                .push(format!("{object}: {field} is not in {problems:?}"));
+        }
     }
 
     pub(super) fn accepts_object(&mut self, object: &Value) {

@@ -41,6 +41,23 @@ async fn oversized_bodies_stay_within_the_memory_limit() {
     }
 }
 
+/// Without other work, four reviews of the size of the largest object stay within this limit.
+const QUIET_MIB: f64 = 128.0;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn four_large_reviews_take_less_than_128_mib() {
+    let shared = Environment::start(&[]);
+    let outcome = Junk::largest_object().send(&shared.webhooks, 4, 5).await;
+    let peak = Memory::of(shared.manager.pid()).peak;
+    println!("peak memory {peak:.0} MiB, {outcome:?}");
+    assert_eq!(outcome.statuses.values().sum::<usize>(), 20, "{outcome:?}");
+    assert!(
+        outcome.good.answered > 0 && outcome.good.failed == 0,
+        "{outcome:?}"
+    );
+    assert!(peak < QUIET_MIB, "{peak:.0} MiB");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_reviews_do_not_flood_the_log() {
     let shared = Environment::start(&[]);

@@ -239,7 +239,7 @@ async fn oversized_and_partial_bodies_block_no_request() {
     };
     let beginning = head(validate(), 1000);
     let promised = [
-        head(validate(), 9 << 20),
+        head(validate(), 17 << 20),
         head(CONVERT, 17 << 20),
         head(CONVERT, u64::MAX / 4),
     ];

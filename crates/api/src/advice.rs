@@ -28,8 +28,8 @@ pub const SEVERAL_MANAGERS: &str = "run one manager, or all with --leader-elect 
 pub const BLOCK_CONFLICT: &str =
     "release the claims with addresses of these blocks in one of the two management clusters";
 
-/// About a network from which other management clusters exclude other addresses than this one: the problem, and what
-/// to do. `clusters` are their ids.
+/// About a network from which other management clusters exclude other addresses than this one: the
+/// problem, and what to do. `clusters` are their ids.
 pub fn exclusions_differ(clusters: &[Box<str>]) -> String {
     let (listed, more) = clusters.split_at(clusters.len().min(MAX_LISTED));
     let mut names = listed.join(", ");
@@ -83,8 +83,8 @@ pub fn overlap(scope: &Scope, has_one_length: bool) -> &'static str {
     }
 }
 
-/// About a claim for `missing`, a pool that does not exist, with the pools that exist instead: those
-/// of the same namespace or, for a global pool, the global ones.
+/// About a claim for `missing`, a pool that does not exist, with the pools that exist instead:
+/// those of the same namespace or, for a global pool, the global ones.
 pub fn missing_pool<'a>(missing: &PoolKey, pools: impl IntoIterator<Item = &'a PoolKey>) -> String {
     let mut others: Vec<&PoolKey> = pools
         .into_iter()
@@ -131,8 +131,9 @@ pub fn show(pool: &PoolKey) -> String {
 }
 
 /// Why a pool stays in a network to which it does not say any more that it belongs, and what to do.
-/// `has_lost_name`: `spec.network` was removed; otherwise the selector of the network does not match
-/// any more. `writer` is the last one that the pool records: a write that only removes fields is not recorded.
+/// `has_lost_name`: `spec.network` was removed; otherwise the selector of the network does not
+/// match any more. `writer` is the last one that the pool records: a write that only removes fields
+/// is not recorded.
 pub fn kept_in_network(
     pool: &PoolKey,
     network: &str,
@@ -175,8 +176,8 @@ pub fn leave_network(pool: &PoolKey, network: &str) -> String {
     )
 }
 
-/// What was removed from a pool, and what to do. `fields` is not empty. `writer` is the last one that the
-/// pool records: a write that only removes fields is not recorded.
+/// What was removed from a pool, and what to do. `fields` is not empty. `writer` is the last one
+/// that the pool records: a write that only removes fields is not recorded.
 pub fn fields_removed(fields: &str, writer: Option<&str>) -> String {
     let by = match writer {
         Some(writer) => format!(" (last recorded writer of the pool: {writer})"),
@@ -233,8 +234,8 @@ pub fn repair_network_record(network: &str) -> String {
     )
 }
 
-/// About a pool without a free address: what can make one of them free. In a network, an address that
-/// another pool has in use counts as reserved.
+/// About a pool without a free address: what can make one of them free. In a network, an address
+/// that another pool has in use counts as reserved.
 pub fn exhausted(counts: &AddressCounts, is_in_network: bool) -> String {
     let mut choices = vec!["add addresses"];
     if counts.used > 0 {

@@ -9,8 +9,8 @@ pub const OVERLAPPING: &str = "Overlapping";
 /// Condition type of pools: addresses in use are no longer in the pool.
 pub const OUT_OF_RANGE: &str = "OutOfRange";
 
-/// Condition type of pools: nothing says any more that the pool belongs to its network, and it stays
-/// because addresses of it are in use there.
+/// Condition type of pools: nothing says any more that the pool belongs to its network, and it
+/// stays because addresses of it are in use there.
 pub const KEPT_IN_NETWORK: &str = "KeptInNetwork";
 
 /// Reason of an event of a pool: optional fields of its specification were removed.
@@ -99,8 +99,8 @@ pub const BLOCKS_SHARED: &str = "BlocksShared";
 /// Reason of a network without such blocks.
 pub const NO_CONFLICT: &str = "NoConflict";
 
-/// Condition type of networks with blocks, and reason if it is True: another management cluster excludes other
-/// addresses.
+/// Condition type of networks with blocks, and reason if it is True: another management cluster
+/// excludes other addresses.
 pub const EXCLUSIONS_DIFFER: &str = "ExclusionsDiffer";
 
 /// Reason of a network without such a management cluster.
@@ -132,8 +132,8 @@ pub const CLUSTER_ID_IN_USE: &str = "ClusterIDInUse";
 /// Reason of a registry with another identity than before: other servers, or servers without the
 /// records. Also that of a claim and a network that wait for it.
 pub const REGISTRY_REPLACED: &str = "RegistryReplaced";
-/// Reason: the registry has lost writes, and no block is taken until all management clusters have written
-/// again.
+/// Reason: the registry has lost writes, and no block is taken until all management clusters have
+/// written again.
 pub const REGISTRY_RESTORED: &str = "RegistryRestored";
 
 /// Reason of a registry that can be used.

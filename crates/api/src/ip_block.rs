@@ -77,8 +77,8 @@ pub struct BlockRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]
     pub since: Option<Time>,
-    /// Time at which the cluster returned the block, in whole seconds. It may take it back; another cluster
-    /// takes it after the quarantine of the network.
+    /// Time at which the cluster returned the block, in whole seconds. It may take it back; another
+    /// cluster takes it after the quarantine of the network.
     #[serde(default, alias = "emptySince", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]
     pub returned_at: Option<Time>,
@@ -118,8 +118,8 @@ pub struct ClusterRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub writes: Option<u64>,
-    /// Hash of the addresses that no pool of the cluster allocates, by network: the gateways of its pools, and
-    /// spec.excluded of the network. At most 64 networks, the first ones by name.
+    /// Hash of the addresses that no pool of the cluster allocates, by network: the gateways of its
+    /// pools, and spec.excluded of the network. At most 64 networks, the first ones by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub exclusions: BTreeMap<String, String>,
 }
@@ -137,8 +137,8 @@ pub struct NetworkRecord {
     /// Id of the cluster that wrote the size first.
     #[schemars(length(min = 1, max = 253))]
     pub size_of: String,
-    /// Seconds after the return of a block during which no other cluster takes it: the longest that any
-    /// cluster has asked for. The default is 604800, a week.
+    /// Seconds after the return of a block during which no other cluster takes it: the longest that
+    /// any cluster has asked for. The default is 604800, a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub quarantine_seconds: Option<i64>,
@@ -152,7 +152,8 @@ impl NetworkRecord {
     }
 }
 
-/// The identity of a registry. The first cluster that uses it writes this record, and nobody changes it.
+/// The identity of a registry. The first cluster that uses it writes this record, and nobody
+/// changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryRecord {
@@ -161,8 +162,8 @@ pub struct RegistryRecord {
     pub id: String,
 }
 
-/// The value of [`ClusterRecord::exclusions`] for these addresses. It depends on the addresses only, not on how
-/// they are written, and is the same in all versions of this program.
+/// The value of [`ClusterRecord::exclusions`] for these addresses. It depends on the addresses
+/// only, not on how they are written, and is the same in all versions of this program.
 pub fn exclusions_hash(v4: &SpanSet, v6: &SpanSet) -> String {
     let mut hasher = Sha256::new();
     for (family, addresses) in [(Family::V4, v4), (Family::V6, v6)] {

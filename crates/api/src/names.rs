@@ -15,12 +15,12 @@ pub const ALLOCATED_AT_ANNOTATION: &str = "ipam.cluster.x-k8s.io/allocated-at";
 /// Annotation on an IPReservation that existed when another one was moved to its scope: the uid and
 /// the resourceVersion of the other one.
 pub const MOVED_FROM_ANNOTATION: &str = "ipam.cluster.x-k8s.io/moved-from";
-/// The annotation of an IPRegistry with the identity of a registry that another one replaces: blocks
-/// are taken from the other one.
+/// The annotation of an IPRegistry with the identity of a registry that another one replaces:
+/// blocks are taken from the other one.
 pub const REPLACED_REGISTRY_ANNOTATION: &str = "ipam.cluster.x-k8s.io/replaced-registry";
 
-/// The annotation of a pool with the name of the network that it leaves although addresses of it are
-/// in use there.
+/// The annotation of a pool with the name of the network that it leaves although addresses of it
+/// are in use there.
 pub const LEAVE_NETWORK_ANNOTATION: &str = "ipam.cluster.x-k8s.io/leave-network";
 
 /// Finalizer on a pool: the pool is not removed while an address of it is in use.

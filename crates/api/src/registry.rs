@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::{self, Condition};
 
-/// The precision of [`RegistryCluster::last_seen`], in seconds, which is rounded down: more would be
-/// a write of the status each minute for each management cluster.
+/// The precision of [`RegistryCluster::last_seen`], in seconds, which is rounded down: more would
+/// be a write of the status each minute for each management cluster.
 pub const LAST_SEEN_PRECISION: i64 = 600;
 
 /// A registry: where management clusters record which blocks of their networks they have taken.
@@ -107,8 +107,8 @@ pub struct IPRegistryStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub registry_id: Option<String>,
-    /// Number of writes of the record of this management cluster, as of the last write of this status.
-    /// A registry that shows fewer has lost some.
+    /// Number of writes of the record of this management cluster, as of the last write of this
+    /// status. A registry that shows fewer has lost some.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub writes: Option<u64>,

@@ -95,8 +95,8 @@ pub fn reservation_name(scope: &Scope, block: Block) -> String {
     format!("h.{:x}.{text}", Sha256::digest(scope))
 }
 
-/// An address as a part of the name of an object: an IPv6 address is written with all its digits and
-/// with dashes.
+/// An address as a part of the name of an object: an IPv6 address is written with all its digits
+/// and with dashes.
 pub fn address_in_name(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
@@ -129,9 +129,9 @@ pub fn slot_of_name(name: &str) -> Option<Slot> {
     (slot.reservation_name() == name).then_some(slot)
 }
 
-/// Splits a name that ends with a dot, an address (see [`address_in_name`]) and the length of a block,
-/// if it has one, into what comes before and the block. Other notations of the block are accepted:
-/// compare the name with the one that the result has.
+/// Splits a name that ends with a dot, an address (see [`address_in_name`]) and the length of a
+/// block, if it has one, into what comes before and the block. Other notations of the block are
+/// accepted: compare the name with the one that the result has.
 pub fn split_block_name(name: &str) -> Option<(&str, Block)> {
     let (scope, last) = name.rsplit_once('.')?;
     let mut groups = last.split('-');

@@ -10,7 +10,8 @@ use super::slice_policy::MAX_SIZE;
 
 /// How long an empty block is kept by default, in seconds.
 const DEFAULT_KEEP_SECONDS: i64 = 7 * 24 * 3600;
-/// How long after the return of a block no other management cluster takes it by default, in seconds.
+/// How long after the return of a block no other management cluster takes it by default, in
+/// seconds.
 pub(crate) const DEFAULT_QUARANTINE_SECONDS: i64 = 7 * 24 * 3600;
 /// The number of free blocks that are held ahead by default.
 const DEFAULT_SPARE: i64 = 1;
@@ -42,9 +43,9 @@ pub struct SharedBlocks {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub keep_seconds: Option<i64>,
-    /// Seconds after the return of a block during which no other management cluster takes it: longer than
-    /// the age of the oldest backup that is restored. The longest one of all management clusters counts.
-    /// The default is 604800, a week.
+    /// Seconds after the return of a block during which no other management cluster takes it:
+    /// longer than the age of the oldest backup that is restored. The longest one of all management
+    /// clusters counts. The default is 604800, a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub quarantine_seconds: Option<i64>,

@@ -55,8 +55,8 @@ pub struct IPSliceSpec {
     pub block: String,
     /// Owner of the slice: only its claims get addresses of the slice.
     pub owner: SliceOwner,
-    /// Name of the IPRegistry that has the record of the block. Set by the provider for a block of a
-    /// network. Immutable.
+    /// Name of the IPRegistry that has the record of the block. Set by the provider for a block of
+    /// a network. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub registry: Option<String>,

@@ -198,8 +198,8 @@ fn unusable_ranges(spec: &PoolSpec, usable: &UsableBlocks) -> Vec<String> {
     unusable.map(warning).take(MAX_ENTRY_WARNINGS).collect()
 }
 
-/// Warns about addresses that hosts do not accept as their own. `excluded` is the field that excludes
-/// them.
+/// Warns about addresses that hosts do not accept as their own. `excluded` is the field that
+/// excludes them.
 fn special_addresses(excluded: &str, usable: &UsableBlocks) -> impl Iterator<Item = String> {
     SPECIAL.into_iter().filter_map(move |(text, what)| {
         let Entry { family, span } = parse_entry(text).ok()?;

@@ -83,8 +83,8 @@ impl<'a> Audience<'a> {
         }
     }
 
-    /// Formats claims for a sentence: `claims team-a/vm-0, team-a/vm-1 and 7 more`. `claims` are the
-    /// first ones of `total`. Returns an empty text if none of them may be named.
+    /// Formats claims for a sentence: `claims team-a/vm-0, team-a/vm-1 and 7 more`. `claims` are
+    /// the first ones of `total`. Returns an empty text if none of them may be named.
     pub fn claims(self, claims: &[NamespacedName], total: usize) -> String {
         let mut parts: Vec<String> = claims
             .iter()

@@ -75,8 +75,8 @@ pub enum ClientError {
         /// What to write instead.
         advice: &'static str,
     },
-    /// The client certificate or its key is not PEM. The error of the parser is not a source: it shows
-    /// a part of the text, which can be the key.
+    /// The client certificate or its key is not PEM. The error of the parser is not a source: it
+    /// shows a part of the text, which can be the key.
     #[error(
         "the client certificate or key for {server} is not PEM: set client-certificate-data and client-key-data"
     )]
@@ -136,13 +136,13 @@ pub(crate) async fn connect_with(
 }
 
 /// Creates a client for another API server, from the content of a kubeconfig, such as that of a
-/// Secret. Sends no request. The client has its own connections. Returns the client and, for messages,
-/// the address of the server without a user name.
+/// Secret. Sends no request. The client has its own connections. Returns the client and, for
+/// messages, the address of the server without a user name.
 ///
 /// # Errors
-/// When the content is no kubeconfig with a current context. When it names a file or a program, since
-/// who writes a Secret must not be able to read files of the manager or to run programs there; or when
-/// it does not verify the certificate of the server.
+/// When the content is no kubeconfig with a current context. When it names a file or a program,
+/// since who writes a Secret must not be able to read files of the manager or to run programs
+/// there; or when it does not verify the certificate of the server.
 pub async fn connect_to(
     kubeconfig: &str,
     user_agent: &str,
@@ -294,10 +294,10 @@ where
         }
     }
 
-    /// [`patch::write`](crate::patch::write), and a write of finalizers, fail with a conflict if the
-    /// API server no longer has a field of the specification that was read: a text, a list or an
-    /// object. A definition that lacks the field hides it, and every write of such an object removes
-    /// it for good, also one of the status.
+    /// [`patch::write`](crate::patch::write), and a write of finalizers, fail with a conflict if
+    /// the API server no longer has a field of the specification that was read: a text, a list or
+    /// an object. A definition that lacks the field hides it, and every write of such an object
+    /// removes it for good, also one of the status.
     ///
     /// Not for kinds with such fields that have another default than an empty one.
     #[must_use]
@@ -308,9 +308,9 @@ where
         }
     }
 
-    /// Like [`requiring_fields`](Self::requiring_fields), for a client whose objects are read without
-    /// their specification: a write fails with a conflict if the API server does not have one of
-    /// these fields, such as `spec.network`.
+    /// Like [`requiring_fields`](Self::requiring_fields), for a client whose objects are read
+    /// without their specification: a write fails with a conflict if the API server does not have
+    /// one of these fields, such as `spec.network`.
     #[must_use]
     pub fn requiring<'a>(self, fields: impl IntoIterator<Item = &'a str>) -> Self {
         let fields = fields.into_iter().map(str::to_owned).collect();

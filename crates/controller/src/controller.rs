@@ -111,9 +111,9 @@ pub trait Reconciler: Send + Sync + 'static {
         true
     }
 
-    /// Whether a change ends the pause after a failed attempt, or after [`Retry::GiveUp`]. `waiting`
-    /// is the object as it was at that attempt, `newer` as it is now. The retry and its state are
-    /// dropped then, and the next attempt is a first one. By default a change of the
+    /// Whether a change ends the pause after a failed attempt, or after [`Retry::GiveUp`].
+    /// `waiting` is the object as it was at that attempt, `newer` as it is now. The retry and its
+    /// state are dropped then, and the next attempt is a first one. By default a change of the
     /// [fingerprint](Keyed::fingerprint) ends it, such as a new generation, and a change of the
     /// status does not. Not asked for the begin of a deletion, or for another object of the same
     /// name: these always end it. Called before each attempt, so it must be fast.
@@ -132,10 +132,10 @@ pub trait Reconciler: Send + Sync + 'static {
         false
     }
 
-    /// What is reconciled in place of an object that is being deleted and cannot be decoded, if this
-    /// process has decoded no earlier state of it: what is known of an object with this metadata, so
-    /// that what it holds is released. Otherwise the last known state is reconciled, with the metadata
-    /// of the later one. By default nothing is.
+    /// What is reconciled in place of an object that is being deleted and cannot be decoded, if
+    /// this process has decoded no earlier state of it: what is known of an object with this
+    /// metadata, so that what it holds is released. Otherwise the last known state is reconciled,
+    /// with the metadata of the later one. By default nothing is.
     fn undecodable(&self, _metadata: &ObjectMeta) -> Option<Self::Object> {
         None
     }
@@ -192,9 +192,9 @@ pub trait Reconciler: Send + Sync + 'static {
         )
     }
 
-    /// Reconciles each object with this reconciler first, and then with another one, unless an error
-    /// ends the attempt. If both requeue the object, the earlier time counts. A retry begins with
-    /// the first one again.
+    /// Reconciles each object with this reconciler first, and then with another one, unless an
+    /// error ends the attempt. If both requeue the object, the earlier time counts. A retry begins
+    /// with the first one again.
     ///
     /// ```
     /// use std::convert::Infallible;

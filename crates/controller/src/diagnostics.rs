@@ -3,8 +3,6 @@
 //! A manager serves `/metrics` itself only with `--insecure-diagnostics`. Otherwise a service with
 //! a certificate serves them over TLS, to callers that the API server authorizes.
 
-use std::net::SocketAddr;
-
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,12 +11,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::flag_values::parse_bool;
-use crate::listener::bind;
 use crate::metrics::{CONTENT_TYPE as METRICS, Metrics};
+use crate::server::{ListenError, listen};
 
 /// Flags for diagnostics. Their names are those of Cluster API's managers.
 #[derive(Args, Clone, Debug)]
@@ -35,16 +32,27 @@ pub struct DiagnosticsOptions {
 }
 
 impl DiagnosticsOptions {
-    /// The address for metrics; `None` if the flags disable them.
-    pub fn address(&self) -> Option<&str> {
-        Some(self.diagnostics_address.as_str())
-            .filter(|address| !address.is_empty() && *address != "0")
+    /// Whether metrics are served over TLS.
+    pub fn are_over_tls(&self) -> bool {
+        !["", "0"].contains(&&*self.diagnostics_address) && !self.insecure_diagnostics
+    }
+
+    /// Listens on the address of the flags. `None` if they disable metrics, or select plain HTTP
+    /// and not TLS or the reverse.
+    ///
+    /// # Errors
+    /// If the address cannot be bound.
+    pub async fn listen(&self, over_tls: bool) -> Result<Option<TcpListener>, ListenError> {
+        if over_tls == self.insecure_diagnostics {
+            return Ok(None);
+        }
+        listen(&self.diagnostics_address, "--diagnostics-address").await
     }
 
     /// Logs a warning if metrics should be served over TLS. Call it in a process without a
     /// certificate.
     pub fn warn_without_certificate(&self) {
-        if self.address().is_some() && !self.insecure_diagnostics {
+        if self.are_over_tls() {
             warn!(
                 "metrics are not served: TLS needs the certificate of the webhooks, which are disabled; \
                  set --insecure-diagnostics to serve metrics over plain HTTP"
@@ -53,69 +61,11 @@ impl DiagnosticsOptions {
     }
 }
 
-/// The address cannot be bound: it is in use, or not an address of this machine.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot serve diagnostics at {address} (--diagnostics-address)")]
-pub struct DiagnosticsError {
-    /// The value of the flag.
-    pub address: String,
-    /// The error of the operating system.
-    #[source]
-    pub source: std::io::Error,
-}
-
-/// A server of metrics over plain HTTP that listens but answers no requests before
-/// [`DiagnosticsServer::serve`].
-#[derive(Debug)]
-pub struct DiagnosticsServer {
-    listener: TcpListener,
-    router: Router,
-}
-
 /// The routes of diagnostics: `/metrics`.
 pub fn routes(metrics: Metrics) -> Router {
     Router::new()
         .route("/metrics", get(encode))
         .with_state(metrics)
-}
-
-/// Listens on the address of the flags. `None` unless `--insecure-diagnostics` is set.
-///
-/// # Errors
-/// If the address cannot be bound.
-pub(crate) async fn listen_insecure(
-    options: &DiagnosticsOptions,
-    metrics: Metrics,
-) -> Result<Option<DiagnosticsServer>, DiagnosticsError> {
-    let Some(address) = options.address().filter(|_| options.insecure_diagnostics) else {
-        return Ok(None);
-    };
-    let failed = |source| DiagnosticsError {
-        address: address.to_owned(),
-        source,
-    };
-    let listener = bind(address).await.map_err(failed)?;
-    Ok(Some(DiagnosticsServer {
-        listener,
-        router: routes(metrics),
-    }))
-}
-
-impl DiagnosticsServer {
-    /// The address on which the server listens.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.listener.local_addr().ok()
-    }
-
-    /// Answers requests until the token is cancelled.
-    pub async fn serve(self, stop: CancellationToken) {
-        let served = axum::serve(self.listener, self.router)
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await;
-        if let Err(error) = served {
-            error!(%error, "the server of metrics failed");
-        }
-    }
 }
 
 async fn encode(State(metrics): State<Metrics>) -> Response {
@@ -134,8 +84,10 @@ mod tests {
     use clap::Parser;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::server::serve;
 
     #[derive(Parser)]
     struct Flags {
@@ -174,12 +126,7 @@ mod tests {
             ["--diagnostics-address=0"],
             ["--diagnostics-address=127.0.0.1:0"],
         ] {
-            assert!(
-                listen_insecure(&options(&args), Metrics::default())
-                    .await
-                    .unwrap()
-                    .is_none()
-            );
+            assert!(options(&args).listen(false).await.unwrap().is_none());
         }
     }
 
@@ -189,12 +136,10 @@ mod tests {
             "--diagnostics-address=127.0.0.1:0",
             "--insecure-diagnostics",
         ]);
-        let server = listen_insecure(&options, Metrics::default())
-            .await
-            .unwrap()
-            .unwrap();
-        let (address, stop) = (server.address().unwrap(), CancellationToken::new());
-        let running = tokio::spawn(server.serve(stop.clone()));
+        assert!(options.listen(true).await.unwrap().is_none());
+        let listener = options.listen(false).await.unwrap().unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let running = tokio::spawn(serve(listener, routes(Metrics::default()), stop.clone()));
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream
             .write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")

@@ -61,7 +61,8 @@ pub async fn is_served(client: &Client, group: &str, kind: &str) -> Result<bool,
     Ok(false)
 }
 
-/// Waits until the API server serves a kind. Reports to `health` and logs what is missing. Returns the first of `versions` that it serves; the version of `kind` has no meaning.
+/// Waits until the API server serves a kind. Reports to `health` and logs what is missing. Returns
+/// the first of `versions` that it serves; the version of `kind` has no meaning.
 pub async fn wait_for_kind<'a>(
     client: &Client,
     health: &Health,

@@ -49,9 +49,10 @@ where
     }
 }
 
-/// Like [`remove`], for an object of which not all fields are known, or that cannot be decoded: it is
-/// read, and what is written are all its fields. Returns the metadata after the write. `None` if the
-/// object does not exist, does not have the finalizer, or if `is_expected` is false for its metadata.
+/// Like [`remove`], for an object of which not all fields are known, or that cannot be decoded: it
+/// is read, and what is written are all its fields. Returns the metadata after the write. `None` if
+/// the object does not exist, does not have the finalizer, or if `is_expected` is false for its
+/// metadata.
 pub async fn remove_unread<K>(
     calls: &ResourceClient<K>,
     name: &str,

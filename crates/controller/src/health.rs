@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,27 +17,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
-use crate::listener::bind;
 use crate::metrics::{CACHE_SYNCED, Description, Metrics, WATCH_RESTARTS};
 use crate::restores::RestoreDetector;
-
-/// Why probes cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum HealthError {
-    /// The address cannot be bound: it is in use, or not an address of this machine.
-    #[error("cannot serve probes at {address} (--health-probe-bind-address)")]
-    Bind {
-        /// The value of the flag.
-        address: String,
-        /// The error of the operating system.
-        #[source]
-        source: std::io::Error,
-    },
-}
 
 /// Two components of one process have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -563,54 +545,15 @@ impl Collector for Health {
     }
 }
 
-/// A server of probes that listens but answers no requests before [`ProbeServer::serve`].
-#[derive(Debug)]
-pub struct ProbeServer {
-    listener: TcpListener,
-    router: Router,
-}
-
-/// Listens for probes at `address`; `:8081` means all addresses. `None` if the address is `0` or
-/// empty.
-pub async fn listen(address: &str, health: Health) -> Result<Option<ProbeServer>, HealthError> {
-    if address.is_empty() || address == "0" {
-        return Ok(None);
-    }
-    let failed = |source| HealthError::Bind {
-        address: address.to_owned(),
-        source,
-    };
-    let listener = bind(address).await.map_err(failed)?;
-    let router = Router::new()
+/// The routes of the probes.
+pub(crate) fn routes(health: Health) -> Router {
+    let ready = async |State(health): State<Health>| response(&health, &health.problems());
+    let synced = async |State(health): State<Health>| response(&health, &health.pending());
+    Router::new()
         .route("/healthz", get(|| async { "ok" }))
-        .route(
-            "/readyz",
-            get(
-                |State(health): State<Health>| async move { response(&health, &health.problems()) },
-            ),
-        )
-        .route(
-            "/readyz/caches",
-            get(|State(health): State<Health>| async move { response(&health, &health.pending()) }),
-        );
-    Ok(Some(ProbeServer {
-        listener,
-        router: router.with_state(health),
-    }))
-}
-
-impl ProbeServer {
-    /// The address on which the server listens.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.listener.local_addr().ok()
-    }
-
-    /// Answers probes until the token is cancelled.
-    pub async fn serve(self, stop: CancellationToken) -> std::io::Result<()> {
-        axum::serve(self.listener, self.router)
-            .with_graceful_shutdown(stop.cancelled_owned())
-            .await
-    }
+        .route("/readyz", get(ready))
+        .route("/readyz/caches", get(synced))
+        .with_state(health)
 }
 
 fn response(health: &Health, problems: &[String]) -> (StatusCode, String) {

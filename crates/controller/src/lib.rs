@@ -20,13 +20,13 @@
 //! - [`expiring_map`]: maps whose entries expire;
 //! - [`namespaced_name`], [`uid`] and [`resource_version`]: the identity of an object and of a
 //!   state of it;
-//! - [`discovery`], [`leader`], [`listener`], [`logging`], [`log_limit`], [`options`], [`retry`],
+//! - [`discovery`], [`leader`], [`logging`], [`log_limit`], [`options`], [`retry`],
 //!   [`clock`] and [`server_clock`]: smaller parts of these.
 //!
 //! # Dependencies
 //! kube, k8s-openapi, tokio, clap, axum (probes and metrics only) and tracing. Of this workspace it
-//! uses `capi-ipam-objects`, whose modules it re-exports. It has no types of Cluster API, and no TLS
-//! server, webhook or certificate code.
+//! uses `capi-ipam-objects`, whose modules it re-exports. It has no types of Cluster API, and no
+//! TLS server, webhook or certificate code.
 //!
 //! # Invariants
 //! - Every request other than a watch has a timeout, which the API server gets too. A silent watch
@@ -86,7 +86,6 @@ pub mod expectations;
 pub mod finalizer;
 pub mod health;
 pub mod leader;
-pub mod listener;
 pub mod log_limit;
 pub mod logging;
 pub mod manager;
@@ -96,6 +95,7 @@ pub mod patch;
 pub mod priority;
 pub mod references;
 pub mod retry;
+pub mod server;
 pub mod server_clock;
 pub mod traces;
 pub mod upgrade;

@@ -46,8 +46,8 @@ pub enum LoggingError {
 const ELECTION: &str = "k8s_controller::leader_election";
 
 /// Whether an event is a line of the log. Spans of traces are none. Leader election warns at each
-/// attempt: `leader` reports a failed request once and then at a growing interval, and that the lease
-/// is lost is the error with which the process ends.
+/// attempt: `leader` reports a failed request once and then at a growing interval, and that the
+/// lease is lost is the error with which the process ends.
 fn is_line(metadata: &Metadata<'_>) -> bool {
     let is_repeated_failure = metadata.target() == ELECTION && *metadata.level() <= Level::WARN;
     metadata.target() != traces::TARGET && !is_repeated_failure

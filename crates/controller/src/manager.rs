@@ -37,16 +37,17 @@ use self::lifecycle::StopActions;
 pub use self::program::{main, print_usage, run, run_with_options, run_with_services};
 use crate::client::{ClientError, RequestPolicy, connect_with};
 use crate::controller::ControllerBuilder;
-use crate::diagnostics::{self, DiagnosticsError};
+use crate::diagnostics;
 pub use crate::error::BoxError;
 use crate::events::EventPublisher;
-use crate::health::{Health, HealthError, NameTaken, ReadinessGate, listen};
+use crate::health::{self, Health, NameTaken, ReadinessGate};
 pub use crate::identity::Identity;
 use crate::leader::{self, holder_identity};
 use crate::logging::{self, LoggingError};
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
 use crate::priority::{Priorities, Priority};
+use crate::server::{ListenError, listen, serve};
 use crate::traces::{TraceError, Traces};
 use crate::upgrade::{self, Step, UpgradeError};
 use crate::{discovery, watch};
@@ -75,15 +76,12 @@ pub enum ManagerError {
     /// The client cannot be created.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Probes cannot be served.
+    /// Probes or metrics cannot be served.
     #[error(transparent)]
-    Health(#[from] HealthError),
+    Listen(#[from] ListenError),
     /// Two components have the same name.
     #[error(transparent)]
     NameTaken(#[from] NameTaken),
-    /// Metrics cannot be served.
-    #[error(transparent)]
-    Diagnostics(#[from] DiagnosticsError),
     /// The operating system refuses threads or signal handlers.
     #[error("cannot {operation}")]
     System {
@@ -314,9 +312,14 @@ impl Process {
             metrics.requests.clone(),
         )
         .await?;
-        if let Some(probes) = listen(&options.health_probe_bind_address, health.clone()).await? {
-            info!(address = ?probes.address(), "serving probes");
-            tokio::spawn(probes.serve(CancellationToken::new()));
+        let probes = listen(
+            &options.health_probe_bind_address,
+            "--health-probe-bind-address",
+        );
+        if let Some(listener) = probes.await? {
+            info!(address = ?listener.local_addr().ok(), "serving probes");
+            let router = health::routes(health.clone());
+            tokio::spawn(serve(listener, router, CancellationToken::new()));
         }
         let holder = holder_identity();
         let (events, publisher) = EventPublisher::new(client.clone(), identity.name(), &holder);
@@ -367,11 +370,10 @@ impl Process {
             manager.stop_actions.run().await;
             return Err(ManagerError::Setup(error));
         }
-        if let Some(diagnostics) =
-            diagnostics::listen_insecure(&self.options.diagnostics, self.metrics.clone()).await?
-        {
-            info!(address = ?diagnostics.address(), "serving metrics over plain HTTP");
-            manager.add("diagnostics", diagnostics.serve(stop.clone()));
+        if let Some(listener) = self.options.diagnostics.listen(false).await? {
+            info!(address = ?listener.local_addr().ok(), "serving metrics over plain HTTP");
+            let router = diagnostics::routes(self.metrics.clone());
+            manager.add("diagnostics", serve(listener, router, stop.clone()));
         }
         Ok(tokio::spawn(run_to_the_end(
             manager,

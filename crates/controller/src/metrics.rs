@@ -5,7 +5,6 @@
 //! documentation.
 
 mod controllers;
-mod description;
 mod requests;
 
 use std::any::{Any, TypeId};
@@ -22,9 +21,21 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 pub(crate) use self::controllers::{ControllerMetrics, Outcome, WorkerMetrics};
-pub use self::description::Description;
 pub(crate) use self::requests::{RequestMetrics, parse};
 use crate::identity::Identity;
+
+/// Name, type, labels and meaning of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The name, as in queries: that of a counter ends with `_total`.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// The labels. A label with a few fixed values lists them: `state: due, delayed, running`.
+    pub labels: &'static [&'static str],
+    /// What it counts or measures, without a full stop at its end.
+    pub help: &'static str,
+}
 
 /// The content type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -103,10 +114,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Metrics whose names begin with `prefix` and an underscore; with an empty prefix they have the
-    /// names in [`DESCRIPTIONS`]. `buckets` are the upper bounds of the durations of reconciles, in
-    /// seconds and ascending; `None` for bounds from a millisecond to 30 seconds. A program chooses
-    /// both by [`Identity::with_metrics`](crate::manager::Identity::with_metrics).
+    /// Metrics whose names begin with `prefix` and an underscore; with an empty prefix they have
+    /// the names in [`DESCRIPTIONS`]. `buckets` are the upper bounds of the durations of
+    /// reconciles, in seconds and ascending; `None` for bounds from a millisecond to 30 seconds. A
+    /// program chooses both by [`Identity::with_metrics`](crate::manager::Identity::with_metrics).
     pub fn with(prefix: &str, buckets: Option<&'static [f64]>) -> Self {
         let registry = if prefix.is_empty() {
             Registry::default()

@@ -37,9 +37,9 @@ use crate::resource_version::ResourceVersion;
 pub use crate::restores::{Epoch, RestoreDetector};
 pub use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
 
-/// Sees every change of the objects of one source, in order, before any reconciler runs. The methods
-/// correspond to [`Change`]. Sources of the same kind have a handler each: the end of a list says
-/// nothing about the objects of another source.
+/// Sees every change of the objects of one source, in order, before any reconciler runs. The
+/// methods correspond to [`Change`]. Sources of the same kind have a handler each: the end of a
+/// list says nothing about the objects of another source.
 ///
 /// A watch begins with a list, and lists again after an interruption. An object that a new list
 /// does not contain was deleted meanwhile. A controller reports these objects of its main kind with

@@ -1,7 +1,7 @@
 //! Arithmetic with IP addresses, for pools that allocate addresses or prefixes.
 //!
-//! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool, and [`parse_block`]
-//!   of what one claim has;
+//! - [`parse_entry`] and [`parse_address`]: strict parsers of the texts of a pool, and
+//!   [`parse_block`] of what one claim has;
 //! - [`PoolAddresses`] and [`PoolPrefixes`]: validation of the spec of a pool. The result is either
 //!   a list of [`PoolProblem`]s or the [`UsableBlocks`] blocks: single addresses, or prefixes of
 //!   one length;

@@ -26,7 +26,8 @@ pub struct Entry {
     pub span: Span,
 }
 
-/// An error of [`parse_entry`], [`parse_address`] or [`parse_block`]. Every message contains the whole text.
+/// An error of [`parse_entry`], [`parse_address`] or [`parse_block`]. Every message contains the
+/// whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ParseError {
     /// The text is empty.

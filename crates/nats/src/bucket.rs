@@ -122,8 +122,8 @@ impl<T: Value> Bucket<T> {
     /// Ends within the deadline of a request.
     ///
     /// # Errors
-    /// [`KvError::Invalid`] when it has not, or does not exist; [`KvError::Unavailable`] when there is
-    /// no answer.
+    /// [`KvError::Invalid`] when it has not, or does not exist; [`KvError::Unavailable`] when there
+    /// is no answer.
     pub async fn check(&self) -> Result<(), KvError> {
         let info = self.connection.stream_info(&self.names).await;
         let info = info.map_err(|error| self.opening_failed(error))?;
@@ -229,7 +229,8 @@ impl<T: Value> Bucket<T> {
         }
     }
 
-    /// Replaces the value of a key, or the marker of its deletion, if it has the revision of `held`.
+    /// Replaces the value of a key, or the marker of its deletion, if it has the revision of
+    /// `held`.
     ///
     /// # Errors
     /// [`KvError::Conflict`] when it has another revision. [`KvError::Unknown`] when the outcome is

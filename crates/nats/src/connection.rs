@@ -62,8 +62,8 @@ impl fmt::Debug for Credentials {
 /// How long operations may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// For the connection, however many servers there are. Each of them gets the same part of it, so
-    /// those that do not answer leave the time for another one.
+    /// For the connection, however many servers there are. Each of them gets the same part of it,
+    /// so those that do not answer leave the time for another one.
     pub connect: Duration,
     /// For the answer to one request. A write without an answer is followed by reads, so it takes
     /// longer.
@@ -133,8 +133,8 @@ impl Connection {
     /// Connects to the first server that answers.
     ///
     /// # Errors
-    /// When no server accepts the connection within [`Deadlines::connect`]. The text is one line that
-    /// names the reason.
+    /// When no server accepts the connection within [`Deadlines::connect`]. The text is one line
+    /// that names the reason.
     pub async fn open(settings: &Settings) -> Result<Self, ConnectionError> {
         let servers = settings
             .servers

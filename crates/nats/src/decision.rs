@@ -61,9 +61,9 @@ pub(crate) enum Verdict {
 
 /// Returns what a bucket shows of the key of a secondary. `last` is the last write of the key.
 ///
-/// Only a marker shows a deletion. A key without one can be lost, whatever else the bucket contains:
-/// a bucket that was restored from a backup continues with the revisions that it has lost. A marker
-/// from before the revision of the secondary is one of an earlier deletion.
+/// Only a marker shows a deletion. A key without one can be lost, whatever else the bucket
+/// contains: a bucket that was restored from a backup continues with the revisions that it has
+/// lost. A marker from before the revision of the secondary is one of an earlier deletion.
 pub(crate) fn verdict(owner: &Owner, incarnation: &str, last: Option<&Last>) -> Verdict {
     let is_same_bucket = owner.incarnation == incarnation;
     match last {

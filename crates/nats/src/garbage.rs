@@ -29,8 +29,8 @@ const LIST_TIMEOUT: Duration = Duration::from_mins(1);
 pub struct Pass {
     /// The number of deleted secondaries.
     pub deleted: usize,
-    /// The number of secondaries whose key is missing, and which are kept because nothing shows that
-    /// the key was deleted: the bucket may have lost it.
+    /// The number of secondaries whose key is missing, and which are kept because nothing shows
+    /// that the key was deleted: the bucket may have lost it.
     pub kept: usize,
 }
 
@@ -38,11 +38,11 @@ pub struct Pass {
 /// because no process ran while the marker of the deletion existed, or because a late write created
 /// the secondary again.
 ///
-/// A missing key is no deleted key: only the marker of a deletion is. Nothing is deleted because of a
-/// bucket that is empty, was deleted and created again, or was restored from a backup. A secondary
-/// records the revision of its key for which it was last written, and when the bucket was created
-/// ([`owner::set`]). It is deleted if the bucket was created at this time, and has a marker of a
-/// deletion after this revision. So
+/// A missing key is no deleted key: only the marker of a deletion is. Nothing is deleted because of
+/// a bucket that is empty, was deleted and created again, or was restored from a backup. A
+/// secondary records the revision of its key for which it was last written, and when the bucket was
+/// created ([`owner::set`]). It is deleted if the bucket was created at this time, and has a marker
+/// of a deletion after this revision. So
 ///
 /// - in two passes, with a complete list of the bucket each, and
 /// - for a read of the key from the leader before the deletion;

@@ -6,10 +6,10 @@
 //!   bucket is restored from a backup while they run; a write without an answer is read back, and
 //!   never repeated blindly;
 //! - reads are answered by the leader of the bucket, not by a replica that may be behind;
-//! - the keys of a bucket are a source of a controller; it finds gaps, and buckets that were restored
-//!   or created again, and lists again;
-//! - Kubernetes objects can belong to a key, and are deleted when the key is deleted, but not when the
-//!   bucket is lost ([`Garbage`]);
+//! - the keys of a bucket are a source of a controller; it finds gaps, and buckets that were
+//!   restored or created again, and lists again;
+//! - Kubernetes objects can belong to a key, and are deleted when the key is deleted, but not when
+//!   the bucket is lost ([`Garbage`]);
 //! - every operation has a deadline, and fails at once without a connection;
 //! - what the server or the bucket lacks is one line of text at the start.
 //!
@@ -63,13 +63,13 @@
 //! # What the servers need
 //! NATS 2.12.3 or later, as a cluster of three with `jetstream { sync_interval: always }`. Earlier
 //! versions lose acknowledged writes when members of a cluster change. By default a server writes
-//! its disk every two minutes, and a loss of power loses what it acknowledged since. Even with these
-//! settings an acknowledged write can be lost with the disks of two servers. So safety never rests
-//! on one acknowledged write: confirm it with a second one, and assert again what is held at the
-//! start, after each list, and regularly.
+//! its disk every two minutes, and a loss of power loses what it acknowledged since. Even with
+//! these settings an acknowledged write can be lost with the disks of two servers. So safety never
+//! rests on one acknowledged write: confirm it with a second one, and assert again what is held at
+//! the start, after each list, and regularly.
 //!
-//! **Restore.** A bucket that is restored from an old backup uses its revisions again. So a
-//! write that replaces a revision of before the restore can overwrite another write. Stop all writers
+//! **Restore.** A bucket that is restored from an old backup uses its revisions again. So a write
+//! that replaces a revision of before the restore can overwrite another write. Stop all writers
 //! before a restore, and start them after it.
 //!
 //! A bucket is created with [`BucketOptions::create`], or by hand with

@@ -19,8 +19,8 @@ pub(crate) const WRITE_ID: &str = "Capi-Ipam-Write-Id";
 /// The field of a value that its reconciler writes, as in objects of Kubernetes.
 const STATUS: &str = "status";
 
-/// A type whose values are stored as JSON. If a reconciler writes its result back into the value, it
-/// does so in the field `status`: a change of nothing else does not end the backoff of the key.
+/// A type whose values are stored as JSON. If a reconciler writes its result back into the value,
+/// it does so in the field `status`: a change of nothing else does not end the backoff of the key.
 pub trait Value: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + Clone + Debug + Send + Sync + 'static> Value for T {}
@@ -49,8 +49,9 @@ pub struct KvObject<T> {
     pub value: Option<T>,
     /// Why the value cannot be decoded.
     pub problem: Option<String>,
-    /// When the bucket was created in which a watch found the object, as the server shows it. `None`
-    /// for the result of a read, and of a write that is not an update of an object of a watch.
+    /// When the bucket was created in which a watch found the object, as the server shows it.
+    /// `None` for the result of a read, and of a write that is not an update of an object of a
+    /// watch.
     pub incarnation: Option<String>,
 }
 

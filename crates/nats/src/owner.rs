@@ -1,11 +1,11 @@
-//! Owners in a bucket: a Kubernetes object that belongs to a key names it by labels and annotations,
-//! since an owner reference can only name a Kubernetes object.
+//! Owners in a bucket: a Kubernetes object that belongs to a key names it by labels and
+//! annotations, since an owner reference can only name a Kubernetes object.
 //!
 //! Keys and names of buckets are longer than labels, and have other characters. So the labels
 //! contain hashes, by which secondaries are selected, and the annotations contain the text. Other
-//! annotations record the revision of the key for which the secondary was last written, and when the
-//! bucket was created. By these [`Garbage`](crate::Garbage) tells a deleted key from one that the
-//! bucket has lost.
+//! annotations record the revision of the key for which the secondary was last written, and when
+//! the bucket was created. By these [`Garbage`](crate::Garbage) tells a deleted key from one that
+//! the bucket has lost.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write as _};

@@ -38,13 +38,13 @@ pub enum SecondaryError {
 }
 
 impl<T: Value> Bucket<T> {
-    /// Creates the secondary `name` of a key, or changes it to what `change` makes of it. Nothing is
-    /// written if it has no difference. Call it with the object that is reconciled.
+    /// Creates the secondary `name` of a key, or changes it to what `change` makes of it. Nothing
+    /// is written if it has no difference. Call it with the object that is reconciled.
     ///
     /// # Errors
     /// [`SecondaryError::Taken`] if an object of this name does not belong to the key.
-    /// [`SecondaryError::Kubernetes`] if the API server refuses the write, also because the object was
-    /// changed in the meantime.
+    /// [`SecondaryError::Kubernetes`] if the API server refuses the write, also because the object
+    /// was changed in the meantime.
     pub async fn apply_secondary<K>(
         &self,
         secondaries: &ResourceClient<K>,
@@ -75,10 +75,10 @@ impl<T: Value> Bucket<T> {
         Ok(())
     }
 
-    /// Deletes the secondary `name` in the reconcile of the deletion of its key, of which `marker` is
-    /// the marker. A secondary that does not exist is no error. One of another key stays, and so does
-    /// one that was last written for a later write of the key than the deletion: the bucket was
-    /// restored from a backup.
+    /// Deletes the secondary `name` in the reconcile of the deletion of its key, of which `marker`
+    /// is the marker. A secondary that does not exist is no error. One of another key stays, and so
+    /// does one that was last written for a later write of the key than the deletion: the bucket
+    /// was restored from a backup.
     ///
     /// # Errors
     /// When the API server does not delete it, or when it has changed in the meantime.

@@ -20,9 +20,9 @@ use crate::watch::Watch;
 ///   as it exists. Only markers show deletions: a key that a list does not contain is forgotten,
 ///   and not reconciled as deleted. So a bucket that was lost, created again or restored from a
 ///   backup deletes nothing.
-/// - A value that cannot be decoded is a [`Change::ApplyInvalid`] and a warning. The key exists. The
-///   metadata has the key as the name, the revision as the resourceVersion, and the incarnation of the
-///   bucket as the uid.
+/// - A value that cannot be decoded is a [`Change::ApplyInvalid`] and a warning. The key exists.
+///   The metadata has the key as the name, the revision as the resourceVersion, and the incarnation
+///   of the bucket as the uid.
 pub struct KvSource<T: Value> {
     watch: Watch<T>,
     failures: SourceFailures,

@@ -46,9 +46,9 @@ pub enum Absence {
 }
 
 impl Absence {
-    /// Why the counterpart of an object is missing that only controllers create. `written` is a time
-    /// that the controller has written to the object when it created it, if there is one. Evidence
-    /// for a restore:
+    /// Why the counterpart of an object is missing that only controllers create. `written` is a
+    /// time that the controller has written to the object when it created it, if there is one.
+    /// Evidence for a restore:
     ///
     /// - a managed field or `written` is older than the object;
     /// - a restore tool or kubectl has created it;

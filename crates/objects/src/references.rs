@@ -1,5 +1,5 @@
-//! References: an object that others use is kept from deletion by a finalizer for each user. Here is
-//! what follows from the objects that exist.
+//! References: an object that others use is kept from deletion by a finalizer for each user. Here
+//! is what follows from the objects that exist.
 
 use std::collections::BTreeSet;
 

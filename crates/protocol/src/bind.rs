@@ -58,8 +58,8 @@ pub enum Step {
     /// A3 for an IPAddress that exists: set owner references, finalizer and labels. The result is
     /// [`Event::Repaired`].
     RepairAddress,
-    /// A4. The result is [`Event::Committed`], or [`Event::NotCommitted`] if the claim has changed or
-    /// does not exist.
+    /// A4. The result is [`Event::Committed`], or [`Event::NotCommitted`] if the claim has changed
+    /// or does not exist.
     Commit,
     /// The attempt has ended.
     Done(End),

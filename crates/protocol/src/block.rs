@@ -2,8 +2,8 @@
 //! share.
 //!
 //! Three objects say who uses a block: its record in the registry, which all clusters see; the
-//! IPSlice of the cluster; and the addresses in use. A cluster allocates from a block only while its
-//! slice is [usable](Slice::is_usable) and the registry does not show [another
+//! IPSlice of the cluster; and the addresses in use. A cluster allocates from a block only while
+//! its slice is [usable](Slice::is_usable) and the registry does not show [another
 //! user](Record::is_ours_alone), so allocation never waits for the registry.
 //!
 //! The decision depends on the present state only. A write that is lost or whose process was killed
@@ -17,28 +17,30 @@
 //! | conflict | conflict of the slice, name of the cluster in the record of the other one | No cluster allocates from the block, also after a restart without the registry. |
 //! | end of a conflict | return of the other cluster, end of the conflict in the slice; after the quarantine a take | The other one has no address of the block, and may be restored. |
 //!
-//! A record is never deleted. After the return of a block, its cluster can take it back at any time;
-//! another one takes it only after the *quarantine*, which is longer than the age of the oldest backup
-//! that anybody restores. So a slice of such a backup is that of a block which no other cluster has
-//! taken since, and addresses of the block are allocated without a comparison with the record.
+//! A record is never deleted. After the return of a block, its cluster can take it back at any
+//! time; another one takes it only after the *quarantine*, which is longer than the age of the
+//! oldest backup that anybody restores. So a slice of such a backup is that of a block which no
+//! other cluster has taken since, and addresses of the block are allocated without a comparison
+//! with the record.
 //!
-//! A registry that was restored shows blocks as free that clusters have taken since. Each cluster writes
-//! its records again and then a sign of life, as soon as the records [show what it has](Record::shows_use).
-//! Until all have done so, no block is [taken](Access::Recovering).
+//! A registry that was restored shows blocks as free that clusters have taken since. Each cluster
+//! writes its records again and then a sign of life, as soon as the records [show what it
+//! has](Record::shows_use). Until all have done so, no block is [taken](Access::Recovering).
 //!
-//! A slice is deleted after a list shows that no address of its block is in use or reserved, and the
-//! list is later than the mark of the slice. An allocation creates its reservation and then reads
-//! the slice. So either the list shows the reservation, or the read shows the mark.
+//! A slice is deleted after a list shows that no address of its block is in use or reserved, and
+//! the list is later than the mark of the slice. An allocation creates its reservation and then
+//! reads the slice. So either the list shows the reservation, or the read shows the mark.
 //!
-//! When a network stops to share blocks, or is deleted, its slices and records are returned as their
-//! addresses are released. No slice is created any more: it would restrict the network again.
+//! When a network stops to share blocks, or is deleted, its slices and records are returned as
+//! their addresses are released. No slice is created any more: it would restrict the network again.
 
 /// What is known of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View {
     /// The record in the registry.
     pub record: Record,
-    /// Whether the network shares blocks. If not, it shares none any more, and what it has is returned.
+    /// Whether the network shares blocks. If not, it shares none any more, and what it has is
+    /// returned.
     pub is_shared: bool,
     /// The slice of this cluster; `None` if it has none.
     pub slice: Option<Slice>,
@@ -52,26 +54,27 @@ pub struct View {
     pub is_idle: bool,
     /// Whether the record was written so long ago that the registry does not lose it any more.
     pub is_settled: bool,
-    /// Whether another manager of this cluster can be taking the block for a claim that this one does
-    /// not see.
+    /// Whether another manager of this cluster can be taking the block for a claim that this one
+    /// does not see.
     pub is_being_taken: bool,
     /// What this cluster may do with the blocks of the network.
     pub access: Access,
 }
 
-/// What a cluster may do with the blocks of a network. To take a block is to write a record of it without a
-/// slice: a record that was lost is written again in any case.
+/// What a cluster may do with the blocks of a network. To take a block is to write a record of it
+/// without a slice: a record that was lost is written again in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// Another process has the identity of this cluster: the blocks can be those of the other one. Only a
-    /// conflict is written down.
+    /// Another process has the identity of this cluster: the blocks can be those of the other one.
+    /// Only a conflict is written down.
     Suspended,
-    /// The registry has lost writes, and not all clusters have written their records again: a block that
-    /// it shows as free, or as one of this cluster, can be one of another cluster. No block is taken, and
-    /// a block without an address in use is not confirmed. Addresses in use show what this cluster has.
+    /// The registry has lost writes, and not all clusters have written their records again: a block
+    /// that it shows as free, or as one of this cluster, can be one of another cluster. No block is
+    /// taken, and a block without an address in use is not confirmed. Addresses in use show what
+    /// this cluster has.
     Recovering,
-    /// The registry has not shown the last sign of life of this cluster: another one can have the same
-    /// identity, and the registry can have lost writes. No block is taken or returned.
+    /// The registry has not shown the last sign of life of this cluster: another one can have the
+    /// same identity, and the registry can have lost writes. No block is taken or returned.
     Unseen,
     /// No further block is taken.
     Limited,
@@ -118,9 +121,9 @@ pub enum Holding {
 }
 
 impl Record {
-    /// Whether this cluster has the block and no other one uses addresses of it, as far as is known. If not,
-    /// no address of the block is allocated, from the moment in which the registry shows it: the mark of
-    /// a conflict in the slice takes a write.
+    /// Whether this cluster has the block and no other one uses addresses of it, as far as is
+    /// known. If not, no address of the block is allocated, from the moment in which the registry
+    /// shows it: the mark of a conflict in the slice takes a write.
     pub fn is_ours_alone(self) -> bool {
         match self {
             Self::Unknown => true,
@@ -132,9 +135,9 @@ impl Record {
         }
     }
 
-    /// Whether the record shows what this cluster has of the block, with its slice. Others conclude so from
-    /// the sign of life of this cluster after a restore of the registry, and take blocks. A block without a
-    /// slice is taken after the first sign of life only.
+    /// Whether the record shows what this cluster has of the block, with its slice. Others conclude
+    /// so from the sign of life of this cluster after a restore of the registry, and take blocks. A
+    /// block without a slice is taken after the first sign of life only.
     pub fn shows_use(self, slice: Option<Slice>, is_used: bool) -> bool {
         // A process that starts without the registry allocates from a confirmed slice.
         if slice.is_some_and(Slice::is_confirmed) && !self.is_ours_alone() {
@@ -174,8 +177,8 @@ impl Slice {
         mark: Mark::None,
     };
 
-    /// Whether the slice says that only this cluster has the block. Then its mark can be removed without the
-    /// registry.
+    /// Whether the slice says that only this cluster has the block. Then its mark can be removed
+    /// without the registry.
     pub fn is_confirmed(self) -> bool {
         self.confirmation == Confirmation::Written && !self.is_conflicting
     }
@@ -215,15 +218,16 @@ pub enum Step {
     Wait,
     /// Create the record.
     CreateRecord,
-    /// Take a block that another cluster has returned: write the record with the name of this cluster.
+    /// Take a block that another cluster has returned: write the record with the name of this
+    /// cluster.
     TakeRecord,
     /// Take back a block that this cluster has returned.
     KeepRecord,
     /// Write the record again: the registry confirms that this cluster has the block.
     ConfirmRecord,
-    /// Read the slice, and write into the record that the block is returned if there is none. The record
-    /// is written in the revision that it had before this read: another process may confirm it
-    /// meanwhile.
+    /// Read the slice, and write into the record that the block is returned if there is none. The
+    /// record is written in the revision that it had before this read: another process may confirm
+    /// it meanwhile.
     ReturnRecord,
     /// Name this cluster in the record of another one.
     Contend,
@@ -431,8 +435,8 @@ impl View {
         }
     }
 
-    /// Another cluster has returned the block, and this one has a slice of it: it has contended for the
-    /// block, or the registry was restored and does not show that this cluster has taken it.
+    /// Another cluster has returned the block, and this one has a slice of it: it has contended for
+    /// the block, or the registry was restored and does not show that this cluster has taken it.
     fn free_record(self, slice: Slice) -> Step {
         if self.is_used || self.is_shared && (slice.is_confirmed() || self.is_needed) {
             Step::TakeRecord
@@ -441,8 +445,8 @@ impl View {
         }
     }
 
-    /// The other cluster uses no address of the block any more, so there is no conflict. This one takes the
-    /// block after the quarantine if it uses addresses of it.
+    /// The other cluster uses no address of the block any more, so there is no conflict. This one
+    /// takes the block after the quarantine if it uses addresses of it.
     fn quarantined_record(self, slice: Slice) -> Step {
         if !self.is_used && slice.is_confirmed() {
             // Not kept as an empty block is: without the registry, its mark would be removed.

@@ -17,8 +17,8 @@ pub enum Step {
     CheckClaim,
     /// Read the IPAddress of its name. The result is [`Event::Address`].
     ReadAddress,
-    /// Read whether any claim has the name: the IPAddress has no owner, and a newer claim adopts it.
-    /// The result is [`Event::Successor`].
+    /// Read whether any claim has the name: the IPAddress has no owner, and a newer claim adopts
+    /// it. The result is [`Event::Successor`].
     CheckSuccessor,
     /// R1: delete the IPAddress that was read. The result is [`Event::Removed`] or
     /// [`Event::AddressChanged`].
@@ -104,8 +104,8 @@ impl CleanUp {
         self.step
     }
 
-    /// The garbage collector changes the IPAddress concurrently. There is no claim left to retry for
-    /// later.
+    /// The garbage collector changes the IPAddress concurrently. There is no claim left to retry
+    /// for later.
     fn try_again(&mut self) -> Step {
         self.attempts = self.attempts.saturating_add(1);
         if self.attempts >= MAX_ATTEMPTS {

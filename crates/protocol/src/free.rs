@@ -9,9 +9,9 @@ pub enum Step {
     /// Look up the next address that the ledger shows as reserved for the claim. Promises are kept.
     /// The result is [`Event::Found`].
     FindHeld,
-    /// Look up the next scope in which the address of the deleted IPAddress may be reserved although
-    /// the ledger does not show it: it can lag behind, or know a future that a restore of etcd has
-    /// undone. The result is [`Event::Found`].
+    /// Look up the next scope in which the address of the deleted IPAddress may be reserved
+    /// although the ledger does not show it: it can lag behind, or know a future that a restore of
+    /// etcd has undone. The result is [`Event::Found`].
     FindScope,
     /// Read the reservation of the address in this scope. The result is [`Event::Read`].
     ReadReservation,

@@ -29,8 +29,8 @@ fn addresses() -> Vec<Option<FoundAddress>> {
     found
 }
 
-/// Visits all states that a machine reaches, each with what is known then. `next` returns the states
-/// after each possible result.
+/// Visits all states that a machine reaches, each with what is known then. `next` returns the
+/// states after each possible result.
 fn walk<S: Copy + Debug + Eq + Hash>(start: Vec<S>, next: impl Fn(S) -> Vec<S>) {
     let mut visited: HashSet<S> = HashSet::new();
     let mut pending = start;

@@ -3,9 +3,9 @@
 //!
 //! Each operation is a step machine. Its [`step`](bind::Bind::step) names the next request or
 //! lookup. A driver performs it, keeps the objects, and reports the result as an event to
-//! [`next`](bind::Bind::next). A machine sees no objects, only what the protocol depends on: whether
-//! an IPAddress exists and who owns it, whether a reservation is that of the claim. So it is a plain
-//! value, without input and output.
+//! [`next`](bind::Bind::next). A machine sees no objects, only what the protocol depends on:
+//! whether an IPAddress exists and who owns it, whether a reservation is that of the claim. So it
+//! is a plain value, without input and output.
 //!
 //! Each machine has two drivers: the provider, which sends the requests to the API server, and the
 //! model in `tests/model`, which explores all interleavings, crashes, lost replies and late writes.

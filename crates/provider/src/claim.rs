@@ -6,7 +6,8 @@ use crate::adapter::HandlerError;
 use crate::api::{IPAddressClaim, Uid};
 
 /// A claim, as far as a provider needs it to allocate and release an address. A provider that needs
-/// the whole object, such as its labels, implements [`ClaimHandler`](crate::advanced::ClaimHandler).
+/// the whole object, such as its labels, implements
+/// [`ClaimHandler`](crate::advanced::ClaimHandler).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The namespace of the claim. The pool of a [`PoolProvider`](crate::prelude::PoolProvider) is
@@ -14,8 +15,8 @@ pub struct Claim {
     pub namespace: String,
     /// The name of the claim. A later claim can have the same name.
     pub name: String,
-    /// The uid of the claim, which no other claim ever has: the owner of the address in the backend.
-    /// It is displayed as the text of `metadata.uid`.
+    /// The uid of the claim, which no other claim ever has: the owner of the address in the
+    /// backend. It is displayed as the text of `metadata.uid`.
     pub uid: Uid,
     /// The name of the pool.
     pub pool: String,
@@ -33,8 +34,8 @@ impl Claim {
     /// Creates the value of an object.
     ///
     /// # Errors
-    /// [`HandlerError::Permanent`] if the uid of the object is not a UUID: no API server has created
-    /// the object.
+    /// [`HandlerError::Permanent`] if the uid of the object is not a UUID: no API server has
+    /// created the object.
     pub fn of(object: &IPAddressClaim) -> Result<Self, HandlerError> {
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();

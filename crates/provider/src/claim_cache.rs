@@ -154,8 +154,8 @@ impl ClaimCache {
         })
     }
 
-    /// The API groups and kinds of the pools of claims that are not bound and that this process does
-    /// not reconcile because of their kind, with the number of these claims.
+    /// The API groups and kinds of the pools of claims that are not bound and that this process
+    /// does not reconcile because of their kind, with the number of these claims.
     pub(super) fn waiting_for_other_kinds(
         &self,
         own: &[PoolKind],

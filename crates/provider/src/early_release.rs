@@ -4,8 +4,8 @@
 //! Such a finalizer means that a machine may still use the address, so by default nothing is
 //! released early. Two settings permit it: the annotation `release-now` with the uid of one claim,
 //! and a time that a pool permits for all its claims
-//! ([`PoolView::release_terminating_after`](crate::advanced::PoolView::release_terminating_after)). The
-//! finalizers of other controllers are never removed. Before the first write a condition and an
+//! ([`PoolView::release_terminating_after`](crate::advanced::PoolView::release_terminating_after)).
+//! The finalizers of other controllers are never removed. Before the first write a condition and an
 //! event name them.
 
 use std::collections::HashMap;

@@ -114,6 +114,7 @@ mod bind;
 mod claim;
 mod claim_cache;
 mod claim_conditions;
+mod claim_status;
 mod clusters;
 mod compaction;
 mod contract;
@@ -139,7 +140,6 @@ mod status_rate;
 mod status_writer;
 mod sweep;
 mod testing;
-mod transitions;
 mod unserved_kinds;
 mod verification;
 mod verify;
@@ -179,8 +179,8 @@ pub mod advanced {
     };
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
-    pub use crate::status_rate::{STATUS_INTERVAL, StatusLimiter};
-    pub use crate::transitions::{
-        changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
+    pub use crate::status_rate::STATUS_INTERVAL;
+    pub use crate::status_writer::{
+        StatusWrite, StatusWriter, changed_conditions, log_transitions, publish_warnings,
     };
 }

@@ -9,15 +9,16 @@ use capi_ipam_controller::retry::RetryPolicy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimOptions {
     /// How often a claim that waits for its pool is reconciled without a trigger. A provider that
-    /// enqueues its waiting claims ([`ProviderSetup::trigger`](crate::advanced::ProviderSetup::trigger)) can
-    /// set a long interval. Default: 30 seconds.
+    /// enqueues its waiting claims
+    /// ([`ProviderSetup::trigger`](crate::advanced::ProviderSetup::trigger)) can set a long
+    /// interval. Default: 30 seconds.
     pub resync_interval: Duration,
     /// How long a claim that was moved or restored to this cluster waits for its IPAddress to be
     /// restored too, counted from the creation of the claim. After that it gets a new address.
     /// Default: one hour.
     pub restored_claim_timeout: Duration,
-    /// How long one call of a [`ClaimHandler`](crate::advanced::ClaimHandler) may take. A call that takes
-    /// longer is cancelled, and the attempt fails. Default: one minute.
+    /// How long one call of a [`ClaimHandler`](crate::advanced::ClaimHandler) may take. A call that
+    /// takes longer is cancelled, and the attempt fails. Default: one minute.
     pub handler_timeout: Duration,
     /// The delay after failed attempts, for a backend that must not be asked often. If many claims
     /// fail, the longest delay grows with their number up to five minutes. `None`: from 50 ms to 10
@@ -69,8 +70,8 @@ impl Default for ClaimOptions {
 pub struct PoolOptions {
     /// The finalizer of a pool, such as `example.com/protect-pool`: a pool that is deleted stays
     /// until a list shows no IPAddress of it. [`WatchedPools::with_options`] describes what this
-    /// does not cover. It is added before the first address of the pool is allocated. Needs `update`
-    /// and `patch` on the pools. Default: `None`.
+    /// does not cover. It is added before the first address of the pool is allocated. Needs
+    /// `update` and `patch` on the pools. Default: `None`.
     ///
     /// [`WatchedPools::with_options`]: crate::prelude::WatchedPools::with_options
     pub finalizer: Option<&'static str>,

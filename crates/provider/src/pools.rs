@@ -152,11 +152,11 @@ impl<P: PoolProvider> WatchedPools<P> {
 
     /// Like [`Self::new`], with a finalizer or a status of the pools.
     ///
-    /// The finalizer of a pool is removed after a list of the IPAddresses of its namespace has shown
-    /// none of the pool, and while this manager binds no claim of it. A claim without an IPAddress
-    /// gets no address of a pool that is being deleted, or that lacks the finalizer. An IPAddress
-    /// can outlive its pool if another manager, which selects other claims or pools, creates it
-    /// after the list, or if the API server applies a request after its deadline.
+    /// The finalizer of a pool is removed after a list of the IPAddresses of its namespace has
+    /// shown none of the pool, and while this manager binds no claim of it. A claim without an
+    /// IPAddress gets no address of a pool that is being deleted, or that lacks the finalizer. An
+    /// IPAddress can outlive its pool if another manager, which selects other claims or pools,
+    /// creates it after the list, or if the API server applies a request after its deadline.
     ///
     /// Pools that this manager does not select (`--namespace`, `--watch-filter`) are not changed. A
     /// paused pool keeps its finalizer, or the lack of it; its status says that it is paused.

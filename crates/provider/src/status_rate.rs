@@ -27,8 +27,10 @@ const EXPIRY: Duration = Duration::from_secs(10);
 const RETRY_EXPIRY: Duration = Duration::from_mins(5);
 
 /// Schedules status updates: of each pool, and of all pools together.
-#[derive(Debug, Default)]
-pub struct StatusLimiter {
+#[derive(Debug)]
+pub(crate) struct StatusLimiter {
+    /// The minimum interval between two updates of one pool.
+    interval: Duration,
     schedule: Mutex<Schedule>,
 }
 
@@ -48,11 +50,18 @@ enum Scheduled {
 }
 
 impl StatusLimiter {
+    pub(crate) fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            schedule: Mutex::default(),
+        }
+    }
+
     /// Returns the remaining delay of a status update; `None` if the status can be written now.
     /// Updates with a condition transition are written immediately, updates of counts alone after
-    /// a short delay and the interval between pools; none sooner than [`STATUS_INTERVAL`] after the
+    /// a short delay and the interval between pools; none sooner than the interval after the
     /// last update of the pool.
-    pub fn delay(&self, pool: Uid, has_transition: bool, now: Instant) -> Option<Duration> {
+    pub(crate) fn delay(&self, pool: Uid, has_transition: bool, now: Instant) -> Option<Duration> {
         let mut schedule = self.schedule.lock();
         let Schedule {
             pools,
@@ -63,7 +72,7 @@ impl StatusLimiter {
             Some(Scheduled::Due { at, earliest }) => (*at, *earliest),
             other => {
                 let earliest = match other {
-                    Some(Scheduled::Written { at }) => now.max(*at + STATUS_INTERVAL),
+                    Some(Scheduled::Written { at }) => now.max(*at + self.interval),
                     _ => now,
                 };
                 let due = if has_transition {
@@ -85,7 +94,7 @@ impl StatusLimiter {
         }
         let wait = due.saturating_duration_since(now);
         if wait.is_zero() {
-            pools.insert(pool, Scheduled::Written { at: now }, STATUS_INTERVAL, now);
+            pools.insert(pool, Scheduled::Written { at: now }, self.interval, now);
             return None;
         }
         pools.insert(
@@ -99,7 +108,7 @@ impl StatusLimiter {
 
     /// The last update of a pool has failed. Its next attempt, whose delay is that of its backoff,
     /// writes at once.
-    pub fn retry(&self, pool: Uid, now: Instant) {
+    pub(crate) fn retry(&self, pool: Uid, now: Instant) {
         let due = Scheduled::Due {
             at: now,
             earliest: now,
@@ -109,7 +118,7 @@ impl StatusLimiter {
     }
 
     /// Records the latency of a write, as a measure of the load of the API server.
-    pub fn record_latency(&self, latency: Duration) {
+    pub(crate) fn record_latency(&self, latency: Duration) {
         self.schedule.lock().latency = latency;
     }
 }
@@ -120,7 +129,7 @@ mod tests {
 
     #[test]
     fn transitions_are_written_first_and_writes_keep_the_interval() {
-        let (limiter, pool, start) = (StatusLimiter::default(), pool(0), Instant::now());
+        let (limiter, pool, start) = (StatusLimiter::new(STATUS_INTERVAL), pool(0), Instant::now());
         assert_eq!(limiter.delay(pool, false, start), Some(DEBOUNCE));
         assert_eq!(limiter.delay(pool, false, start + DEBOUNCE), None);
         assert_eq!(
@@ -138,13 +147,13 @@ mod tests {
             None,
             "a transition does not wait for the scheduled count update"
         );
-        let fresh = StatusLimiter::default();
+        let fresh = StatusLimiter::new(STATUS_INTERVAL);
         assert_eq!(fresh.delay(pool, true, start), None);
     }
 
     #[test]
     fn failed_count_update_is_retried_without_another_delay() {
-        let (limiter, pool, start) = (StatusLimiter::default(), pool(0), Instant::now());
+        let (limiter, pool, start) = (StatusLimiter::new(STATUS_INTERVAL), pool(0), Instant::now());
         let mut now = start;
         assert_eq!(limiter.delay(pool, false, now), Some(DEBOUNCE));
         now += DEBOUNCE;
@@ -176,7 +185,7 @@ mod tests {
     /// The status updates a second of a hundred pools that change all the time.
     fn updates_per_second(latency: Duration) -> usize {
         let (limiter, start, half) = (
-            StatusLimiter::default(),
+            StatusLimiter::new(STATUS_INTERVAL),
             Instant::now(),
             Duration::from_secs(30),
         );

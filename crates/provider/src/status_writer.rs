@@ -1,217 +1,320 @@
-//! Writes the conditions of claims, and handles errors: condition, event, and delay before the next
-//! attempt.
+//! Writes the status of pools, networks and other objects with conditions: at a limited rate, with
+//! one line in the log and an event for each change of a status or reason, and none while nothing
+//! changes.
 
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_controller::controller::{Action, Attempt};
-use capi_ipam_controller::watch::display_name;
-use capi_ipam_controller::{clock, patch};
-use capi_ipam_protocol::decision::AddressState;
-use kube::ResourceExt;
-use tracing::{debug, info};
+use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_controller::controller::{Attempt, Conflicts};
+use capi_ipam_controller::events::EventPublisher;
+use capi_ipam_controller::expectations::Expectations;
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::patch;
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{info, warn};
 
-use crate::adapter::{HandlerError, ProviderAdapter};
-use crate::api::IPAddressClaim;
-use crate::attempt_state::{AttemptState, MAX_UNREPORTED_FAILURES};
-use crate::claim_conditions::{ClaimConditions, status_diff};
-use crate::error::ReconcileError;
-use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusDiff, StatusWrite};
-use crate::reconciler::ClaimReconciler;
+use crate::api::Uid;
+use crate::api::conditions::{self, Condition};
+use crate::status_rate::StatusLimiter;
 
-impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Writes the conditions of the claim and publishes an event, unless the conditions are up to
-    /// date. If the message is debounced, returns the time after which to call it again.
-    pub(super) async fn update_status(
-        &self,
-        claim: &IPAddressClaim,
-        status: &ClaimConditions,
-        debounce: &mut MessageDebounce,
-    ) -> Result<Option<Duration>, CallError> {
-        let version = self.contract.ipam;
-        let namespace = claim.namespace().unwrap_or_default();
-        let claims = self.contract.claims(&namespace);
-        // Without what the API server does not store, or the difference would never become empty.
-        let desired = claims.storable(claim, status.apply_to(version, claim, clock::now()));
-        let diff = status_diff(claim, &desired);
-        match debounce.decide(diff, Instant::now()) {
-            StatusWrite::Skip => return Ok(None),
-            StatusWrite::After(wait) => return Ok(Some(wait)),
-            StatusWrite::Now => {}
-        }
-        match patch::write(&claims, claim, &desired).await {
-            Ok(written) => written.iter().for_each(|claim| self.expect_write(claim)),
-            // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        if diff == StatusDiff::State {
-            self.log_not_ready(claim, status);
-        }
-        self.metrics.record_failure(status.reason);
-        self.events
-            .warning(claim, &version, status.reason, "Allocate", &status.message);
-        Ok(None)
-    }
+/// Writes the status of the objects of a controller.
+pub struct StatusWriter<K: Resource> {
+    events: EventPublisher,
+    version: K::DynamicType,
+    /// The conditions of an object.
+    conditions: fn(&K) -> Vec<Condition>,
+    /// Whether a condition reports a problem: its transitions are warnings.
+    is_warning: fn(&Condition) -> bool,
+    expectations: Expectations,
+    limiter: StatusLimiter,
+}
 
-    /// Logs that a claim is no longer ready, or for another reason. Many claims can wait for one
-    /// pool: the log has the first one with each reason, and others at a growing interval.
-    fn log_not_ready(&self, claim: &IPAddressClaim, status: &ClaimConditions) {
-        let pool = self.filter.pool_name(claim);
-        let reason = status.reason;
-        let problem = format!("{reason} {pool}");
-        let claim = display_name(claim);
-        let details = &status.message;
-        match self.waiting_log.allow(&problem, Instant::now()) {
-            Some(others) => info!(claim, pool, reason, details, others, "claim is not ready"),
-            None => debug!(claim, pool, reason, details, "claim is not ready"),
+/// The result of [`StatusWriter::write_limited`].
+#[derive(Debug)]
+pub enum StatusWrite<K> {
+    /// There is nothing to write, or nothing that the API server would store.
+    Unchanged,
+    /// The rate limit does not permit a write before this time is over.
+    Delayed(Duration),
+    /// The object after the write.
+    Written(Box<K>),
+}
+
+impl<K> StatusWriter<K>
+where
+    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    /// Creates a writer that writes the status of an object once per `interval`.
+    pub fn new(
+        events: EventPublisher,
+        version: K::DynamicType,
+        interval: Duration,
+        conditions: fn(&K) -> Vec<Condition>,
+        is_warning: fn(&Condition) -> bool,
+    ) -> Self {
+        Self {
+            events,
+            version,
+            conditions,
+            is_warning,
+            expectations: Expectations::default(),
+            limiter: StatusLimiter::new(interval),
         }
     }
 
-    /// Handles an error of the handler: condition, event, and delay before the next attempt.
-    pub(super) async fn handle_error(
+    /// The writes of this controller that its watch may not have shown yet.
+    pub fn expectations(&self) -> &Expectations {
+        &self.expectations
+    }
+
+    /// The time until a transition of the object can be written; `None` if it can be written now.
+    /// It counts as written then.
+    pub fn delay(&self, object: &K) -> Option<Duration> {
+        self.limiter.delay(uid_of(object), true, Instant::now())
+    }
+
+    /// Writes the status of `wanted` if the rate limit permits it: a transition of a condition at
+    /// once, and counts alone after a short delay.
+    ///
+    /// # Errors
+    /// If the write fails.
+    pub async fn write_limited(
         &self,
-        claim: &IPAddressClaim,
-        attempt: &mut Attempt<AttemptState>,
-        error: HandlerError,
-    ) -> Result<Action, ReconcileError> {
-        if matches!(
-            error,
-            HandlerError::Transient { .. } | HandlerError::Conflict(_)
-        ) {
-            return Err(error.into());
+        client: &ResourceClient<K>,
+        before: &K,
+        wanted: &K,
+    ) -> Result<StatusWrite<K>, CallError> {
+        let has_transition = !self.changed(before, wanted).is_empty();
+        let (uid, started) = (uid_of(before), Instant::now());
+        if let Some(wait) = self.limiter.delay(uid, has_transition, started) {
+            return Ok(StatusWrite::Delayed(wait));
         }
-        let mut wait = self.retry_delay(&error);
-        let is_reported = match error {
-            HandlerError::RetryAfter { after, .. } => {
-                attempt.state.record_not_ready(after, Instant::now())
-            }
-            _ => {
-                attempt.state.record_ready();
-                true
-            }
+        let written = self.write(client, before, wanted).await;
+        self.limiter.record_latency(started.elapsed());
+        Ok(match written? {
+            Some(written) => StatusWrite::Written(Box::new(written)),
+            None => StatusWrite::Unchanged,
+        })
+    }
+
+    /// Writes the status of `wanted`, without a rate limit. `None` if there is nothing to write.
+    ///
+    /// # Errors
+    /// If the write fails.
+    pub async fn write(
+        &self,
+        client: &ResourceClient<K>,
+        before: &K,
+        wanted: &K,
+    ) -> Result<Option<K>, CallError> {
+        let Some(written) = patch::write(client, before, wanted).await? else {
+            return Ok(None);
         };
-        if !is_reported {
-            return Ok(Action::Requeue(wait));
-        }
-        if let Some(current) = self.latest(claim).await? {
-            let retry = self
-                .update_status(
-                    &current,
-                    &ClaimConditions::failed(&error),
-                    &mut attempt.state.messages,
-                )
-                .await?;
-            wait = retry.map_or(wait, |retry| retry.min(wait));
-        }
-        Ok(Action::Requeue(wait))
+        self.expectations.expect(&written, Instant::now());
+        let name = NamespacedName::of(written.meta());
+        let object = format!("{} {name}", K::kind(&self.version));
+        let (old, new) = ((self.conditions)(before), (self.conditions)(wanted));
+        log_transitions(&object, &old, &new, self.is_warning);
+        let changed = changed_conditions(&old, &new);
+        let version = &self.version;
+        publish_warnings(&self.events, &written, version, &changed, self.is_warning);
+        Ok(Some(written))
     }
 
-    /// Reports on the claim that attempts keep failing, the last one with `error`.
-    pub(super) async fn report_failure(
-        &self,
-        claim: &IPAddressClaim,
-        attempt: &mut Attempt<AttemptState>,
-        error: &ReconcileError,
-    ) {
-        let early = self.failed_early_release(claim, error);
-        let status = early.unwrap_or_else(|| ClaimConditions::repeated_failure(claim, error));
-        // A bound claim stays ready if its IPAddress exists and only its repair fails.
-        let is_usable = claim.metadata.deletion_timestamp.is_none()
-            && claim.bound_address().is_some()
-            && self.addresses.state_for(claim) != AddressState::Absent;
-        if is_usable && !error.is_rejected() {
-            if attempt.failures == MAX_UNREPORTED_FAILURES {
-                self.events.warning(
-                    claim,
-                    &self.contract.ipam,
-                    status.reason,
-                    "Allocate",
-                    &status.message,
-                );
-            }
+    /// The conditions of `after` whose status or reason differs from that in `before`.
+    pub fn changed(&self, before: &K, after: &K) -> Vec<Condition> {
+        changed_conditions(&(self.conditions)(before), &(self.conditions)(after))
+    }
+
+    /// Call it with the error of each attempt at an object: the next attempt, whose delay is that
+    /// of its backoff, writes at once. Publishes a warning event if the API server rejects the
+    /// object or its status lastingly: then the conditions cannot report it.
+    pub fn failed(&self, object: &K, error: &CallError, attempt: &Attempt<Conflicts>) {
+        self.limiter.retry(uid_of(object), Instant::now());
+        let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();
+        if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
             return;
         }
-        let reported = match self.latest(claim).await {
-            Ok(Some(current)) => self
-                .update_status(&current, &status, &mut attempt.state.messages)
-                .await
-                .map(drop),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = reported {
-            debug!(
-                claim = claim.name_any(),
-                error = error_chain(&error),
-                "cannot report the failure on the claim"
-            );
-        }
+        let error = error_chain(error);
+        let note = format!("cannot write the object or its status, will retry: {error}");
+        let reason = conditions::INITIALIZATION_FAILED;
+        self.events
+            .warning(object, &self.version, reason, "Inspect", &note);
     }
+}
 
-    /// Reports what blocks the deletion of a claim, unless the deletion just started. The claim is
-    /// reconciled again after `wait` at the latest.
-    pub(super) async fn report_blocked_deletion(
-        &self,
-        claim: &IPAddressClaim,
-        status: &ClaimConditions,
-        debounce: &mut MessageDebounce,
-        wait: Duration,
-    ) -> Result<Action, ReconcileError> {
-        if let Some(left) = unreported_deletion(claim, clock::now().0) {
-            return Ok(Action::Requeue(left.min(wait)));
-        }
-        let retry = self.update_status(claim, status, debounce).await?;
-        Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
-    }
+fn uid_of<K: Resource>(object: &K) -> Uid {
+    Uid::of(object.meta().uid.as_deref().unwrap_or_default())
+}
 
-    /// Returns the claim, read again if this process wrote it since; `None` if it was deleted or
-    /// recreated.
-    async fn latest(&self, claim: &IPAddressClaim) -> Result<Option<IPAddressClaim>, CallError> {
-        if !self.is_stale(claim) {
-            return Ok(Some(claim.clone()));
-        }
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
-        let is_same = |found: &IPAddressClaim| {
-            let (found, claim) = (&found.metadata, &claim.metadata);
-            found.uid == claim.uid
-                && found.deletion_timestamp.is_some() == claim.deletion_timestamp.is_some()
-        };
-        Ok(claims.get(&claim.name_any()).await?.filter(is_same))
-    }
+/// The change of one condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Transition<'a> {
+    type_: &'a str,
+    /// The status before and after; `None` without the condition.
+    from: Option<&'a str>,
+    to: Option<&'a str>,
+    reason: &'a str,
+    details: &'a str,
+}
 
-    /// The delay before the handler is called again after this error.
-    pub(super) fn retry_delay(&self, error: &HandlerError) -> Duration {
-        match error {
-            HandlerError::RetryAfter { after, .. } => *after,
-            _ => self.options.resync_interval,
+/// Logs what has changed between two lists of conditions. `is_warning` decides whether a condition
+/// reports a problem.
+pub fn log_transitions(
+    object: &dyn Display,
+    before: &[Condition],
+    after: &[Condition],
+    is_warning: impl Fn(&Condition) -> bool,
+) {
+    for transition in transitions(before, after) {
+        let Transition {
+            type_,
+            from,
+            to,
+            reason,
+            details,
+        } = transition;
+        let is_problem = conditions::find(after, type_).is_some_and(&is_warning);
+        if is_problem {
+            warn!(%object, condition = type_, from, to, reason, details, "condition changed");
+        } else {
+            info!(%object, condition = type_, from, to, reason, details, "condition changed");
         }
     }
 }
 
-/// How long to wait before a blocked deletion is reported, since most deletions end immediately.
-/// `None` if it is due.
-fn unreported_deletion(claim: &IPAddressClaim, now: jiff::Timestamp) -> Option<Duration> {
-    let deleted = claim.metadata.deletion_timestamp.as_ref()?.0;
-    let lasted = Duration::try_from(now.duration_since(deleted)).unwrap_or_default();
-    Some(MESSAGE_DEBOUNCE.saturating_sub(lasted)).filter(|left| !left.is_zero())
+/// The conditions in `after` whose status or reason differs from that in `before`.
+pub fn changed_conditions(before: &[Condition], after: &[Condition]) -> Vec<Condition> {
+    let is_unchanged = |condition: &Condition| {
+        let present = conditions::find(before, &condition.type_);
+        present.is_some_and(|present| {
+            (&present.status, &present.reason) == (&condition.status, &condition.reason)
+        })
+    };
+    let changed = after.iter().filter(|condition| !is_unchanged(condition));
+    changed.cloned().collect()
+}
+
+/// Publishes a warning event for each condition that has changed and reports a problem.
+pub fn publish_warnings<K: Resource>(
+    events: &EventPublisher,
+    object: &K,
+    version: &K::DynamicType,
+    changed: &[Condition],
+    is_warning: impl Fn(&Condition) -> bool,
+) {
+    for condition in changed.iter().filter(|condition| is_warning(condition)) {
+        let reason = condition.reason.as_deref().unwrap_or_default();
+        let message = condition.message.as_deref().unwrap_or_default();
+        events.warning(object, version, reason, "Inspect", message);
+    }
+}
+
+fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Transition<'a>> {
+    let changed = after.iter().filter_map(|condition| {
+        let present = conditions::find(before, &condition.type_);
+        is_news(present, condition).then(|| Transition {
+            type_: &condition.type_,
+            from: present.map(|present| present.status.as_ref()),
+            to: Some(condition.status.as_ref()),
+            reason: condition.reason.as_deref().unwrap_or_default(),
+            details: condition.message.as_deref().unwrap_or_default(),
+        })
+    });
+    let is_removed = |condition: &&Condition| {
+        condition.status == "True" && conditions::find(after, &condition.type_).is_none()
+    };
+    let removed = before
+        .iter()
+        .filter(is_removed)
+        .map(|condition| Transition {
+            type_: &condition.type_,
+            from: Some(condition.status.as_ref()),
+            to: None,
+            reason: "",
+            details: "",
+        });
+    let repeats_ready =
+        |it: &Transition<'_>| [conditions::RECONCILING, conditions::STALLED].contains(&it.type_);
+    changed
+        .chain(removed)
+        .filter(|transition| !repeats_ready(transition))
+        .collect()
+}
+
+/// Whether a condition is news. That a new object has no problem is none.
+fn is_news(before: Option<&Condition>, after: &Condition) -> bool {
+    match before {
+        Some(before) => (&before.status, &before.reason) != (&after.status, &after.reason),
+        None => after.type_ == conditions::READY || after.status == "True",
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
     use super::*;
 
+    fn list(conditions: &[(&'static str, bool, &'static str)]) -> Vec<Condition> {
+        let condition =
+            |(type_, status, reason): &(&'static str, bool, &'static str)| -> Condition {
+                Condition::new(type_, *status, reason, "text")
+            };
+        conditions.iter().map(condition).collect()
+    }
+
+    fn changes(before: &[Condition], after: &[Condition]) -> Vec<String> {
+        let text = |it: Transition<'_>| {
+            let (from, to) = (it.from.unwrap_or("-"), it.to.unwrap_or("-"));
+            format!("{} {from} {to} {}", it.type_, it.reason)
+        };
+        transitions(before, after).into_iter().map(text).collect()
+    }
+
     #[test]
-    fn blocked_deletion_is_reported_after_a_delay() {
-        let at = |text: &str| -> jiff::Timestamp { text.parse().unwrap() };
-        let mut claim = IPAddressClaim::default();
-        claim.metadata.deletion_timestamp = Some(Time(at("2026-01-01T00:00:00Z")));
-        let left = |now: &str| unreported_deletion(&claim, at(now)).map(|left| left.as_secs());
-        assert_eq!(left("2026-01-01T00:00:02Z"), Some(3));
-        assert_eq!(left("2026-01-01T00:00:05Z"), None);
-        // The clock of the API server is ahead.
-        assert_eq!(left("2025-12-31T23:00:00Z"), Some(5));
+    fn each_change_of_a_condition_is_one_line() {
+        let free = list(&[
+            ("Ready", true, "PoolReady"),
+            ("Exhausted", false, "AddressesFree"),
+            ("Overlapping", false, "NoOverlap"),
+        ]);
+        let full = list(&[
+            ("Ready", true, "PoolReady"),
+            ("Exhausted", true, "NoFreeAddress"),
+            ("Overlapping", false, "NoOverlap"),
+        ]);
+        assert_eq!(changes(&[], &free), ["Ready - True PoolReady"]);
+        assert_eq!(changes(&free, &free), [""; 0]);
+        assert_eq!(
+            changes(&free, &full),
+            ["Exhausted False True NoFreeAddress"]
+        );
+        assert_eq!(
+            changes(&full, &free),
+            ["Exhausted True False AddressesFree"]
+        );
+    }
+
+    #[test]
+    fn conditions_that_repeat_ready_are_no_lines() {
+        let ready = list(&[
+            ("Ready", true, "PoolReady"),
+            ("OverLimit", true, "LimitsExceeded"),
+        ]);
+        let invalid = list(&[
+            ("Ready", false, "InvalidSpec"),
+            ("Stalled", true, "InvalidSpec"),
+        ]);
+        assert_eq!(
+            changes(&ready, &invalid),
+            ["Ready True False InvalidSpec", "OverLimit True - "]
+        );
+        let other = list(&[("Ready", false, "NetworkNotFound")]);
+        assert_eq!(
+            changes(&invalid, &other),
+            ["Ready False False NetworkNotFound"]
+        );
     }
 }

@@ -184,8 +184,8 @@ impl Manager {
     }
 
     /// Panics when this value is dropped, if the API server denied a request because of a missing
-    /// permission. An API server that was restarted meanwhile may do so: immediately after its start it
-    /// does not know all roles.
+    /// permission. An API server that was restarted meanwhile may do so: immediately after its
+    /// start it does not know all roles.
     #[must_use]
     pub fn must_have_permissions(mut self) -> Self {
         self.may_lack_permissions = false;

@@ -1,7 +1,7 @@
 //! nats-server with JetStream for tests: one node, or a cluster of three.
 //!
-//! `hack/control-plane/ensure.sh nats` finds or builds the program. All functions block, and need no
-//! async runtime.
+//! `hack/control-plane/ensure.sh nats` finds or builds the program. All functions block, and need
+//! no async runtime.
 
 mod cluster;
 mod link;

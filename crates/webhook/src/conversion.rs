@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tracing::error;
 
-use crate::memory::exceeds;
+use crate::memory::{MAX_MEMORY, is_too_large};
 use crate::reply::{Answered, Outcome, Reply, ReplyError, ReviewKind, catch_panic, truncated};
 
 const KIND: ReviewKind = ReviewKind {
@@ -29,10 +29,6 @@ const KIND: ReviewKind = ReviewKind {
 /// Limit for the number of objects in one review. API servers return lists in pages of at most
 /// 10,000 objects.
 const MAX_OBJECTS: usize = 10_000;
-
-/// Limit for the memory of one parsed object, as [`exceeds`] estimates it. The API server stores
-/// objects of up to 3 MiB; the largest pool that the CustomResourceDefinitions allow takes 4 MiB.
-const MAX_OBJECT_MEMORY: usize = 16 * 1024 * 1024;
 
 /// Limit for the size of a reply. A conversion adds an annotation of at most 256 KiB to an object.
 const MAX_REPLY_SIZE: usize = 32 * 1024 * 1024;
@@ -148,10 +144,9 @@ impl Serialize for Converting<'_> {
 
 fn read(index: usize, object: &RawValue) -> Result<Value, Failure> {
     let text = object.get();
-    if exceeds(text.as_bytes(), MAX_OBJECT_MEMORY) {
-        let error = format!(
-            "too many values: they would take more than {MAX_OBJECT_MEMORY} bytes of memory"
-        );
+    if is_too_large(text.as_bytes()) {
+        let error =
+            format!("too many values: they would take more than {MAX_MEMORY} bytes of memory");
         return Err((format!("object {index}: {error}"), Outcome::Failed));
     }
     serde_json::from_str(text).map_err(|error| {
@@ -418,7 +413,7 @@ mod tests {
         let body = review(&json!([object("example.com/v1", "A", "a"), large])).to_string();
         let reply = respond(body.as_bytes(), &convert).unwrap();
         let message =
-            "object 1: too many values: they would take more than 16777216 bytes of memory";
+            "object 1: too many values: they would take more than 33554432 bytes of memory";
         assert_eq!(
             (reply.outcome, reply.failure.as_deref()),
             (Outcome::Failed, Some(message))

@@ -8,62 +8,25 @@
 //! Needs `create` on `tokenreviews` in `authentication.k8s.io` and on `subjectaccessreviews` in
 //! `authorization.k8s.io`.
 
-pub mod authorizer;
+mod authorizer;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use capi_ipam_controller::diagnostics::{DiagnosticsError, DiagnosticsOptions, routes};
-use capi_ipam_controller::listener::bind;
+use capi_ipam_controller::diagnostics::routes;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::metrics::Metrics;
 use clap::Args;
-use kube::Client;
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::https::certificate::{
     CertificateFiles, Certificates, DIAGNOSTICS_METRICS, POLL_INTERVAL,
 };
-use crate::https::tls::{TlsError, TlsOptions};
+use crate::https::tls::TlsOptions;
 use crate::https::{HttpsServer, Limits};
 use authorizer::Authorizer;
-
-/// Why diagnostics cannot be served over TLS.
-#[derive(Debug, thiserror::Error)]
-pub enum SecureDiagnosticsError {
-    /// The flags for TLS are invalid.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// The address cannot be bound.
-    #[error(transparent)]
-    Bind(#[from] DiagnosticsError),
-}
-
-/// TLS and authorization of the server.
-#[derive(Clone, Debug)]
-pub struct Security {
-    /// The certificate of the server.
-    pub certificates: Certificates,
-    /// The flags for TLS.
-    pub tls: TlsOptions,
-    /// Authorizes clients.
-    pub authorizer: Authorizer,
-}
-
-impl Security {
-    /// Uses the given certificate and flags. The API server authorizes clients.
-    pub fn new(certificates: Certificates, tls: TlsOptions, client: Client) -> Self {
-        Self {
-            certificates,
-            tls,
-            authorizer: Authorizer::delegated(client),
-        }
-    }
-}
 
 /// The flags of a program that serves metrics over TLS and has no webhooks. With webhooks,
 /// [`register`] shares their certificate.
@@ -111,8 +74,7 @@ impl MetricsOptions {
     /// # Errors
     /// If the address cannot be bound, or the flags for TLS are invalid.
     pub async fn register(&self, manager: &mut Manager) -> Result<(), BoxError> {
-        let diagnostics = &manager.options.diagnostics;
-        if diagnostics.address().is_none() || diagnostics.insecure_diagnostics {
+        if !manager.options.diagnostics.are_over_tls() {
             return Ok(());
         }
         let Some(directory) = &self.diagnostics_cert_dir else {
@@ -151,90 +113,33 @@ pub async fn register(
     manager: &mut Manager,
     certificates: Certificates,
     tls: TlsOptions,
-) -> Result<(), SecureDiagnosticsError> {
-    let security = Security::new(certificates, tls, manager.client.clone());
-    if let Some(server) = listen(
-        &manager.options.diagnostics,
-        manager.metrics.clone(),
-        security,
-    )
-    .await?
-    {
-        info!(address = ?server.address(), "serving metrics over TLS");
-        manager.add("diagnostics", server.serve(manager.stop.clone()));
-    }
+) -> Result<(), BoxError> {
+    let tls = tls.server_config(Arc::new(certificates))?;
+    let Some(listener) = manager.options.diagnostics.listen(true).await? else {
+        return Ok(());
+    };
+    let server = HttpsServer::new(listener, tls, Limits::default());
+    info!(address = ?server.address(), "serving metrics over TLS");
+    let authorizer = Authorizer::delegated(manager.client.clone());
+    let router = authorized_routes(manager.metrics.clone(), authorizer);
+    manager.add("diagnostics", server.serve(router, manager.stop.clone()));
     Ok(())
 }
 
-/// A server of metrics over TLS that listens but answers no requests before
-/// [`SecureDiagnostics::serve`].
-#[derive(Debug)]
-pub struct SecureDiagnostics {
-    server: HttpsServer,
-    router: Router,
-}
-
-/// Listens on the address of the flags. `None` if the flags disable metrics, or if they select
-/// plain HTTP.
-///
-/// # Errors
-/// If the address cannot be bound, or the flags for TLS are invalid.
-pub async fn listen(
-    options: &DiagnosticsOptions,
-    metrics: Metrics,
-    security: Security,
-) -> Result<Option<SecureDiagnostics>, SecureDiagnosticsError> {
-    let Some(address) = options.address().filter(|_| !options.insecure_diagnostics) else {
-        return Ok(None);
-    };
-    let Security {
-        certificates,
-        tls,
-        authorizer,
-    } = security;
-    let tls = tls.server_config(Arc::new(certificates))?;
-    let failed = |source| DiagnosticsError {
-        address: address.to_owned(),
-        source,
-    };
-    let server = HttpsServer::new(bind(address).await.map_err(failed)?, tls, Limits::default());
-    let router = routes(metrics).layer(from_fn_with_state(authorizer, authorizer::authorize));
-    Ok(Some(SecureDiagnostics { server, router }))
-}
-
-impl SecureDiagnostics {
-    /// The address on which the server listens.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.server.address()
-    }
-
-    /// Answers requests until the token is cancelled.
-    pub async fn serve(self, stop: CancellationToken) {
-        self.server.serve(self.router, stop).await;
-    }
+fn authorized_routes(metrics: Metrics, authorizer: Authorizer) -> Router {
+    routes(metrics).layer(from_fn_with_state(authorizer, authorizer::authorize))
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_util::sync::CancellationToken;
 
     use super::authorizer::Access;
     use super::*;
     use crate::tests::support::{Server, things, tls};
-
-    #[derive(Parser)]
-    struct Flags {
-        #[command(flatten)]
-        diagnostics: DiagnosticsOptions,
-    }
-
-    fn options(args: &[&str]) -> DiagnosticsOptions {
-        Flags::try_parse_from(["test"].iter().chain(args))
-            .unwrap()
-            .diagnostics
-    }
 
     #[tokio::test]
     async fn metrics_over_tls_need_authorization() {
@@ -248,18 +153,15 @@ mod tests {
             }))
             .boxed()
         });
-        let security = Security {
-            certificates: webhooks.certificates.clone(),
-            tls: tls(),
-            authorizer,
-        };
-        let options = options(&["--diagnostics-address=127.0.0.1:0"]);
-        let server = listen(&options, webhooks.metrics.clone(), security)
-            .await
-            .unwrap()
-            .unwrap();
+        let certificates = Arc::new(webhooks.certificates.clone());
+        let server = HttpsServer::new(
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            tls().server_config(certificates).unwrap(),
+            Limits::default(),
+        );
         let (address, stop) = (server.address().unwrap(), CancellationToken::new());
-        let running = tokio::spawn(server.serve(stop.clone()));
+        let router = authorized_routes(webhooks.metrics.clone(), authorizer);
+        let running = tokio::spawn(server.serve(router, stop.clone()));
         let diagnostics = Server {
             address,
             ..webhooks

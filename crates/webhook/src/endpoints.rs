@@ -1,14 +1,14 @@
 //! The endpoints of webhooks: read requests, respond, and count.
 //!
-//! Any client in the cluster can send requests, so their total cost is limited. Small requests,
-//! which are nearly all, share 16 MiB, and eight of them are processed concurrently. Of large
-//! requests, and of small ones that become large when they are parsed, two are read and processed
-//! concurrently. Further requests wait in order, with their body unread; beyond the length of the
-//! queue they are rejected with 429, and the API server retries. Validators and converters run on
-//! blocking threads, so a slow one delays neither other requests nor TLS handshakes.
+//! Any client in the cluster can send requests, so their total cost is limited. The bodies that
+//! have arrived share 32 MiB, so a client that announces a large body and does not send it takes
+//! nothing from others. A request whose body has no room is rejected with 429, and the API server
+//! retries. Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait
+//! in order. Validators and converters run on blocking threads, so a slow one delays neither the
+//! bodies of other requests nor TLS handshakes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -27,55 +27,27 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use serde_json::Value;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument, debug, error, field, warn};
 
-use crate::capacity::{Capacity, Full};
 use crate::conversion;
 use crate::https::certificate::WEBHOOK_METRICS;
-use crate::memory::exceeds;
 use crate::reply::{Reply, ReplyError, truncated};
 use crate::review::{self, AdmissionRequest, Decision};
 
 /// The outcomes of requests that are not answered as the API server expects.
 const FAILURES: [&str; 4] = ["error", "failed", "overloaded", "panic"];
 
-/// Limit for the body of an admission review. The API server accepts objects of up to 3 MiB, and a
-/// review may contain two.
-pub(crate) const MAX_REVIEW_SIZE: usize = 8 * 1024 * 1024;
+/// Limit for the body of a request. The API server accepts objects of up to 3 MiB, of which an
+/// admission review may contain two, and converts the objects of a list together.
+pub(crate) const MAX_BODY_SIZE: usize = 16 * 1024 * 1024;
 
-/// Limit for the body of a conversion review. The API server converts stored objects one by one;
-/// lists are larger.
-const MAX_CONVERSION_SIZE: usize = 16 * 1024 * 1024;
+/// Memory for the bodies of all requests together.
+pub(crate) const MAX_BODIES_SIZE: usize = 2 * MAX_BODY_SIZE;
 
-/// Limit for the body of a small request. The review of a pool with a few addresses has 3 KiB.
-pub(crate) const MAX_SMALL_BODY: usize = 64 * 1024;
-
-/// Memory for the bodies of all small requests together.
-const SMALL_REQUEST_MEMORY: usize = 16 * 1024 * 1024;
-
-/// Number of large requests that are read and processed concurrently.
-pub(crate) const LARGE_CONCURRENCY: usize = 2;
-
-/// Number of small requests that may wait for memory.
-const MAX_SMALL_WAITING: usize = 256;
-
-/// Number of large requests that may wait.
-pub(crate) const MAX_LARGE_WAITING: usize = 16;
-
-/// Limit for the parsed size of a small request. A larger one is processed like a large request.
-const MAX_SMALL_MEMORY: usize = 1024 * 1024;
-
-/// Limit for the body of a large request to arrive. The API server is near.
-const LARGE_BODY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Number of small requests that are processed concurrently. Processing is CPU-bound, so more would
-/// not be faster.
-const WORKERS: usize = 8;
-
-/// Unit of the memory of small requests, in bytes. Every request takes at least one.
-const MEMORY_UNIT: usize = 4096;
+/// Number of requests that are processed concurrently. Each may take the memory of a large review,
+/// and processing is CPU-bound, so more would not be faster.
+const WORKERS: usize = 2;
 
 /// The metrics of webhooks and of their certificate.
 pub const METRICS: &[Description] = &[
@@ -121,8 +93,8 @@ pub struct Endpoints {
 /// State that all endpoints share.
 #[derive(Debug)]
 struct Shared {
-    small: Capacity,
-    large: Capacity,
+    /// The bytes that further bodies can take.
+    memory: Arc<Semaphore>,
     workers: Arc<Semaphore>,
     malformed_log: LogLimit,
     failed_log: LogLimit,
@@ -134,7 +106,6 @@ struct Shared {
 
 struct Endpoint {
     path: &'static str,
-    max_size: usize,
     respond: Arc<Respond>,
     shared: Arc<Shared>,
 }
@@ -159,8 +130,7 @@ impl Endpoints {
             ])
         };
         let shared = Shared {
-            small: Capacity::new(SMALL_REQUEST_MEMORY / MEMORY_UNIT, MAX_SMALL_WAITING),
-            large: Capacity::new(LARGE_CONCURRENCY, MAX_LARGE_WAITING),
+            memory: Arc::new(Semaphore::new(MAX_BODIES_SIZE)),
             malformed_log: LogLimit::default(),
             failed_log: LogLimit::default(),
             overload_log: LogLimit::default(),
@@ -188,7 +158,6 @@ impl Endpoints {
     ) -> Self {
         self.add(
             path,
-            MAX_REVIEW_SIZE,
             Arc::new(move |body: &[u8]| review::respond(body, &validate)),
         )
     }
@@ -204,7 +173,6 @@ impl Endpoints {
     ) -> Self {
         self.add(
             path,
-            MAX_CONVERSION_SIZE,
             Arc::new(move |body: &[u8]| conversion::respond(body, &convert)),
         )
     }
@@ -216,7 +184,7 @@ impl Endpoints {
             .method_not_allowed_fallback(method_not_allowed)
     }
 
-    fn add(self, path: &'static str, max_size: usize, respond: Arc<Respond>) -> Self {
+    fn add(self, path: &'static str, respond: Arc<Respond>) -> Self {
         // They exist before the first failure: an alert does not see an increase from nothing to
         // one.
         for outcome in FAILURES {
@@ -224,7 +192,6 @@ impl Endpoints {
         }
         let endpoint = Arc::new(Endpoint {
             path,
-            max_size,
             respond,
             shared: self.shared.clone(),
         });
@@ -294,8 +261,8 @@ impl Rejection {
         }
     }
 
-    fn too_long(limit: usize, length: impl std::fmt::Display) -> Self {
-        let message = format!("the body is too long: {length}; the length limit is {limit} bytes");
+    fn too_long() -> Self {
+        let message = format!("the body is too long; the length limit is {MAX_BODY_SIZE} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 }
@@ -317,68 +284,9 @@ impl Endpoint {
             let text = format!("the content type must be application/json, not {kind:?}");
             return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
-        // A body without a length counts as the longest.
-        let declared = request
-            .body()
-            .size_hint()
-            .upper()
-            .unwrap_or(self.max_size as u64);
-        let length = usize::try_from(declared).unwrap_or(usize::MAX);
-        if length > self.max_size {
-            return Err(Rejection::too_long(
-                self.max_size,
-                format_args!("{declared} bytes"),
-            ));
-        }
-        let is_large = length > MAX_SMALL_BODY;
-        let shared = &self.shared;
-        let (memory, body) = if is_large {
-            let memory = shared
-                .large
-                .acquire(1)
-                .await
-                .map_err(|full| self.overloaded(full))?;
-            let body = timeout(LARGE_BODY_TIMEOUT, read(request.into_body(), length)).await;
-            let late = format!("the body did not arrive within {LARGE_BODY_TIMEOUT:?}");
-            (
-                memory,
-                body.map_err(|_| Rejection::new(StatusCode::REQUEST_TIMEOUT, late))??,
-            )
-        } else {
-            let units = u32::try_from(length / MEMORY_UNIT + 1).unwrap_or(u32::MAX);
-            let memory = shared
-                .small
-                .acquire(units)
-                .await
-                .map_err(|full| self.overloaded(full))?;
-            (memory, read(request.into_body(), length).await?)
-        };
-        let worker = if is_large {
-            None
-        } else if exceeds(&body, MAX_SMALL_MEMORY) {
-            Some(
-                shared
-                    .large
-                    .acquire(1)
-                    .await
-                    .map_err(|full| self.overloaded(full))?,
-            )
-        } else {
-            let closed = |_| {
-                Rejection::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "the process is shutting down",
-                )
-            };
-            Some(
-                shared
-                    .workers
-                    .clone()
-                    .acquire_owned()
-                    .await
-                    .map_err(closed)?,
-            )
-        };
+        let (body, memory) = self.read(request.into_body()).await?;
+        // The semaphore is never closed.
+        let worker = self.shared.workers.clone().acquire_owned().await;
         let respond = self.respond.clone();
         // The task continues if the client cancels the request, so it owns the permits.
         let task = tokio::task::spawn_blocking(move || {
@@ -414,7 +322,7 @@ impl Endpoint {
         };
         let status = match error {
             ReplyError::Serialize { .. } => StatusCode::INTERNAL_SERVER_ERROR,
-            ReplyError::TooManyValues { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            ReplyError::TooManyValues => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         };
         let rejection = Rejection::new(status, error.to_string());
@@ -435,37 +343,43 @@ impl Endpoint {
         Err(rejection)
     }
 
-    fn overloaded(&self, _: Full) -> Rejection {
-        if let Some(suppressed) = self.shared.overload_log.allow(Instant::now()) {
-            warn!(
-                path = self.path,
-                suppressed, "rejecting requests to webhooks: too many are waiting"
-            );
+    /// Reads a whole body. Returns it with the memory that it takes.
+    async fn read(&self, body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Rejection> {
+        if body.size_hint().lower() > MAX_BODY_SIZE as u64 {
+            return Err(Rejection::too_long());
         }
-        Rejection::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "too many requests are waiting; retry later",
-        )
+        let mut memory = self.reserve(0)?;
+        let (mut bytes, mut parts) = (Vec::new(), body.into_data_stream());
+        while let Some(part) = parts.next().await {
+            let part = part.map_err(|error| {
+                let message = format!("the body cannot be read: {error}");
+                Rejection::new(StatusCode::BAD_REQUEST, message)
+            })?;
+            if part.len() > MAX_BODY_SIZE - bytes.len() {
+                return Err(Rejection::too_long());
+            }
+            memory.merge(self.reserve(part.len())?);
+            bytes.extend_from_slice(&part);
+        }
+        Ok((bytes, memory))
     }
-}
 
-/// Reads a whole body of at most `limit` bytes.
-async fn read(body: Body, limit: usize) -> Result<Vec<u8>, Rejection> {
-    let (mut bytes, mut parts) = (Vec::with_capacity(limit), body.into_data_stream());
-    while let Some(part) = parts.next().await {
-        let failed = |error| {
-            Rejection::new(
-                StatusCode::BAD_REQUEST,
-                format!("the body cannot be read: {error}"),
-            )
-        };
-        let part = part.map_err(failed)?;
-        if part.len() > limit - bytes.len() {
-            return Err(Rejection::too_long(limit, "length limit exceeded"));
-        }
-        bytes.extend_from_slice(&part);
+    /// Reserves memory for a part of a body, until the permit is dropped.
+    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Rejection> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let memory = self.shared.memory.clone();
+        memory.try_acquire_many_owned(bytes).map_err(|_| {
+            if let Some(suppressed) = self.shared.overload_log.allow(Instant::now()) {
+                let path = self.path;
+                warn!(
+                    path,
+                    suppressed, "rejecting requests to webhooks: their bodies take too much memory"
+                );
+            }
+            let message = "the bodies of other requests take the memory; retry later";
+            Rejection::new(StatusCode::TOO_MANY_REQUESTS, message)
+        })
     }
-    Ok(bytes)
 }
 
 /// Records the metrics of a request when it is dropped, also if the request is cancelled.

@@ -10,11 +10,15 @@ const MAP_SIZE: usize = 704;
 /// Bytes of a string in addition to its text.
 const STRING_OVERHEAD: usize = 48;
 
-/// Whether the [`serde_json::Value`] of this text may take more than `limit` bytes. Allocates
+/// Limit for the memory of a parsed review or converted object. The largest pool that the
+/// CustomResourceDefinitions allow takes 4 MiB, and a review contains two.
+pub(super) const MAX_MEMORY: usize = 32 * 1024 * 1024;
+
+/// Whether the [`serde_json::Value`] of this text may take more than [`MAX_MEMORY`]. Allocates
 /// nothing, and reads no more of the text than needed. Of an invalid text the valid beginning
 /// counts, or more.
-pub(super) fn exceeds(json: &[u8], limit: usize) -> bool {
-    parsed_size(json, limit) > limit
+pub(super) fn is_too_large(json: &[u8]) -> bool {
+    parsed_size(json, MAX_MEMORY) > MAX_MEMORY
 }
 
 /// An upper bound of the bytes of the parsed value. Stops at a number above `limit`.
@@ -144,7 +148,11 @@ mod tests {
             parsed_size("[0,0,0,0,0,0,0".as_bytes(), 2 * VALUE_SIZE),
             3 * VALUE_SIZE
         );
-        assert!(exceeds(b"[0,0]", 3 * VALUE_SIZE - 1) && !exceeds(b"[0,0]", 3 * VALUE_SIZE));
+        let numbers = |count: usize| format!("[{}0]", "0,".repeat(count));
+        assert!(is_too_large(numbers(MAX_MEMORY / VALUE_SIZE).as_bytes()));
+        assert!(!is_too_large(
+            numbers(MAX_MEMORY / VALUE_SIZE - 2).as_bytes()
+        ));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
 
+use crate::memory::MAX_MEMORY;
+
 /// Length of the longest message about a request, in characters.
 const MAX_MESSAGE_LENGTH: usize = 2048;
 
@@ -77,11 +79,8 @@ pub enum ReplyError {
         field: &'static str,
     },
     /// Parsing the body would take too much memory.
-    #[error("the body has too many values: they would take more than {limit} bytes of memory")]
-    TooManyValues {
-        /// The limit in bytes.
-        limit: usize,
-    },
+    #[error("the body has too many values: they would take more than {MAX_MEMORY} bytes of memory")]
+    TooManyValues,
     /// The reply could not be serialized; a bug in this program.
     #[error("the reply cannot be serialized: {source}")]
     Serialize {

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use capi_ipam_controller::health::{Health, NameTaken, ReadinessGate};
-use capi_ipam_controller::listener::bind;
 use capi_ipam_controller::metrics::Metrics;
+use capi_ipam_controller::server::ListenError;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::https::certificate::{CertificateFiles, Certificates, POLL_INTERVAL, WEBHOOK_METRICS};
@@ -27,15 +28,9 @@ pub enum WebhookError {
     /// The process has a server of webhooks already.
     #[error(transparent)]
     NameTaken(#[from] NameTaken),
-    /// The port cannot be bound: it is in use, or needs privileges.
-    #[error("cannot serve webhooks at port {port} (--webhook-port)")]
-    Bind {
-        /// The value of the flag.
-        port: u16,
-        /// The error of the operating system.
-        #[source]
-        source: std::io::Error,
-    },
+    /// The port cannot be bound.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
 }
 
 /// A server of webhooks that listens but answers no requests before [`WebhookServer::serve`].
@@ -55,18 +50,20 @@ pub async fn listen(
     health: &Health,
     metrics: &Metrics,
 ) -> Result<Option<WebhookServer>, WebhookError> {
-    if options.webhook_port == 0 {
+    let address = match options.webhook_port {
+        0 => String::new(),
+        port => format!(":{port}"),
+    };
+    let Some(listener) = capi_ipam_controller::server::listen(&address, "--webhook-port").await?
+    else {
         return Ok(None);
-    }
-    let address = format!(":{}", options.webhook_port);
-    listen_at(&address, options, health, metrics, Limits::default())
-        .await
-        .map(Some)
+    };
+    listen_on(listener, options, health, metrics, Limits::default()).map(Some)
 }
 
-/// Like [`listen`], with another address and other limits.
-pub(crate) async fn listen_at(
-    address: &str,
+/// Like [`listen`], with another listener and other limits.
+pub(crate) fn listen_on(
+    listener: TcpListener,
     options: &WebhookOptions,
     health: &Health,
     metrics: &Metrics,
@@ -83,11 +80,6 @@ pub(crate) async fn listen_at(
     let tls = options
         .tls
         .server_config(std::sync::Arc::new(certificates.clone()))?;
-    let failed = |source| WebhookError::Bind {
-        port: options.webhook_port,
-        source,
-    };
-    let listener = bind(address).await.map_err(failed)?;
     certificates.register(metrics, &WEBHOOK_METRICS);
     let certificate_health = health.require("certificate for webhooks")?;
     Ok(WebhookServer {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::endpoints::MAX_REVIEW_SIZE;
+use crate::endpoints::MAX_BODY_SIZE;
 use crate::https::Limits;
 use support::{Request, Server, review, things};
 
@@ -83,7 +83,7 @@ async fn malformed_requests_are_rejected_with_a_reason() {
     let server = Server::start(things).await;
     let valid = || Request::review(1);
     let long = Request {
-        body: vec![b' '; MAX_REVIEW_SIZE + 1].into(),
+        body: vec![b' '; MAX_BODY_SIZE + 1].into(),
         ..valid()
     };
     for (request, status, reason) in [
@@ -141,9 +141,13 @@ async fn malformed_requests_are_rejected_with_a_reason() {
                 ..long.clone()
             },
             413,
-            "length limit exceeded",
+            "the body is too long",
         ),
-        (long, 413, "the body is too long: 8388609 bytes"),
+        (
+            long,
+            413,
+            "the body is too long; the length limit is 16777216 bytes",
+        ),
     ] {
         for http2 in [false, true] {
             let answer = server

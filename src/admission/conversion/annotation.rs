@@ -13,7 +13,6 @@ const MAX_BYTES: usize = 256 * 1024;
 /// The content of the annotation: a part of the object in its other version.
 #[derive(Debug, Default, Clone)]
 pub(super) struct ConversionData {
-    /// Fields of the spec.
     pub(super) spec: Fields,
     /// The conversion-data annotation that the object had in its other version, if any; empty if it
     /// had the field `annotations` without this annotation. `None` if no annotations have to be
@@ -51,8 +50,8 @@ impl ConversionData {
         })
     }
 
-    /// Returns the text of the annotation: compact, with sorted names and an empty status, as the Go
-    /// provider writes it.
+    /// Returns the text of the annotation: compact, with sorted names and an empty status, as the
+    /// Go provider writes it.
     pub(super) fn to_text(&self, api_version: &str, kind: &str) -> String {
         let mut object =
             json!({ "apiVersion": api_version, "kind": kind, "spec": self.spec, "status": {} });
@@ -95,8 +94,8 @@ pub(super) fn remove_if_empty(object: &mut Fields) {
     }
 }
 
-/// Adds a field of the metadata, labels or annotations, if it is missing, and returns it; `None` if it
-/// is not an object.
+/// Adds a field of the metadata, labels or annotations, if it is missing, and returns it; `None` if
+/// it is not an object.
 pub(super) fn ensure<'a>(object: &'a mut Fields, field: &str) -> Option<&'a mut Fields> {
     let mut fields = object;
     for name in ["metadata", field] {

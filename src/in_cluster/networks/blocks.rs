@@ -52,8 +52,8 @@ pub(super) fn ready(
     Condition::new(conditions::READY, false, reason, message)
 }
 
-/// The counts of the blocks of a network. `before` are those of its status: the number of blocks of other management
-/// clusters stays until the registry shows it.
+/// The counts of the blocks of a network. `before` are those of its status: the number of blocks of
+/// other management clusters stays until the registry shows it.
 pub(super) fn counts(found: &NetworkBlocks, before: Option<&BlockStatus>) -> BlockStatus {
     let mut counts = found.counts.clone();
     if let Some(before) = before
@@ -64,8 +64,8 @@ pub(super) fn counts(found: &NetworkBlocks, before: Option<&BlockStatus>) -> Blo
     counts
 }
 
-/// Sets the conditions of the blocks of a network, and removes those that a network without shared blocks does not
-/// have.
+/// Sets the conditions of the blocks of a network, and removes those that a network without shared
+/// blocks does not have.
 pub(super) fn set_conditions(status: &mut IPNetworkStatus, found: Option<&NetworkBlocks>) {
     let differing = found.and_then(|found| found.supply.differing_clusters.as_deref());
     let exclusions = differing.map(exclusions);
@@ -81,7 +81,8 @@ pub(super) fn set_conditions(status: &mut IPNetworkStatus, found: Option<&Networ
     }
 }
 
-/// The condition ExclusionsDiffer. `differing` are the management clusters that exclude other addresses.
+/// The condition ExclusionsDiffer. `differing` are the management clusters that exclude other
+/// addresses.
 fn exclusions(differing: &[Box<str>]) -> Condition {
     let type_ = conditions::EXCLUSIONS_DIFFER;
     if differing.is_empty() {
@@ -91,7 +92,6 @@ fn exclusions(differing: &[Box<str>]) -> Condition {
     Condition::new(type_, true, type_, message)
 }
 
-/// The condition BlockConflict.
 fn conflict(found: &NetworkBlocks) -> Condition {
     let mut listed = Vec::new();
     let mut count = 0_usize;
@@ -133,8 +133,8 @@ fn conflict(found: &NetworkBlocks) -> Condition {
     Condition::new(type_, true, conditions::BLOCKS_SHARED, message)
 }
 
-/// Publishes an event when the last conflict of a network has ended, and when the exclusions are equal again. `before`
-/// are its conditions before the change, `changed` those that have changed.
+/// Publishes an event when the last conflict of a network has ended, and when the exclusions are
+/// equal again. `before` are its conditions before the change, `changed` those that have changed.
 pub(super) fn publish_ends(
     events: &EventPublisher,
     network: &IPNetwork,

@@ -3,10 +3,10 @@
 //!
 //! [`ReleaseAbandoned`](capi_ipam_provider::ReleaseAbandoned) decides when and how many are
 //! released. Which ones is decided by live reads, in the order of [`Check`]. The reservation of an
-//! existing unbound claim is never released. One that was restored or moved waits for its claim. One in
-//! a network that shares blocks waits until the registry has shown what other management clusters use,
-//! see [`signs_of_life`](crate::in_cluster::signs_of_life). A release starts the cool-down, as that of
-//! the claim would have.
+//! existing unbound claim is never released. One that was restored or moved waits for its claim.
+//! One in a network that shares blocks waits until the registry has shown what other management
+//! clusters use, see [`signs_of_life`](crate::in_cluster::signs_of_life). A release starts the
+//! cool-down, as that of the claim would have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -133,8 +133,8 @@ impl AbandonedReservations {
         }
     }
 
-    /// Whether the claim of a reservation may still be restored. A restored claim has another uid, and
-    /// takes over the reservation when its IPAddress is restored.
+    /// Whether the claim of a reservation may still be restored. A restored claim has another uid,
+    /// and takes over the reservation when its IPAddress is restored.
     async fn awaited(&self, abandoned: &AbandonedReservation) -> Result<Release, CallError> {
         let slot = &abandoned.slot;
         let Some(found) = self.context.reservations.metadata(slot).await? else {
@@ -159,8 +159,8 @@ impl AbandonedReservations {
         })
     }
 
-    /// Whether another management cluster can use the address, for all that the registry of its block
-    /// has shown: `clusterctl move` deletes claims that it has created in another cluster.
+    /// Whether another management cluster can use the address, for all that the registry of its
+    /// block has shown: `clusterctl move` deletes claims that it has created in another cluster.
     fn may_be_in_use_elsewhere(&mut self, abandoned: &AbandonedReservation) -> bool {
         let Slot { scope, block } = &abandoned.slot;
         let Scope::Network(network) = scope else {

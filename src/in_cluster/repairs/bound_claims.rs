@@ -31,8 +31,9 @@ impl BoundClaims {
         self.get(claim).filter(|found| found.is_managed)
     }
 
-    /// The claim of this name, bound or not, if this process manages it and it is not being released.
-    /// Another provider may have created its IPAddress and stopped before the claim was bound.
+    /// The claim of this name, bound or not, if this process manages it and it is not being
+    /// released. Another provider may have created its IPAddress and stopped before the claim was
+    /// bound.
     pub(super) fn get_user(&self, claim: &NamespacedName) -> Option<ClaimSnapshot> {
         let found = self.claims.get(claim.namespace(), claim.name())?;
         let is_user = found.is_managed && !self.was_recently_deleted(&found);

@@ -7,7 +7,6 @@ use capi_ipam_api::{IPSlice, PoolKey, ProblemStatus, Scope};
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::observed::{ObjectVersion, Observed, Origin};
 use capi_ipam_controller::watch::{EventHandler, Invalid};
-use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::Validity;
 use capi_ipam_provider::advanced::{Repair, Repaired};
 use kube::api::ObjectMeta;
@@ -16,6 +15,7 @@ use tracing::info;
 
 use super::report_failed;
 use crate::in_cluster::context::Context;
+use crate::in_cluster::problem_report::report_problem;
 
 /// What matters of each IPSlice, as last seen by its watch.
 #[derive(Default)]
@@ -177,22 +177,13 @@ impl ReportInvalidSlices {
 
     async fn report(&self, slice: &ChangedSlice) -> Result<(), CallError> {
         let (name, problem) = (slice.name.as_str(), slice.problem.as_deref());
-        let Some(found) = self.context.slices.get(name).await? else {
-            return Ok(());
-        };
-        // Another one of its name, or a state that the watch has not shown yet.
-        if ObjectVersion::of(&found.metadata) != slice.judged {
-            return Ok(());
-        }
-        let (before, generation) = (found.status.as_ref(), found.metadata.generation);
-        let mut wanted = found.clone();
-        wanted.status = ProblemStatus::updated(before, problem, generation, clock::now());
-        let written = patch::write(&self.context.slices, &found, &wanted).await?;
-        if let Some(written) = &written {
+        let slices = &self.context.slices;
+        let report = report_problem(slices, name, slice.judged, problem, |it| &mut it.status);
+        let reported = report.await?;
+        if let Some(seen) = &reported {
             info!(slice = name, problem, "changed the status of a slice");
-            self.context
-                .ledger
-                .change(|ledger| ledger.insert_slice(written));
+            let ledger = &self.context.ledger;
+            ledger.change(|ledger| ledger.insert_slice(seen));
         }
         Ok(())
     }

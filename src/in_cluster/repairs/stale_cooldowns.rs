@@ -104,8 +104,8 @@ impl EndStaleCooldowns {
         }
     }
 
-    /// Reads the claim that uses an IPAddress. `None` if the claim is bound to another one, does not
-    /// own it, or is being deleted: it may be releasing the address.
+    /// Reads the claim that uses an IPAddress. `None` if the claim is bound to another one, does
+    /// not own it, or is being deleted: it may be releasing the address.
     async fn read_user(
         &self,
         claim: &NamespacedName,

@@ -41,12 +41,7 @@ pub(super) fn what_pools_have_in_common(plane: &ControlPlane) {
                 "must be an IPv4 or IPv6 address",
             );
         }
-        table.rejects(
-            kind,
-            with("gateway", json!("10.0.0.1")),
-            "spec.gateway",
-            "must have the IP family",
-        );
+        table.leaves_to_webhooks(kind, with("gateway", json!("10.0.0.1")), "spec.gateway");
         table.rejects(
             kind,
             with("gateway", json!("0".repeat(46))),

@@ -58,24 +58,13 @@ pub(super) fn pools_of_prefixes(plane: &ControlPlane) {
         "spec.prefixes[0]",
         "must not have host bits",
     );
-    table.rejects(
+    table.leaves_to_webhooks(
         k,
         of(json!(["fd00::/48", "10.0.0.0/8"]), json!(32)),
         "spec.prefixes",
-        "same IP family",
     );
-    table.rejects(
-        k,
-        is(json!(["fd00::/48", "fd01::/65"])),
-        "spec.prefixes",
-        "must be at most allocationPrefixLength",
-    );
-    table.rejects(
-        k,
-        of(json!(["10.0.0.0/25"]), json!(24)),
-        "spec.prefixes",
-        "must be at most allocationPrefixLength",
-    );
+    table.leaves_to_webhooks(k, is(json!(["fd00::/48", "fd01::/65"])), "spec.prefixes");
+    table.leaves_to_webhooks(k, of(json!(["10.0.0.0/25"]), json!(24)), "spec.prefixes");
 
     table.rejects(
         k,
@@ -89,17 +78,11 @@ pub(super) fn pools_of_prefixes(plane: &ControlPlane) {
         "spec.allocationPrefixLength",
         "128",
     );
-    table.rejects(
-        k,
-        is(json!(["10.0.0.0/8"])),
-        "spec.allocationPrefixLength",
-        "at most 32 for IPv4",
-    );
-    table.rejects(
+    table.leaves_to_webhooks(k, is(json!(["10.0.0.0/8"])), "spec.allocationPrefixLength");
+    table.leaves_to_webhooks(
         k,
         of(json!(["10.0.0.0/8"]), json!(33)),
         "spec.allocationPrefixLength",
-        "at most 32 for IPv4",
     );
 
     let range = |prefixes: Value| json!({"ranges": [{"prefixes": prefixes, "gateway": "fe80::1"}]});
@@ -116,18 +99,8 @@ pub(super) fn pools_of_prefixes(plane: &ControlPlane) {
         "spec.ranges[0].prefixes[0]",
         "must not have host bits",
     );
-    table.rejects(
-        k,
-        range(json!(["fd00::/65"])),
-        "spec.ranges",
-        "must be at most allocationPrefixLength",
-    );
-    table.rejects(
-        k,
-        range(json!(["fd00::/48", "10.0.0.0/8"])),
-        "spec.ranges",
-        "must have the IP family",
-    );
+    table.leaves_to_webhooks(k, range(json!(["fd00::/65"])), "spec.ranges");
+    table.leaves_to_webhooks(k, range(json!(["fd00::/48", "10.0.0.0/8"])), "spec.ranges");
 
     table.accepts(
         k,
@@ -144,11 +117,10 @@ pub(super) fn pools_of_prefixes(plane: &ControlPlane) {
         "spec.excludedPrefixes[0]",
         "must be an IP address",
     );
-    table.rejects(
+    table.leaves_to_webhooks(
         k,
         with(json!(["fd00::1", "10.0.0.1"])),
         "spec.excludedPrefixes",
-        "must have the IP family",
     );
     table.done();
 }

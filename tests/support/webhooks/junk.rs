@@ -35,10 +35,12 @@ pub struct Outcome {
 #[derive(Debug, Default)]
 pub struct Good {
     pub answered: usize,
-    /// Answers that are not right, without those of `late`.
+    /// Answers that are not right, without those of `late` and `busy`.
     pub failed: usize,
     /// Answers that the time was too short (504), as on a loaded machine.
     pub late: usize,
+    /// Answers that the memory is taken (429): the API server sends the request again.
+    pub busy: usize,
     /// The duration of the slowest one.
     pub longest: Duration,
 }
@@ -123,6 +125,16 @@ impl Junk {
         ]
     }
 
+    /// A review of 3 MiB, the size of the largest object that the API server accepts.
+    pub fn largest_object() -> Self {
+        let review = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"kind":"InClusterIPPool"},"operation":"CREATE","object":{"spec":{"prefix":24,"addresses":["#;
+        Self {
+            what: "3 MiB to review, maps",
+            path: paths_of(IPPool).validate,
+            body: filled(review, r#"{"":0},"#, "0]}}}}", 3 * MIB),
+        }
+    }
+
     /// Sends the body from `clients` clients at once, `times` times each, with valid reviews
     /// meanwhile.
     pub async fn send(&self, webhooks: &Webhooks, clients: usize, times: usize) -> Outcome {
@@ -187,6 +199,7 @@ async fn good_reviews(webhooks: &Webhooks, done: &CancellationToken) -> Good {
         match answered.await {
             Ok(answer) if answer.body.contains(r#""allowed":true"#) => good.answered += 1,
             Ok(answer) if answer.status == 504 => good.late += 1,
+            Ok(answer) if answer.status == 429 => good.busy += 1,
             _ => good.failed += 1,
         }
         good.longest = good.longest.max(started.elapsed());

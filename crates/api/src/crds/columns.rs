@@ -6,7 +6,8 @@ use crate::InClusterKind;
 
 /// Columns of pools of single addresses.
 pub(super) fn addresses() -> Value {
-    // The API server prints the first result only: that of the pool, or else that of its first range.
+    // The API server prints the first result only: that of the pool, or else that of its first
+    // range.
     let path = ".spec..addresses.*";
     let text = "First entry of the addresses that can be allocated.";
     pools(column("Addresses", "string", path, text), "Addresses")

@@ -3,7 +3,7 @@
 //!
 //! Even if the webhooks are not installed or not available, most invalid objects are rejected.
 //! Apart from the limits, the rules are never stricter than the validation in [`capi_ipam_ip`]. For
-//! what CEL cannot express, see [`pools`].
+//! what is left to the webhooks, see [`pools`].
 //!
 //! The rules need Kubernetes 1.31, the first version with the CEL functions for IP addresses in all
 //! definitions.
@@ -15,13 +15,12 @@
 //!   predates a rule can still be labelled, get a status and be deleted.
 //! - A rule that iterates over a long list first compares the list with its old value.
 //! - A message is complete without the value of the field, which the API server leaves out: it says
-//!   what the value must be (`must be at most 32 for IPv4 addresses`), or what to write.
+//!   what the value must be (`must be an IPv4 or IPv6 address`), or what to write.
 //! - A rule must not fail to evaluate for any object, since such an error is not ratcheted.
 //!   Therefore only one rule checks that a value can be parsed and the others ignore values that
 //!   cannot, presence is checked before access, and lists beyond the limit are not iterated.
-//! - Rules use `substring` instead of `split`, and format numbers digit by digit: the API server
-//!   estimates the maximum cost of a rule in advance, and cannot bound the length of the parts that
-//!   `split` returns.
+//! - Rules use `substring` instead of `split`: the API server estimates the maximum cost of a rule
+//!   in advance, and cannot bound the length of the parts that `split` returns.
 
 mod access;
 mod metadata;
@@ -43,8 +42,6 @@ struct Rule {
     expression: String,
     /// The error message, which follows the path of the field.
     message: &'static str,
-    /// A CEL expression that computes a more specific message.
-    message_expression: Option<String>,
     /// The field within the part that the error refers to.
     field: Option<&'static str>,
     /// The reason of the error; by default `FieldValueInvalid`.
@@ -83,9 +80,6 @@ impl Rule {
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
         set("rule", json!(self.expression));
         set("message", json!(self.message));
-        if let Some(message) = &self.message_expression {
-            set("messageExpression", json!(message));
-        }
         if let Some(field) = self.field {
             set("fieldPath", json!(format!(".{field}")));
         }
@@ -146,16 +140,6 @@ fn pointer_of(name: &str) -> String {
         (None, Some(map)) => format!("{}/additionalProperties", pointer_of(map)),
         (None, None) => format!("/properties/{name}"),
     }
-}
-
-/// A CEL expression that formats a number from 0 to 199.
-fn decimal(number: &str) -> String {
-    let digit = |digit: &str| format!("'0123456789'.substring({digit}, {digit} + 1)");
-    let (tens, ones) = (
-        digit(&format!("{number} / 10 % 10")),
-        digit(&format!("{number} % 10")),
-    );
-    format!("({number} > 99 ? '1' : '') + ({number} > 9 ? {tens} : '') + {ones}")
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What the content of a kubeconfig may contain that somebody else has written, and what an error may
-//! show of it.
+//! What the content of a kubeconfig may contain that somebody else has written, and what an error
+//! may show of it.
 
 use kube::config::{AuthInfo, Cluster, Kubeconfig};
 
@@ -11,8 +11,8 @@ const EMBED: &str = "embed the data in base64";
 /// the kubeconfig, which has credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
-    /// The text is not YAML, or a field has another type. The error of the parser is not a source: it
-    /// shows an excerpt of the text.
+    /// The text is not YAML, or a field has another type. The error of the parser is not a source:
+    /// it shows an excerpt of the text.
     #[error("it is not valid YAML of a kubeconfig{position}")]
     Yaml {
         /// Where the parser stopped, such as ` (line 3, column 5)`. Empty if this is not known.

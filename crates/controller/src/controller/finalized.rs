@@ -31,10 +31,10 @@ pub trait Protect:
     /// The client that reads and writes the object.
     fn objects(&self, object: &Self::Object) -> ResourceClient<Self::Object>;
 
-    /// What is reconciled in place of an object that is being deleted and of which this process could
-    /// never decode a state, such as an empty object with this metadata; see
-    /// [`Reconciler::undecodable`]. With `None` the object keeps the finalizer until somebody corrects
-    /// it.
+    /// What is reconciled in place of an object that is being deleted and of which this process
+    /// could never decode a state, such as an empty object with this metadata; see
+    /// [`Reconciler::undecodable`]. With `None` the object keeps the finalizer until somebody
+    /// corrects it.
     fn undecodable(&self, metadata: &ObjectMeta) -> Option<Self::Object>;
 
     /// Whether the object is reconciled now, and with which rule for its finalizer.
@@ -173,8 +173,8 @@ impl<R: Protect> Finalized<R> {
         if action != Action::AwaitChange {
             return Ok(action);
         }
-        // A restore of etcd can undo a deletion. The cached object may lack fields, or be the last one
-        // that could be decoded.
+        // A restore of etcd can undo a deletion. The cached object may lack fields, or be the last
+        // one that could be decoded.
         let (objects, meta) = (self.inner.objects(&object), object.meta());
         let is_released =
             |found: &ObjectMeta| found.uid == meta.uid && found.deletion_timestamp.is_some();

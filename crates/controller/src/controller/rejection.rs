@@ -31,9 +31,10 @@ impl Conflicts {
 }
 
 impl Attempt<Conflicts> {
-    /// What follows from the result of a reconcile that writes the object: a conflict is no failure,
-    /// and neither is that the object is gone. After a conflict, and if the object is being deleted,
-    /// it is reconciled again after `delay`: only a reconcile that says so releases an object.
+    /// What follows from the result of a reconcile that writes the object: a conflict is no
+    /// failure, and neither is that the object is gone. After a conflict, and if the object is
+    /// being deleted, it is reconciled again after `delay`: only a reconcile that says so releases
+    /// an object.
     ///
     /// # Errors
     /// The error of the reconcile, if it is neither.

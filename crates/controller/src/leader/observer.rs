@@ -2,8 +2,8 @@
 //! process holds the lease, and for how long.
 //!
 //! The crate that implements the protocol compares the age of a lease with the own flag. Like
-//! client-go, a standby respects what the holder has written: until then it is shown a lease that is
-//! being renewed.
+//! client-go, a standby respects what the holder has written: until then it is shown a lease that
+//! is being renewed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -154,8 +154,8 @@ impl Observer {
         }
     }
 
-    /// Reads the holder of the lease. If its lease is in force for longer than the own flag says, the
-    /// lease is changed as a renewal would change it.
+    /// Reads the holder of the lease. If its lease is in force for longer than the own flag says,
+    /// the lease is changed as a renewal would change it.
     fn read_holder(&self, body: &mut Vec<u8>) {
         let Ok(mut lease) = serde_json::from_slice::<Lease>(body) else {
             return;
@@ -190,8 +190,8 @@ impl Observer {
     }
 }
 
-/// Whether the lease of another process is in force for longer than `own_duration` from now on. It is
-/// in force for the duration that its holder has written, from when it was first seen like this.
+/// Whether the lease of another process is in force for longer than `own_duration` from now on. It
+/// is in force for the duration that its holder has written, from when it was first seen like this.
 fn is_in_force(
     spec: &LeaseSpec,
     own: &str,

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::description::Description;
+use super::Description;
 
 pub(super) const RECONCILE_SECONDS: Description = Description {
     name: "controller_reconcile_seconds",

@@ -7,7 +7,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::description::Description;
+use super::Description;
 
 pub(super) const REQUEST_SECONDS: Description = Description {
     name: "apiserver_request_seconds",

@@ -225,8 +225,8 @@ impl FailureStreak {
     }
 }
 
-/// Logs a failure. One that lasts is repeated at a growing interval only, see `limit`. `count` is the
-/// number of failures since the source last delivered.
+/// Logs a failure. One that lasts is repeated at a growing interval only, see `limit`. `count` is
+/// the number of failures since the source last delivered.
 fn log_failure(
     kind: &str,
     failure: &Failure,

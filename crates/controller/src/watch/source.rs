@@ -18,8 +18,8 @@ use crate::observed::ObjectVersion;
 /// What a controller has to know of an object. Every [`Resource`] of Kubernetes implements it.
 pub trait Keyed: Clone + Debug + Send + Sync + 'static {
     /// Whether the source leaves a [marker](Self::is_gone) of each deleted object. If so, the
-    /// marker alone shows the deletion: an object that a list does not contain is forgotten, and not
-    /// reconciled as deleted, since the source may have lost it.
+    /// marker alone shows the deletion: an object that a list does not contain is forgotten, and
+    /// not reconciled as deleted, since the source may have lost it.
     const HAS_MARKERS: bool = false;
 
     /// The key of the object, unique among the objects of its kind. Sources without namespaces use
@@ -35,14 +35,14 @@ pub trait Keyed: Clone + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Whether this is a later or earlier state of another object of its key, and not an object that
-    /// was created after the deletion of that one. Sources without identities do not know.
+    /// Whether this is a later or earlier state of another object of its key, and not an object
+    /// that was created after the deletion of that one. Sources without identities do not know.
     fn is_same(&self, _other: &Self) -> bool {
         true
     }
 
-    /// This object with the metadata of a later state, which cannot be decoded. `None` if the metadata
-    /// is that of another object, or if objects of the source have no such metadata.
+    /// This object with the metadata of a later state, which cannot be decoded. `None` if the
+    /// metadata is that of another object, or if objects of the source have no such metadata.
     fn with_metadata(&self, _metadata: &ObjectMeta) -> Option<Self> {
         None
     }

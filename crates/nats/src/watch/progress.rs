@@ -79,10 +79,10 @@ impl Progress {
         self.last.pending = 0;
     }
 
-    /// Records the last message of the leader, if any, when the consumer has nothing left to deliver:
-    /// the list ends there. The consumer may run on a replica that is behind. Of several answers the
-    /// lowest counts: writes during the list do not move its end, and a marker that has expired does
-    /// not keep it open.
+    /// Records the last message of the leader, if any, when the consumer has nothing left to
+    /// deliver: the list ends there. The consumer may run on a replica that is behind. Of several
+    /// answers the lowest counts: writes during the list do not move its end, and a marker that has
+    /// expired does not keep it open.
     pub(super) fn aim_at(&mut self, leader: Option<u64>) {
         let revision = leader.unwrap_or(0);
         let earlier = self.target.unwrap_or(revision);

@@ -131,8 +131,8 @@ impl Session {
     }
 
     /// Asks the leader where the list ends, when the consumer has nothing left to deliver. It is
-    /// asked again after an interval: the last message can be a marker that expires. What the consumer
-    /// had left to deliver can be removed as well: its next heartbeat shows it.
+    /// asked again after an interval: the last message can be a marker that expires. What the
+    /// consumer had left to deliver can be removed as well: its next heartbeat shows it.
     async fn find_end_of_list<T: Value>(
         &mut self,
         bucket: &Bucket<T>,
@@ -202,8 +202,8 @@ impl Session {
         }))
     }
 
-    /// Answers a request for flow control, and compares a heartbeat with what was received. A consumer
-    /// sends one when it has nothing to deliver, or waits for an answer.
+    /// Answers a request for flow control, and compares a heartbeat with what was received. A
+    /// consumer sends one when it has nothing to deliver, or waits for an answer.
     async fn answer_heartbeat<T: Value>(
         &mut self,
         bucket: &Bucket<T>,

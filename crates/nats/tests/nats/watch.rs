@@ -295,8 +295,8 @@ async fn resync_notices_what_was_removed_by_hand() {
     assert_eq!(consumers(&node).await, 1);
 }
 
-/// The server stops to send when much was not read yet. What it has not sent then is removed, so no message
-/// shows that nothing is left.
+/// The server stops to send when much was not read yet. What it has not sent then is removed, so no
+/// message shows that nothing is left.
 #[tokio::test]
 async fn list_does_not_wait_for_what_was_removed() {
     let (node, bucket) = node_with_bucket().await;

@@ -2,12 +2,12 @@
 //!
 //! Each cluster has a separate API server with a slice, a reservation and a claim for each block.
 //! The first cluster can have two managers. A manager sees its API server and the record late, and
-//! may crash at any step. The registry may lose a write that it has acknowledged, and then gives the
-//! revision of this write to the next one; it may answer a read with the state before the last
-//! write; a reply to a write may be lost; and a record may be deleted by hand. The first cluster may
-//! stop to share blocks, and its API server may be [restored](restore), or [built again](rebuilt) as
-//! another cluster with the same identity. Its claim may be [moved](moves) to the second cluster. The
-//! registry may be [restored](registry), also with a third cluster.
+//! may crash at any step. The registry may lose a write that it has acknowledged, and then gives
+//! the revision of this write to the next one; it may answer a read with the state before the last
+//! write; a reply to a write may be lost; and a record may be deleted by hand. The first cluster
+//! may stop to share blocks, and its API server may be [restored](restore), or [built
+//! again](rebuilt) as another cluster with the same identity. Its claim may be [moved](moves) to
+//! the second cluster. The registry may be [restored](registry), also with a third cluster.
 //!
 //! Which write follows is decided by `capi_ipam_protocol::block`, as in the product.
 //!
@@ -56,7 +56,8 @@ struct Scope {
     max_revision: u32,
     /// The highest version of a slice.
     max_version: u32,
-    /// Whether the first cluster has an address in use when it begins to share blocks. It takes no block.
+    /// Whether the first cluster has an address in use when it begins to share blocks. It takes no
+    /// block.
     joins: bool,
     /// Whether the first cluster stops to share blocks at any time, such as when its network is
     /// deleted. Afterwards its claims get addresses of the blocks that it has, or none.

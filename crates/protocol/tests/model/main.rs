@@ -31,16 +31,17 @@
 //! A change there must be followed here. The mutations show that each precaution is needed: see
 //! `mutations.rs`. Not in the model:
 //!
-//! - pausing, pools that change or are recreated, restored claims, addresses that users exclude, and
-//!   promises that they delete;
-//! - IPAddress objects that are created, changed or deleted manually or by another running provider;
+//! - pausing, pools that change or are recreated, restored claims, addresses that users exclude,
+//!   and promises that they delete;
+//! - IPAddress objects that are created, changed or deleted manually or by another running
+//!   provider;
 //! - statuses and conditions, and managers that write them alternately;
-//! - the queue of waiting claims (any claim may be the next), and time: there are no expectations of
-//!   own writes (a manager may act on a stale cache immediately), no grace period of the sweeper, and
-//!   a cool-down ends at any time;
+//! - the queue of waiting claims (any claim may be the next), and time: there are no expectations
+//!   of own writes (a manager may act on a stale cache immediately), no grace period of the
+//!   sweeper, and a cool-down ends at any time;
 //! - the read before R3 after a creation with an unknown outcome: the protocol holds without it;
-//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more than
-//!   two managers.
+//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more
+//!   than two managers.
 //!
 //! Pools that join and leave a network, and slices, have separate models, see `joining.rs` and
 //! `slices.rs`.

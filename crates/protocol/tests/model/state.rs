@@ -66,8 +66,8 @@ pub(crate) struct Address {
     pub(crate) age: Age,
 }
 
-/// An IPReservation. Its name is the address. One that a user has created, to promise the address to
-/// the claims of a name, has the life 0.
+/// An IPReservation. Its name is the address. One that a user has created, to promise the address
+/// to the claims of a name, has the life 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Reservation {
     pub(crate) name: u8,

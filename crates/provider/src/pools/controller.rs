@@ -8,14 +8,13 @@ use capi_ipam_controller::client::{CallError, PrunedFields, ResourceClient, erro
 use capi_ipam_controller::controller::{
     Action, Attempt, Cause, Conflicts, Protect, Protection, Reconciler,
 };
-use capi_ipam_controller::events::EventPublisher;
-use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
+use capi_ipam_controller::expectations::EXPECTATION_TTL;
+use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::MaybeInvalid;
-use capi_ipam_controller::{finalizer, patch};
 use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use tracing::{debug, warn};
@@ -23,15 +22,12 @@ use tracing::{debug, warn};
 use super::status::{self, PoolCounts, PoolState};
 use super::{PoolProvider, Shared};
 use crate::adapter::PoolKind;
-use crate::api::conditions::Condition;
-use crate::api::{IPAddress, PoolReference, Uid, is_paused};
+use crate::api::{IPAddress, PoolReference, is_paused};
 use crate::pending_creates::PendingCreates;
 use crate::selection::Selection;
 use crate::setup::ProviderSetup;
-use crate::status_rate::StatusLimiter;
-use crate::transitions::{
-    changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
-};
+use crate::status_rate::STATUS_INTERVAL;
+use crate::status_writer::{StatusWrite, StatusWriter};
 
 /// The delay before a pool that is being deleted is checked again. The release of its addresses
 /// enqueues it earlier.
@@ -50,11 +46,9 @@ const IN_FLIGHT: &str = "waiting for requests that may create an IPAddress of th
 /// Reconciles the pools of a provider.
 pub(super) struct PoolReconciler<P: PoolProvider> {
     shared: Arc<Shared<P>>,
-    events: EventPublisher,
     selection: Selection,
     pending_creates: Arc<PendingCreates>,
-    expectations: Expectations,
-    status_limiter: StatusLimiter,
+    status: StatusWriter<P::Pool>,
     /// The status fields that the served definition does not have.
     pruned_fields: PrunedFields,
     /// Whether it is logged that the status cannot be written.
@@ -78,7 +72,10 @@ impl<P: PoolProvider> Reconciler for PoolReconciler<P> {
     }
 
     fn wants(&self, _: &P::Pool, after: &P::Pool) -> bool {
-        !self.expectations.is_own_write(after, Instant::now())
+        !self
+            .status
+            .expectations()
+            .is_own_write(after, Instant::now())
     }
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
@@ -100,7 +97,7 @@ impl<P: PoolProvider> Reconciler for PoolReconciler<P> {
         }
         let result = self.reconcile_pool(&pool).await;
         if let Err(error) = &result {
-            publish_rejected_status(&self.events, pool.as_ref(), &(), error, attempt);
+            self.status.failed(&pool, error, attempt);
         }
         outcome(pool.as_ref(), result, attempt)
     }
@@ -122,7 +119,7 @@ impl<P: PoolProvider> Protect for PoolReconciler<P> {
         if !self.selection.includes(pool) {
             return Protection::Postponed(Action::AwaitChange);
         }
-        if self.expectations.is_stale(pool, Instant::now()) {
+        if self.status.expectations().is_stale(pool, Instant::now()) {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         let is_released = pool.meta().deletion_timestamp.is_some() && !self.is_protected(pool);
@@ -133,7 +130,8 @@ impl<P: PoolProvider> Protect for PoolReconciler<P> {
     }
 
     fn protected(&self, pool: &P::Pool) {
-        self.record_write(pool);
+        self.status.expectations().expect(pool, Instant::now());
+        self.shared.pools.see(Origin::Response, pool);
     }
 
     async fn rejected(
@@ -160,11 +158,15 @@ impl<P: PoolProvider> PoolReconciler<P> {
     pub(super) fn new(shared: Arc<Shared<P>>, setup: &ProviderSetup<'_>) -> Self {
         Self {
             shared,
-            events: setup.manager.events.clone(),
             selection: Selection::of(&setup.manager.options),
             pending_creates: Arc::clone(&setup.pending_creates),
-            expectations: Expectations::default(),
-            status_limiter: StatusLimiter::default(),
+            status: StatusWriter::new(
+                setup.manager.events.clone(),
+                (),
+                STATUS_INTERVAL,
+                |pool| status::of(pool).conditions,
+                status::is_warning,
+            ),
             pruned_fields: PrunedFields::default(),
             is_reported: AtomicBool::new(false),
         }
@@ -289,56 +291,25 @@ impl<P: PoolProvider> PoolReconciler<P> {
         if wanted == before {
             return Ok(None);
         }
-        let transitions = changed_conditions(&before.conditions, &wanted.conditions);
-        let (uid, started) = (uid_of(pool), Instant::now());
-        let wait = self
-            .status_limiter
-            .delay(uid, !transitions.is_empty(), started);
-        if wait.is_some() {
-            return Ok(wait);
-        }
         let merged = status::merge(before_value, &wanted).map_err(failed)?;
         if let Some(fields) = object.as_object_mut() {
             fields.insert("status".to_owned(), merged);
         }
         let desired: P::Pool = serde_json::from_value(object).map_err(failed)?;
         let client = self.objects(pool);
-        let written = patch::write(&client, pool, &desired).await;
-        self.status_limiter.record_latency(started.elapsed());
-        if written.is_err() {
-            self.status_limiter.retry(uid, Instant::now());
-        }
-        match written {
-            Ok(Some(written)) => {
-                self.record_write(&written);
-                self.publish(
-                    &written,
-                    &before.conditions,
-                    &wanted.conditions,
-                    &transitions,
-                );
+        let write = self.status.write_limited(&client, pool, &desired);
+        match write.await {
+            Ok(StatusWrite::Delayed(wait)) => return Ok(Some(wait)),
+            Ok(StatusWrite::Written(written)) => self.shared.pools.see(Origin::Response, &written),
+            Ok(StatusWrite::Unchanged) => {
+                self.report_missing("the type of the pools has no status");
             }
-            Ok(None) => self.report_missing("the type of the pools has no status"),
             Err(error) if error.is_not_found() && self.exists(&client, pool).await? => {
                 self.report_missing("their CustomResourceDefinition has no status subresource");
             }
             Err(error) => return Err(error),
         }
         Ok(None)
-    }
-
-    /// Logs and publishes what has changed in the conditions of a pool.
-    fn publish(
-        &self,
-        pool: &P::Pool,
-        before: &[Condition],
-        after: &[Condition],
-        transitions: &[Condition],
-    ) {
-        let name = NamespacedName::of(pool.meta());
-        let object = format!("{} {name}", P::Pool::kind(&()));
-        log_transitions(&object, before, after, status::is_warning);
-        publish_warnings(&self.events, pool, &(), transitions, status::is_warning);
     }
 
     async fn exists(
@@ -359,11 +330,6 @@ impl<P: PoolProvider> PoolReconciler<P> {
             warn!(%kind, why, "the status of pools is not written");
         }
     }
-
-    fn record_write(&self, written: &P::Pool) {
-        self.expectations.expect(written, Instant::now());
-        self.shared.pools.see(Origin::Response, written);
-    }
 }
 
 /// Whether an IPAddress that cannot be decoded may be of a pool: the pool of an IPAddress is one of
@@ -383,10 +349,6 @@ fn outcome<K: Resource>(
 ) -> Result<Action, CallError> {
     let is_deleting = pool.meta().deletion_timestamp.is_some();
     attempt.conclude(is_deleting, result, DELETION_RETRY_DELAY)
-}
-
-fn uid_of<K: Resource>(object: &K) -> Uid {
-    Uid::of(object.meta().uid.as_deref().unwrap_or_default())
 }
 
 /// What a pool with `count` IPAddresses waits for.

@@ -155,6 +155,12 @@ pub(super) fn read(status: Option<&Value>) -> PoolStatus {
     read.and_then(Result::ok).unwrap_or_default()
 }
 
+/// The [`PoolStatus`] of a pool; the default if it has none.
+pub(super) fn of<P: Serialize>(pool: &P) -> PoolStatus {
+    let object = serde_json::to_value(pool).unwrap_or_default();
+    read(object.get("status"))
+}
+
 /// Replaces the fields of a [`PoolStatus`] in the status of a pool. Other fields are kept.
 ///
 /// # Errors

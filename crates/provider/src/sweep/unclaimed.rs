@@ -163,8 +163,8 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
 
     /// How long the claim of an IPAddress may still be restored; `None` if it is not awaited.
     async fn awaited(&self, address: &IPAddress) -> Result<Option<Duration>, CallError> {
-        // The garbage collector deletes a restored IPAddress whose owner has another uid. Without an
-        // owner, a user has deleted it, to release it.
+        // The garbage collector deletes a restored IPAddress whose owner has another uid. Without
+        // an owner, a user has deleted it, to release it.
         if address.metadata.deletion_timestamp.is_some() && owning_claim(address).is_none() {
             return Ok(None);
         }

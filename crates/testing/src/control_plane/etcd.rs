@@ -13,8 +13,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The key of the namespace whose UID is the identity of a cluster.
 const IDENTITY: &str = "/registry/namespaces/kube-system";
 
-/// Removes the identity of the cluster of which the data is a copy. The API server creates another one
-/// when it starts.
+/// Removes the identity of the cluster of which the data is a copy. The API server creates another
+/// one when it starts.
 pub(super) fn remove_identity(port: u16) -> io::Result<()> {
     let request = json!({ "key": ByteString(IDENTITY.into()) });
     call_etcd(port, "/v3/kv/deleterange", &request).map(drop)

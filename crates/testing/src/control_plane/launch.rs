@@ -72,8 +72,8 @@ pub(super) fn certificate(folder: &Path) -> PathBuf {
     certificates(folder).join(CERTIFICATE)
 }
 
-/// Writes a certificate with an ECDSA key. kube-apiserver would create an RSA key, and spend a tenth
-/// of its processor time in tests on the signatures of TLS handshakes.
+/// Writes a certificate with an ECDSA key. kube-apiserver would create an RSA key, and spend a
+/// tenth of its processor time in tests on the signatures of TLS handshakes.
 fn write_certificate(folder: &Path) -> io::Result<()> {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -37,7 +37,7 @@ const MAX_CONCURRENT_REVIEWS: usize = 4;
 
 /// The decision of the API server on a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub(super) enum Access {
     /// The client is authorized.
     Granted,
     /// The token is not authenticated.
@@ -60,7 +60,7 @@ type Cache = ExpiringMap<[u8; 32], Access>;
 
 /// Authorizes clients by bearer tokens. Clones share the cache.
 #[derive(Clone)]
-pub struct Authorizer {
+pub(super) struct Authorizer {
     review: Arc<Review>,
     reviewing: Arc<Semaphore>,
     cache: Arc<Mutex<Cache>>,
@@ -75,7 +75,7 @@ impl fmt::Debug for Authorizer {
 
 impl Authorizer {
     /// Delegates to the API server: grants access to users who may `get` the path.
-    pub fn delegated(client: Client) -> Self {
+    pub(super) fn delegated(client: Client) -> Self {
         Self::new(move |token, path| review_token(client.clone(), token, path).boxed())
     }
 

@@ -5,18 +5,13 @@
 //! resourceVersion of the target as a precondition. So a slow replica never overwrites a newer
 //! bundle with an older one.
 
-use std::fmt::Debug;
-
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::patch::{set, with_preconditions};
 use json_patch::PatchOperation;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
 
 /// Prefix of the annotations that make cert-manager inject the CA bundle.
 const CERT_MANAGER_PREFIX: &str = "cert-manager.io/inject-";
@@ -30,23 +25,15 @@ pub(super) struct Service {
 
 /// The objects that refer to the webhooks.
 pub(super) struct Targets {
-    configurations: ResourceClient<ValidatingWebhookConfiguration>,
-    definitions: ResourceClient<CustomResourceDefinition>,
     service: Service,
-    names: Vec<Name>,
-}
-
-/// Kind and name of a target.
-#[derive(Clone, Debug)]
-enum Name {
-    Configuration(String),
-    Definition(String),
+    /// The name of each, and the client for its kind.
+    names: Vec<(ResourceClient<DynamicObject>, String)>,
 }
 
 /// A target that was read.
-pub(super) enum Target {
-    Configuration(Box<ValidatingWebhookConfiguration>),
-    Definition(Box<CustomResourceDefinition>),
+pub(super) struct Target {
+    client: ResourceClient<DynamicObject>,
+    object: DynamicObject,
 }
 
 /// Why the CA bundle cannot be injected.
@@ -60,14 +47,6 @@ pub(super) enum InjectError {
     Missing(String),
 }
 
-/// The client configuration of a webhook.
-struct WebhookRef<'a> {
-    path: Vec<String>,
-    service: Option<(&'a str, &'a str)>,
-    has_url: bool,
-    bundle: Option<&'a ByteString>,
-}
-
 impl Targets {
     /// The targets of these names. Only webhooks that refer to `service` or to a URL are written.
     pub(super) fn new(
@@ -76,40 +55,26 @@ impl Targets {
         configuration: &str,
         definitions: &[String],
     ) -> Self {
-        let definition_names = definitions.iter().cloned().map(Name::Definition);
-        Self {
-            configurations: ResourceClient::new(Api::all(client.clone()), &()),
-            definitions: ResourceClient::new(Api::all(client.clone()), &()),
-            service,
-            names: [Name::Configuration(configuration.to_owned())]
-                .into_iter()
-                .chain(definition_names)
-                .collect(),
-        }
+        let client_of = |group, kind| {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+            ResourceClient::new(Api::all_with(client.clone(), &resource), &resource)
+        };
+        let group = "admissionregistration.k8s.io";
+        let configurations = client_of(group, "ValidatingWebhookConfiguration");
+        let all = client_of("apiextensions.k8s.io", "CustomResourceDefinition");
+        let definitions = definitions.iter().map(|name| (all.clone(), name.clone()));
+        let mut names = vec![(configurations, configuration.to_owned())];
+        names.extend(definitions);
+        Self { service, names }
     }
 
     /// Reads all targets.
     pub(super) async fn read(&self) -> Vec<Result<Target, InjectError>> {
-        let read = async |name: &Name| {
-            let (target, kind, name) = match name {
-                Name::Configuration(name) => {
-                    let found = self.configurations.get(name).await?;
-                    (
-                        found.map(|found| Target::Configuration(Box::new(found))),
-                        "ValidatingWebhookConfiguration",
-                        name,
-                    )
-                }
-                Name::Definition(name) => {
-                    let found = self.definitions.get(name).await?;
-                    (
-                        found.map(|found| Target::Definition(Box::new(found))),
-                        "CustomResourceDefinition",
-                        name,
-                    )
-                }
-            };
-            target.ok_or_else(|| InjectError::Missing(format!("{kind} {name}")))
+        let read = async |(client, name): &(ResourceClient<DynamicObject>, String)| {
+            let missing = || InjectError::Missing(format!("{} {name}", client.kind()));
+            let object = client.get(name).await?.ok_or_else(missing)?;
+            let client = client.clone();
+            Ok(Target { client, object })
         };
         futures::future::join_all(self.names.iter().map(read)).await
     }
@@ -117,142 +82,74 @@ impl Targets {
     /// Writes the bundle to a target, unless it has it already. Returns whether there was something
     /// to write.
     pub(super) async fn inject(&self, target: &Target, bundle: &[u8]) -> Result<bool, CallError> {
-        match target {
-            Target::Configuration(found) => {
-                write(
-                    &self.configurations,
-                    found.as_ref(),
-                    self.missing(target, bundle),
-                )
-                .await
-            }
-            Target::Definition(found) => {
-                write(
-                    &self.definitions,
-                    found.as_ref(),
-                    self.missing(target, bundle),
-                )
-                .await
-            }
+        let object = &target.object;
+        let operations = missing(object, &self.service, bundle);
+        if operations.is_empty() {
+            return Ok(false);
         }
-    }
-
-    /// The operations that set the bundle in a target.
-    fn missing(&self, target: &Target, bundle: &[u8]) -> Vec<PatchOperation> {
-        let is_ours = |webhook: &WebhookRef<'_>| {
-            let Service { namespace, name } = &self.service;
-            webhook.has_url || webhook.service == Some((namespace, name))
-        };
-        let lacks_bundle =
-            |webhook: &WebhookRef<'_>| webhook.bundle.is_none_or(|present| present.0 != bundle);
-        let operation = |webhook: WebhookRef<'_>| {
-            let path: Vec<&str> = webhook.path.iter().map(String::as_str).collect();
-            set(&path, json!(ByteString(bundle.to_vec())))
-        };
-        target
-            .webhooks()
-            .into_iter()
-            .filter(|webhook| is_ours(webhook) && lacks_bundle(webhook))
-            .map(operation)
-            .collect()
+        let patch = with_preconditions(object, operations);
+        target.client.patch(&object.name_any(), patch).await?;
+        Ok(true)
     }
 }
 
 impl Target {
     /// Kind and name for logs.
     pub(super) fn describe(&self) -> String {
-        match self {
-            Self::Configuration(found) => {
-                format!("ValidatingWebhookConfiguration {}", found.name_any())
-            }
-            Self::Definition(found) => format!("CustomResourceDefinition {}", found.name_any()),
-        }
+        format!("{} {}", self.client.kind(), self.object.name_any())
     }
 
     /// Whether cert-manager injects the CA bundle here.
     pub(super) fn is_managed_by_cert_manager(&self) -> bool {
-        let annotations = match self {
-            Self::Configuration(found) => found.annotations(),
-            Self::Definition(found) => found.annotations(),
-        };
-        annotations
-            .keys()
-            .any(|annotation| annotation.starts_with(CERT_MANAGER_PREFIX))
-    }
-
-    fn webhooks(&self) -> Vec<WebhookRef<'_>> {
-        let owned = |path: &[&str]| path.iter().map(|&part| part.to_owned()).collect();
-        match self {
-            Self::Configuration(found) => {
-                let webhooks = found.webhooks.iter().flatten().enumerate();
-                let refs = webhooks.map(|(index, webhook)| {
-                    let config = &webhook.client_config;
-                    WebhookRef {
-                        path: owned(&["webhooks", &index.to_string(), "clientConfig", "caBundle"]),
-                        service: config
-                            .service
-                            .as_ref()
-                            .map(|to| (to.namespace.as_str(), to.name.as_str())),
-                        has_url: config.url.is_some(),
-                        bundle: config.ca_bundle.as_ref(),
-                    }
-                });
-                refs.collect()
-            }
-            Self::Definition(found) => {
-                let webhook = found
-                    .spec
-                    .conversion
-                    .as_ref()
-                    .and_then(|conversion| conversion.webhook.as_ref());
-                let config = webhook.and_then(|webhook| webhook.client_config.as_ref());
-                let webhook_ref = config.map(|config| WebhookRef {
-                    path: owned(&["spec", "conversion", "webhook", "clientConfig", "caBundle"]),
-                    service: config
-                        .service
-                        .as_ref()
-                        .map(|to| (to.namespace.as_str(), to.name.as_str())),
-                    has_url: config.url.is_some(),
-                    bundle: config.ca_bundle.as_ref(),
-                });
-                webhook_ref.into_iter().collect()
-            }
-        }
+        is_managed_by_cert_manager(&self.object)
     }
 }
 
-async fn write<K>(
-    calls: &ResourceClient<K>,
-    found: &K,
-    operations: Vec<PatchOperation>,
-) -> Result<bool, CallError>
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
-    if operations.is_empty() {
-        return Ok(false);
+fn is_managed_by_cert_manager(object: &DynamicObject) -> bool {
+    let mut annotations = object.annotations().keys();
+    annotations.any(|annotation| annotation.starts_with(CERT_MANAGER_PREFIX))
+}
+
+/// The operations that set the bundle in the webhooks of an object.
+fn missing(object: &DynamicObject, service: &Service, bundle: &[u8]) -> Vec<PatchOperation> {
+    let webhooks = object.data.get("webhooks").and_then(Value::as_array);
+    let count = webhooks.map_or(0, Vec::len);
+    let of_configuration = (0..count).map(|index| format!("webhooks/{index}/clientConfig"));
+    let of_definition = "spec/conversion/webhook/clientConfig".to_owned();
+    let bundle = json!(ByteString(bundle.to_vec()));
+    let mut operations = Vec::new();
+    for path in of_configuration.chain([of_definition]) {
+        let Some(config) = object.data.pointer(&format!("/{path}")) else {
+            continue;
+        };
+        let refers_to = |field: &str, name: &str| {
+            config.pointer(&format!("/service/{field}")) == Some(&json!(name))
+        };
+        let is_ours = config.get("url").is_some()
+            || refers_to("namespace", &service.namespace) && refers_to("name", &service.name);
+        if is_ours && config.get("caBundle") != Some(&bundle) {
+            let path = format!("{path}/caBundle");
+            let parts: Vec<&str> = path.split('/').collect();
+            operations.push(set(&parts, bundle.clone()));
+        }
     }
-    calls
-        .patch(&found.name_any(), with_preconditions(found, operations))
-        .await
-        .map(|_| true)
+    operations
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
-    fn missing(target: &Target) -> Value {
-        let config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
-        let client = Client::try_from(config).unwrap();
+    fn missing(target: &DynamicObject) -> Value {
         let service = Service {
             namespace: "system".to_owned(),
             name: "webhooks".to_owned(),
         };
-        let targets = Targets::new(&client, service, "all", &["things.example.com".to_owned()]);
-        serde_json::to_value(targets.missing(target, b"new")).unwrap()
+        json!(super::missing(target, &service, b"new"))
+    }
+
+    fn object(value: Value) -> DynamicObject {
+        serde_json::from_value(value).unwrap()
     }
 
     fn service(namespace: &str, name: &str, bundle: &str) -> Value {
@@ -263,27 +160,25 @@ mod tests {
         config
     }
 
-    fn configuration(configs: &[Value]) -> Target {
+    fn configuration(configs: &[Value]) -> DynamicObject {
         let webhooks = configs.iter().map(|config| {
             json!({ "name": "w", "clientConfig": config, "admissionReviewVersions": ["v1"], "sideEffects": "None" })
         });
         let found =
             json!({ "metadata": { "name": "all" }, "webhooks": webhooks.collect::<Vec<_>>() });
-        Target::Configuration(serde_json::from_value(found).unwrap())
+        object(found)
     }
 
-    fn definition(conversion: &Value) -> Target {
+    fn definition(conversion: &Value) -> DynamicObject {
         let names = json!({ "kind": "Thing", "plural": "things" });
         let spec = json!({
             "group": "example.com", "names": names, "scope": "Cluster", "versions": [], "conversion": conversion,
         });
-        Target::Definition(
-            serde_json::from_value(json!({ "metadata": { "name": "t" }, "spec": spec })).unwrap(),
-        )
+        object(json!({ "metadata": { "name": "t" }, "spec": spec }))
     }
 
-    #[tokio::test]
-    async fn own_webhooks_without_the_bundle_are_written() {
+    #[test]
+    fn own_webhooks_without_the_bundle_are_written() {
         let value = "bmV3";
         let at = |path: &str| json!({ "op": "add", "path": path, "value": value });
         let target = configuration(&[
@@ -300,8 +195,8 @@ mod tests {
         assert_eq!(missing(&configuration(&[])), json!([]));
     }
 
-    #[tokio::test]
-    async fn definitions_with_our_conversion_webhook_are_written() {
+    #[test]
+    fn definitions_with_our_conversion_webhook_are_written() {
         let webhook = |config: Value| {
             let webhook = json!({ "clientConfig": config, "conversionReviewVersions": ["v1"] });
             json!({ "strategy": "Webhook", "webhook": webhook })
@@ -337,11 +232,11 @@ mod tests {
     fn targets_of_cert_manager_are_recognized() {
         let target = |annotation: &str| {
             let metadata = json!({ "name": "all", "annotations": { annotation: "x" } });
-            Target::Configuration(serde_json::from_value(json!({ "metadata": metadata })).unwrap())
+            is_managed_by_cert_manager(&object(json!({ "metadata": metadata })))
         };
-        assert!(target("cert-manager.io/inject-ca-from").is_managed_by_cert_manager());
-        assert!(target("cert-manager.io/inject-ca-from-secret").is_managed_by_cert_manager());
-        assert!(!target("cert-manager.io/other").is_managed_by_cert_manager());
-        assert!(!configuration(&[]).is_managed_by_cert_manager());
+        assert!(target("cert-manager.io/inject-ca-from"));
+        assert!(target("cert-manager.io/inject-ca-from-secret"));
+        assert!(!target("cert-manager.io/other"));
+        assert!(!is_managed_by_cert_manager(&configuration(&[])));
     }
 }

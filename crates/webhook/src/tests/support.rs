@@ -19,7 +19,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -32,7 +32,7 @@ use crate::https::certificate::Certificates;
 use crate::https::tls::TlsOptions;
 use crate::options::WebhookOptions;
 use crate::review::AdmissionRequest;
-use crate::server::listen_at;
+use crate::server::listen_on;
 
 const ALL: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12, &rustls::version::TLS13];
 
@@ -182,9 +182,8 @@ impl Server {
             tls,
             ..flags.webhooks
         };
-        let server = listen_at("127.0.0.1:0", &options, &health, &metrics, limits)
-            .await
-            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listen_on(listener, &options, &health, &metrics, limits).unwrap();
         let (address, certificates, stopping) = (
             server.address().unwrap(),
             server.certificates(),

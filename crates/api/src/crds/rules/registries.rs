@@ -25,7 +25,8 @@ pub(in crate::crds) fn registries(schema: &mut Value) -> Result<(), CrdError> {
         "has(self.clusterID) == has(oldSelf.clusterID) && (!has(self.clusterID) || self.clusterID == oldSelf.clusterID)",
         "field is immutable; create another registry when no network uses this one",
     );
-    // Records that another one has say nothing of the blocks that networks have taken from this one.
+    // Records that another one has say nothing of the blocks that networks have taken from this
+    // one.
     let same_place = Rule::of(
         "nats",
         "has(self.nats) == has(oldSelf.nats) && (!has(self.nats) || self.nats.bucket == oldSelf.nats.bucket)",

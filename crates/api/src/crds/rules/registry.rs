@@ -6,8 +6,8 @@ use super::{Rule, add, limit, part};
 use crate::crds::CrdError;
 use crate::ip_block::{HASH_LENGTH, MAX_EXCLUSIONS};
 
-/// The rule that the name is derived from network and block. CEL cannot format an IPv6 address in the
-/// way in which it ends the name.
+/// The rule that the name is derived from network and block. CEL cannot format an IPv6 address in
+/// the way in which it ends the name.
 const IS_NAMED_BY_BLOCK: &str = "!has(self.spec.block) || (self.spec.block.block.contains(':') ? \
      self.metadata.name.startsWith('block.' + self.spec.block.network + '.') : \
      self.metadata.name == 'block.' + self.spec.block.network + '.' + self.spec.block.block.replace('/', '-'))";
@@ -57,7 +57,8 @@ pub(in crate::crds) fn records(schema: &mut Value) -> Result<(), CrdError> {
         "maxLength",
         HASH_LENGTH,
     )?;
-    // An earlier version writes its exclusions into the record, and takes no block before it reads them there.
+    // An earlier version writes its exclusions into the record, and takes no block before it reads
+    // them there.
     let network = part(schema, "spec.network")?;
     network.insert(
         "x-kubernetes-preserve-unknown-fields".to_owned(),

@@ -1,10 +1,12 @@
 //! Validation rules for reservations. Only `spec.releasedAt` is mutable, and a reservation can be
 //! taken over: a released one gets another claim, which may be of another pool of its network, and
-//! one that is not released gets the uid of another claim of the same name.
+//! one that is not released gets the uid of another claim of the same name. Whether the address is
+//! the first one of its prefix is checked by the webhook; without it the reservation is reported as
+//! one without effect.
 
 use serde_json::Value;
 
-use super::{Rule, add, decimal};
+use super::{Rule, add};
 use crate::crds::CrdError;
 
 const IMMUTABLE: &str = "field is immutable; delete the reservation and create another one";
@@ -26,11 +28,6 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
         "spec.address",
         [Rule::new("isIP(self)", "must be an IPv4 or IPv6 address")],
     )?;
-    let prefix = format!("self.address + '/' + {}", decimal("self.prefixLength"));
-    let aligned = format!(
-        "!has(self.prefixLength) || self.prefixLength < 0 || self.prefixLength > 128 || !isIP(self.address) || \
-         isCIDR({prefix}) && cidr({prefix}).masked() == cidr({prefix})"
-    );
     let required =
         ["scope", "address"].map(|field| (field, format!("self.{field} == oldSelf.{field}")));
     let optional = ["prefixLength", "claimRef"].map(|field| {
@@ -60,15 +57,6 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
             format!("{same_claim} || {taken_over} || {other_uid}"),
         ),
     ];
-    add(
-        schema,
-        "spec",
-        [Rule::of(
-            "prefixLength",
-            aligned,
-            "the address must be the first one of a prefix of this length",
-        )],
-    )?;
     let fixed = required
         .into_iter()
         .chain([prefix_length])

@@ -134,8 +134,8 @@ impl Walk {
     }
 }
 
-/// Walks through days with this scope. Each day ends with a rest. A single day may come to rest early:
-/// each cluster has reserved an address of a block that both know to be contested.
+/// Walks through days with this scope. Each day ends with a rest. A single day may come to rest
+/// early: each cluster has reserved an address of a block that both know to be contested.
 fn walk(scope: Scope) {
     let mut bound = [0; CLUSTERS];
     for seed in 0..DAYS {
@@ -162,8 +162,8 @@ fn day_with_faults_doubles_no_address() {
     walk(FAULTY);
 }
 
-/// The registry loses acknowledged writes and records: addresses can be in two clusters, which both know
-/// then.
+/// The registry loses acknowledged writes and records: addresses can be in two clusters, which both
+/// know then.
 #[test]
 fn day_with_lost_writes_ends_in_known_conflicts() {
     walk(Scope {

@@ -1,6 +1,6 @@
-//! The claim of the first cluster is moved to the second one with its address, as `clusterctl move` does it.
-//! The second one reports in the record that it uses the block. In the first one a reservation is left,
-//! whose address must not be allocated again.
+//! The claim of the first cluster is moved to the second one with its address, as `clusterctl move`
+//! does it. The second one reports in the record that it uses the block. In the first one a
+//! reservation is left, whose address must not be allocated again.
 
 use super::mutations::Mutation;
 use super::state::{Claim, State, bit};
@@ -22,10 +22,10 @@ impl Blocks {
             && record.is_some_and(|record| record.holder == 0)
     }
 
-    /// Whether a manager of a cluster may release the reservation of a moved claim. It has seen the record in
-    /// its last revision: it has written a sign of life after it has found the claim missing, and its watch
-    /// has shown it. If another cluster uses the block, its slice says so: a process that starts without the
-    /// registry knows it, too.
+    /// Whether a manager of a cluster may release the reservation of a moved claim. It has seen the
+    /// record in its last revision: it has written a sign of life after it has found the claim
+    /// missing, and its watch has shown it. If another cluster uses the block, its slice says so: a
+    /// process that starts without the registry knows it, too.
     pub(super) fn may_sweep_moved(&self, state: &State, cluster: usize, block: usize) -> bool {
         let sees = |manager: usize| {
             let known = &state.managers[manager][block];

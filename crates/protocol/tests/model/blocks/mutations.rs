@@ -23,8 +23,8 @@ pub(super) enum Mutation {
     DeleteWithoutList,
     /// A block is returned without a read of the slice.
     ReturnWithoutLook,
-    /// A record is written at the return of its block in the revision that was read last, not in that of
-    /// before the read of the slice.
+    /// A record is written at the return of its block in the revision that was read last, not in
+    /// that of before the read of the slice.
     ReturnAsLastRead,
     /// A block that was returned is taken before its quarantine is over.
     TakeInQuarantine,
@@ -36,28 +36,30 @@ pub(super) enum Mutation {
     IgnoreConflicts,
     /// A claim that has found its block being returned does not go on when the block is kept.
     ForgetReservation,
-    /// Addresses of a block are allocated until its slice is marked, although the record shows another
-    /// cluster that uses it.
+    /// Addresses of a block are allocated until its slice is marked, although the record shows
+    /// another cluster that uses it.
     UseUntilMarked,
-    /// The reservation of a moved claim is released although the process has not seen what the registry
-    /// contains.
+    /// The reservation of a moved claim is released although the process has not seen what the
+    /// registry contains.
     SweepUnseen,
     /// The same although the slice does not say that another cluster uses the block.
     SweepUnmarked,
-    /// A block is taken that a restored registry shows as free, before all clusters have written again.
+    /// A block is taken that a restored registry shows as free, before all clusters have written
+    /// again.
     TakeDuringRecovery,
     /// The take of a block that has begun before the registry was restored goes on.
     GoOnDuringRecovery,
     /// A block is taken before the last sign of life was seen.
     TakeUnseen,
-    /// A second sign of life is written before the records are listed that a restored registry shows.
+    /// A second sign of life is written before the records are listed that a restored registry
+    /// shows.
     ShowLifeUnlisted,
     /// One sign of life of each cluster is waited for.
     AwaitOneSign,
     /// A sign of life is written before the records are written that a restored registry has lost.
     ShowLifeUnrecorded,
-    /// A sign of life is written before the slices are marked of which a restored registry shows that another
-    /// cluster has the block.
+    /// A sign of life is written before the slices are marked of which a restored registry shows
+    /// that another cluster has the block.
     ShowLifeUnmarked,
     /// A cluster uses and takes blocks although the registry shows another one under its identity.
     IgnoreIdentity,

@@ -141,8 +141,8 @@ fn all_objects(state: &State) -> impl Iterator<Item = &Objects> {
     state.clusters.iter().flatten()
 }
 
-/// Whether two clusters allocate from a block. The slices of one that was built again have no effect until
-/// it is adopted.
+/// Whether two clusters allocate from a block. The slices of one that was built again have no
+/// effect until it is adopted.
 fn are_usable(state: &State, block: usize) -> bool {
     let allocates =
         |cluster| is_usable(state, cluster, block) && (cluster != 2 || !state.former.is_copied());
@@ -181,8 +181,8 @@ fn usable_blocks_are_exclusive(state: &State) -> bool {
 
 /// Whether no cluster has a block.
 fn is_returned(model: &Blocks, state: &State) -> bool {
-    // A process that does not know how a record without a slice came about leaves it when the network
-    // shares blocks no longer. An operator releases it.
+    // A process that does not know how a record without a slice came about leaves it when the
+    // network shares blocks no longer. An operator releases it.
     let has_forgotten =
         state.crashes_left < model.0.crashes || state.lost_replies_left < model.0.lost_replies;
     let may_leave = |holder: usize| !state.shares(holder) && has_forgotten;

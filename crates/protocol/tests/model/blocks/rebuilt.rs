@@ -1,7 +1,7 @@
-//! The first cluster is built again with its identity: its IPSlices are those of a backup, or there are none.
-//! The former one may still run. The registry shows another UID under the identity, so the new one is
-//! suspended until it is adopted: then the former one is gone, and its claims with their addresses are
-//! restored in the new one.
+//! The first cluster is built again with its identity: its IPSlices are those of a backup, or there
+//! are none. The former one may still run. The registry shows another UID under the identity, so
+//! the new one is suspended until it is adopted: then the former one is gone, and its claims with
+//! their addresses are restored in the new one.
 
 use super::state::{BLOCKS, Claim, Known, Objects, State};
 use super::{SMALLEST, Scope, Third, assert_holds};

@@ -1,9 +1,10 @@
-//! The registry is restored from a backup: its records are those of an earlier moment, and their revisions
-//! are used again. The managers go on with what they know.
+//! The registry is restored from a backup: its records are those of an earlier moment, and their
+//! revisions are used again. The managers go on with what they know.
 //!
-//! A watch ends with the registry that it watches, and the next one begins with a list. Only the list shows
-//! the earlier records: until then a manager decides from what it has seen before. It finds the loss there.
-//! Before, it can write one sign of life, and no further one until the list has shown it.
+//! A watch ends with the registry that it watches, and the next one begins with a list. Only the
+//! list shows the earlier records: until then a manager decides from what it has seen before. It
+//! finds the loss there. Before, it can write one sign of life, and no further one until the list
+//! has shown it.
 //!
 //! | step of the model | implementation |
 //! |---|---|
@@ -150,8 +151,8 @@ impl State {
         steps
     }
 
-    /// Whether a manager writes a sign of life that matters. Others conclude from it that all that the
-    /// cluster has is in the registry.
+    /// Whether a manager writes a sign of life that matters. Others conclude from it that all that
+    /// the cluster has is in the registry.
     fn may_show_life(&self, scope: &Scope, manager: usize) -> bool {
         let registry = &self.registry;
         let is_due = match registry.links[manager] {
@@ -179,8 +180,8 @@ impl State {
         }
     }
 
-    /// Restores the registry. A manager that lags behind has not seen the last sign of life of its cluster:
-    /// one is written more often than registries are restored.
+    /// Restores the registry. A manager that lags behind has not seen the last sign of life of its
+    /// cluster: one is written more often than registries are restored.
     pub(super) fn restore_registry(&mut self, scope: &Scope) {
         let Some(backup) = self.registry.backup.take() else {
             return;
@@ -200,8 +201,9 @@ impl State {
         self.registry.signs = [0; MANAGERS];
     }
 
-    /// A manager sees all records. One that was started has seen the objects of its cluster before. A request
-    /// that was on its way has ended: otherwise the revision that it names could be used again.
+    /// A manager sees all records. One that was started has seen the objects of its cluster before.
+    /// A request that was on its way has ended: otherwise the revision that it names could be used
+    /// again.
     pub(super) fn list_records(&mut self, scope: &Scope, manager: usize) {
         self.read_all(manager);
         let cluster = scope.cluster(manager);

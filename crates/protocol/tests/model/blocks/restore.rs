@@ -1,9 +1,9 @@
-//! The API server of the first cluster is restored from a backup. Its objects are those of an earlier
-//! time, and its managers go on with what they know. Versions are not used again.
+//! The API server of the first cluster is restored from a backup. Its objects are those of an
+//! earlier time, and its managers go on with what they know. Versions are not used again.
 //!
-//! What was in use at the time of the backup is in use again, in blocks that this cluster had then. Another
-//! one has not taken them since: the quarantine of a block that was returned is longer than the age of the
-//! backup, and than the time in which the restored cluster takes it back.
+//! What was in use at the time of the backup is in use again, in blocks that this cluster had then.
+//! Another one has not taken them since: the quarantine of a block that was returned is longer than
+//! the age of the backup, and than the time in which the restored cluster takes it back.
 
 use super::actions::Action;
 use super::state::{BLOCKS, Claim, Objects, State};

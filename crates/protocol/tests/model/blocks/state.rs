@@ -122,8 +122,8 @@ pub(super) enum Task {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     pub(super) slice: Option<StoredSlice>,
-    /// Whether the record that was shown last is one that allows to use the block; `None` before the
-    /// first one.
+    /// Whether the record that was shown last is one that allows to use the block; `None` before
+    /// the first one.
     pub(super) is_ours_alone: Option<bool>,
     pub(super) is_used: bool,
     pub(super) key: Option<Key>,
@@ -166,7 +166,8 @@ pub(super) struct State {
     pub(super) old_reads_left: u32,
     /// An address was bound in a block although the slice had a conflict.
     pub(super) bound_in_conflict: bool,
-    /// An address was bound in a block of which the manager knew that another cluster has or uses it.
+    /// An address was bound in a block of which the manager knew that another cluster has or uses
+    /// it.
     pub(super) bound_in_known_conflict: bool,
     /// An address was bound in a block of which the cluster had no record.
     pub(super) bound_without_record: bool,
@@ -222,8 +223,8 @@ impl State {
         cluster != 0 || !self.has_ended
     }
 
-    /// Lets the managers notice what the records show. One whose last write has an unknown outcome goes on
-    /// with what was shown before.
+    /// Lets the managers notice what the records show. One whose last write has an unknown outcome
+    /// goes on with what was shown before.
     pub(super) fn notice_records(&mut self, scope: &Scope) {
         for (manager, blocks) in self.managers.iter_mut().enumerate() {
             let cluster = scope.cluster(manager);
@@ -325,7 +326,8 @@ impl Scope {
     }
 }
 
-/// Whether another cluster still has a block. One that others contend for is theirs after the quarantine.
+/// Whether another cluster still has a block. One that others contend for is theirs after the
+/// quarantine.
 fn holding(stored: Stored, identity: usize, takes_early: bool) -> Holding {
     let may_take = stored.contenders == 0 || stored.names(identity);
     let is_over = stored.is_expired || takes_early && stored.is_returned;

@@ -11,8 +11,8 @@ use super::{Mutation, Scope, properties};
 /// A step. The first number is that of the manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The pool gets the label by which the network selects it, or loses it with the annotation that
-    /// says that it leaves.
+    /// The pool gets the label by which the network selects it, or loses it with the annotation
+    /// that says that it leaves.
     ChangeLabel,
     /// The label is removed by a writer that does not know it.
     LoseLabel,

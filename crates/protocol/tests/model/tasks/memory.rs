@@ -33,8 +33,8 @@ impl Worker<'_> {
         self.memory_mut().forget(address);
     }
 
-    /// The claim has tried to get the address, and the outcome is unknown: its next attempt uses the
-    /// same address.
+    /// The claim has tried to get the address, and the outcome is unknown: its next attempt uses
+    /// the same address.
     pub(super) fn remember_attempt(&mut self) {
         if !matches!(self.task.provider, Provider::Free(_)) {
             let attempt = (self.life(), self.task.address);

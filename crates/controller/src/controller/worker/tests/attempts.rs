@@ -84,8 +84,8 @@ async fn every_reconcile_has_a_span() {
         events.extend(names.iter().map(|name| Change::Apply(named(name))));
         events
     };
-    // Another test can register the span at the same time, for no subscriber. Once it is registered,
-    // this subscriber is asked.
+    // Another test can register the span at the same time, for no subscriber. Once it is
+    // registered, this subscriber is asked.
     run_faulty(&Arc::default(), events(&["good"])).await;
     tracing::callsite::rebuild_interest_cache();
     run_faulty(&Arc::default(), events(&["good", "panics"])).await;

@@ -1,0 +1,39 @@
+//! The status of reservations and slices without effect.
+
+use std::fmt::Debug;
+
+use capi_ipam_api::ProblemStatus;
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::observed::ObjectVersion;
+use capi_ipam_controller::{clock, patch};
+use kube::Resource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Writes into the status of the object of this name that it has this problem, or that it has none
+/// any more, if it still is in the state `judged`. Nothing is written if the status says so
+/// already. Returns the object; `None` if it is another one, or in a state that the watch has not
+/// shown yet.
+pub(super) async fn report_problem<K>(
+    client: &ResourceClient<K>,
+    name: &str,
+    judged: ObjectVersion,
+    problem: Option<&str>,
+    status_of: impl Fn(&mut K) -> &mut Option<ProblemStatus>,
+) -> Result<Option<K>, CallError>
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let Some(found) = client.get(name).await? else {
+        return Ok(None);
+    };
+    if ObjectVersion::of(found.meta()) != judged {
+        return Ok(None);
+    }
+    let generation = found.meta().generation;
+    let mut wanted = found.clone();
+    let status = status_of(&mut wanted);
+    *status = ProblemStatus::updated(status.as_ref(), problem, generation, clock::now());
+    let written = patch::write(client, &found, &wanted).await?;
+    Ok(Some(written.unwrap_or(found)))
+}
