@@ -2,10 +2,7 @@
 //! 10,000 pools, without an API server. Prints a table and draws each figure over the number of
 //! addresses.
 //!
-//! A second table shows a network of pools with many gateways. `-- addresses` and `-- networks`
-//! select one of the tables.
-//!
-//! Each case of the first table runs in a separate process, which contains nothing else: its memory
+//! Each case runs in a separate process, which contains nothing else: its memory
 //! is that of the case.
 
 #![allow(
@@ -17,9 +14,6 @@
     clippy::arithmetic_side_effects,
     reason = "it prints its results"
 )]
-
-#[path = "scale/networks.rs"]
-mod networks;
 
 use std::error::Error;
 use std::hint::black_box;
@@ -34,6 +28,7 @@ use capi_ipam_provider::api::IPAddress;
 use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use support::process::Memory;
 
 const POOLS: [u32; 3] = [1, 100, 10_000];
 const IN_USE: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
@@ -43,106 +38,78 @@ const REPEATS: u32 = 1_000;
 const CHANGES: u32 = 20;
 const OUTPUT: &str = "target/bench/scale";
 
-/// The figures of a case.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-struct Figures {
-    pools: u32,
-    in_use: u32,
-    /// Microseconds: propose an address and withdraw the proposal.
-    propose: f64,
-    /// Microseconds: a new reservation and its IPAddress are observed.
-    bind: f64,
-    /// Microseconds: their deletion is observed.
-    release: f64,
-    /// Microseconds: an address of an exhausted pool is released, and the claim that waits for it
-    /// is woken.
-    wake: f64,
-    /// Microseconds: another address of a pool is excluded.
-    change: f64,
-    /// Microseconds: all addresses in use of a pool leave its range, or return to it.
-    exclude: f64,
-    /// MiB.
-    memory: f64,
-}
-
-type Column = (&'static str, &'static str, fn(&Figures) -> f64);
-
-const COLUMNS: [Column; 7] = [
-    ("propose", "µs", |figures| figures.propose),
-    ("bind", "µs", |figures| figures.bind),
-    ("release", "µs", |figures| figures.release),
-    ("wake", "µs", |figures| figures.wake),
-    ("pool change", "µs", |figures| figures.change),
-    ("change of all in use", "µs", |figures| figures.exclude),
-    ("memory", "MiB", |figures| figures.memory),
+/// Names and units of the figures of a case. The operations are: propose an address and withdraw
+/// the proposal; observe a new reservation and its IPAddress; observe their deletion; wake the claim
+/// that waits for an address of an exhausted pool; exclude another address of a pool; move all
+/// addresses in use out of the range of a pool, or back.
+const COLUMNS: [(&str, &str); 7] = [
+    ("propose", "µs"),
+    ("bind", "µs"),
+    ("release", "µs"),
+    ("wake", "µs"),
+    ("pool change", "µs"),
+    ("change of all in use", "µs"),
+    ("memory", "MiB"),
 ];
 
+#[derive(Debug, Deserialize, Serialize)]
+struct Case {
+    pools: u32,
+    in_use: u32,
+    figures: [f64; 7],
+}
+
 fn main() {
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| argument != "--bench")
-        .collect();
-    if let [case, pools, in_use] = &arguments[..]
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, case, pools, in_use] = &arguments[..]
         && case == "case"
     {
         let number = |text: &str| text.parse().expect("a number");
         println!("{}", json!(measure(number(pools), number(in_use))));
         return;
     }
-    let series = arguments.first().map(String::as_str);
-    assert!(
-        matches!(series, None | Some("addresses" | "networks")),
-        "the series are addresses and networks"
-    );
-    if series != Some("networks") {
-        print_addresses();
-    }
-    if series != Some("addresses") {
-        networks::print();
-    }
-}
-
-fn print_addresses() {
     print!("{:>8} {:>10}", "pools", "in use");
     COLUMNS
         .iter()
-        .for_each(|(name, unit, _)| print!(" {:>17}", format!("{name}, {unit}")));
+        .for_each(|(name, unit)| print!(" {:>17}", format!("{name}, {unit}")));
     println!();
     let mut all = Vec::new();
     for pools in POOLS {
         for in_use in IN_USE {
-            let program = std::env::current_exe().expect("the program has a path");
-            let output = Command::new(program)
-                .args(["case", &pools.to_string(), &in_use.to_string()])
-                .output();
-            let output = output.expect("the case runs");
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
-            let figures: Figures =
-                serde_json::from_slice(&output.stdout).expect("the case prints its figures");
+            let case = run_case(pools, in_use);
             print!("{pools:>8} {in_use:>10}");
-            COLUMNS
+            case.figures
                 .iter()
-                .for_each(|(.., value)| print!(" {:>17.2}", value(&figures)));
+                .for_each(|value| print!(" {value:>17.2}"));
             println!();
-            all.push(figures);
+            all.push(case);
         }
     }
     std::fs::create_dir_all(OUTPUT).expect("the folder can be created");
-    std::fs::write(
-        format!("{OUTPUT}/scale.json"),
-        format!("{:#}\n", json!(all)),
-    )
-    .expect("the figures can be written");
+    let text = format!("{:#}\n", json!(all));
+    std::fs::write(format!("{OUTPUT}/scale.json"), text).expect("the figures can be written");
     draw(&all).expect("the charts can be drawn");
     println!("\nwritten: {OUTPUT}/scale.json and {OUTPUT}/scale.svg");
 }
 
+/// Measures a case in a process of its own.
+fn run_case(pools: u32, in_use: u32) -> Case {
+    let program = std::env::current_exe().expect("the program has a path");
+    let arguments = ["case", &pools.to_string(), &in_use.to_string()];
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .expect("the case runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("the case prints its figures")
+}
+
 /// Draws one chart for each figure, with one line for each number of pools.
-fn draw(all: &[Figures]) -> Result<(), Box<dyn Error>> {
+fn draw(all: &[Case]) -> Result<(), Box<dyn Error>> {
     let path = format!("{OUTPUT}/scale.svg");
     let area = SVGBackend::new(&path, (1_400, 640)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -151,9 +118,19 @@ fn draw(all: &[Figures]) -> Result<(), Box<dyn Error>> {
         RGBColor(200, 110, 20),
         RGBColor(60, 150, 70),
     ];
-    for ((name, unit, value), part) in COLUMNS.iter().zip(area.split_evenly((2, 4))) {
-        let most = all.iter().map(value).fold(0.0, f64::max) * 1.2;
-        let mut chart = ChartBuilder::on(&part)
+    for (column, part) in area
+        .split_evenly((2, 4))
+        .iter()
+        .enumerate()
+        .take(COLUMNS.len())
+    {
+        let (name, unit) = COLUMNS[column];
+        let most = all
+            .iter()
+            .map(|case| case.figures[column])
+            .fold(0.0, f64::max)
+            * 1.2;
+        let mut chart = ChartBuilder::on(part)
             .caption(format!("{name}, {unit}"), ("sans-serif", 18))
             .margin(10)
             .x_label_area_size(28)
@@ -161,18 +138,11 @@ fn draw(all: &[Figures]) -> Result<(), Box<dyn Error>> {
             .build_cartesian_2d((900.0..1_100_000.0).log_scale(), 0.0..most)?;
         chart.configure_mesh().disable_x_mesh().x_labels(4).draw()?;
         for (pools, color) in POOLS.iter().zip(colors) {
-            let of_pools = all.iter().filter(|figures| figures.pools == *pools);
-            let points: Vec<(f64, f64)> = of_pools
-                .map(|figures| (f64::from(figures.in_use), value(figures)))
-                .collect();
-            let label = if *pools == 1 {
-                "1 pool".to_owned()
-            } else {
-                format!("{pools} pools")
-            };
+            let of_pools = all.iter().filter(|case| case.pools == *pools);
+            let points = of_pools.map(|case| (f64::from(case.in_use), case.figures[column]));
             chart
                 .draw_series(LineSeries::new(points, color.stroke_width(2)))?
-                .label(label)
+                .label(format!("pools: {pools}"))
                 .legend(move |(x, y)| {
                     PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2))
                 });
@@ -206,7 +176,7 @@ impl Layout {
     }
 }
 
-fn measure(pools: u32, in_use: u32) -> Figures {
+fn measure(pools: u32, in_use: u32) -> Case {
     let before = resident();
     let layout = Layout {
         pools,
@@ -258,16 +228,11 @@ fn measure(pools: u32, in_use: u32) -> Figures {
         ledger.apply_pool(&pool_from(&layout, 0, first, 0));
     });
     let wake = measure_wake(&mut ledger, &layout);
-    Figures {
+    let figures = [propose, bind, release, wake, change, exclude, memory];
+    Case {
         pools,
         in_use,
-        propose,
-        bind,
-        release,
-        wake,
-        change,
-        exclude,
-        memory,
+        figures,
     }
 }
 
@@ -298,12 +263,9 @@ fn timed(repeats: u32, mut call: impl FnMut(u32)) -> f64 {
     started.elapsed().as_secs_f64() * 1e6 / f64::from(repeats)
 }
 
-/// The resident memory of this process in MiB.
+/// The memory of this process, in MiB.
 fn resident() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
-    kib.unwrap_or_default() / 1024.0
+    Memory::of(std::process::id()).now
 }
 
 fn key(pool: u32) -> PoolKey {

@@ -3,272 +3,221 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
-use serde::Deserialize;
+use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
+use support::wait::eventually_within;
 
-use crate::api_client::{Identity, addresses, pools, reservations};
+use crate::api::folder;
 use crate::cluster::Cluster;
-use crate::consumer::Consumer;
-use crate::meter::Meter;
-use crate::options::Background;
-use crate::outcome::{Figure, Outcome, percentile};
+use crate::consumer::{AT_ONCE, Consumer};
+use crate::load::{By, Load, peak};
+use crate::measure::{Figure, Outcome};
+use crate::options::Work;
 use crate::seed::{self, Seeded};
 
-/// The pause after each new claim.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The pause before each request for a new claim.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The minimum number of new claims.
 const MIN_CLAIMS: usize = 50;
 /// How long pools are changed, and how long the manager is observed while claims wait.
 const DURATION: Duration = Duration::from_secs(30);
+/// How long background work may take.
+const TIMEOUT: Duration = Duration::from_mins(20);
 /// The number of pools that are deleted together.
 const DELETED: usize = 20;
-/// The number of pools that are changed together, the number of claims of each, and the time
-/// between two changes.
-const CHANGED: usize = 100;
+/// The number of claims of each pool that changes, and the time between two changes.
 const CLAIMS_OF_CHANGED: usize = 10;
 const CHANGE_INTERVAL: Duration = Duration::from_secs(5);
 
-pub(crate) async fn run(
-    cluster: &mut Cluster<'_>,
-    series: String,
-    background: Background,
-    count: usize,
-) -> Outcome {
-    let state = match background {
-        Background::Repair => Seeded::WithoutOwners,
-        Background::TakeOver => Seeded::WithoutReservations,
-        _ => Seeded::Complete,
-    };
-    let is_seeded = !matches!(background, Background::Waiting | Background::ChangedPools);
-    let seeded = if is_seeded {
-        Some(seed::seed(cluster, count, state).await.0)
-    } else {
-        None
-    };
-    let new = cluster.consumer("new", 1).await;
-    let mut manager = match background {
-        Background::Repair | Background::TakeOver => {
-            let mut manager = cluster.launch();
-            Cluster::ready(&mut manager).await;
-            manager
-        }
-        _ => cluster.start().await,
-    };
-    let prepared = prepare(cluster, background, count).await;
-    if prepared.is_some() {
-        cluster.settle(Some(&manager)).await;
-    }
-    let (is_done, began) = (AtomicBool::new(false), Instant::now());
-    let meter = Meter::start(&cluster.plane, Some(manager.pid()));
-    let work = async {
-        match (background, &seeded, &prepared) {
-            (Background::Repair | Background::TakeOver, Some(seeded), _) => {
-                wait_for_repair(seeded, count).await
-            }
-            (Background::DeletedPools, _, Some((consumer, made))) => {
-                delete_all(consumer, made).await
-            }
-            (Background::ChangedPools, _, Some((consumer, made))) => {
-                change_all(consumer, made).await
-            }
-            _ => tokio::time::sleep(DURATION).await,
-        }
-        is_done.store(true, Ordering::Relaxed);
-        began.elapsed()
-    };
-    let (took, (bind, release)) = tokio::join!(
-        work,
-        one_by_one(&new, "meanwhile", |made| is_done.load(Ordering::Relaxed)
-            && made >= MIN_CLAIMS)
-    );
-    let cost = meter.read();
-    if let (true, Some(seeded)) = (
-        matches!(state, Seeded::WithoutOwners | Seeded::WithoutReservations),
-        &seeded,
-    ) {
-        check_repaired(seeded, count).await;
-    }
-    cluster.settle(Some(&manager)).await;
-    let (alone, _) = one_by_one(&new, "alone", |made| made >= MIN_CLAIMS).await;
-    manager.stop();
-
-    let mut figures = vec![
-        Figure::new("new claim bound, p50", percentile(&bind, 50), "ms").at_most(15.0),
-        Figure::new("new claim bound, p90", percentile(&bind, 90), "ms"),
-        Figure::new("new claim bound, p99", percentile(&bind, 99), "ms").at_most(60.0),
-        Figure::new("new claim bound, longest", percentile(&bind, 100), "ms").at_most(200.0),
-        Figure::new("release, p99", percentile(&release, 99), "ms"),
-        Figure::new("without background work, p50", percentile(&alone, 50), "ms"),
-        Figure::new("without background work, p99", percentile(&alone, 99), "ms"),
-        Figure::new(
-            "p50, ratio to that without",
-            percentile(&bind, 50) / percentile(&alone, 50),
-            "",
-        )
-        .at_most(1.5),
-        Figure::new("new claims meanwhile", bind.len() as f64, ""),
-        Figure::new("peak memory", cost.memory.unwrap_or_default().peak, "MiB"),
-    ];
-    let took = Figure::new("background work", took.as_secs_f64(), "s");
-    figures.push(if is_seeded { took.at_most(300.0) } else { took });
-    let raw = json!({
-        "bindMs": bind.iter().map(|time| time.as_secs_f64() * 1_000.0).collect::<Vec<_>>(), "cost": cost,
-    });
-    Outcome {
-        series,
-        present: if is_seeded { count } else { 0 },
-        claims: bind.len(),
-        lines: Vec::new(),
-        figures,
-        raw,
-    }
+/// What the work is about: bound claims, and the namespace whose pools or claims are the work.
+struct Prepared {
+    seeded: Option<Consumer>,
+    others: Consumer,
 }
 
-/// Creates and deletes one claim after the other, until `is_enough` for the number of claims.
-/// Returns the sorted times.
-async fn one_by_one(
-    consumer: &Consumer,
-    prefix: &str,
-    is_enough: impl Fn(usize) -> bool,
-) -> (Vec<Duration>, Vec<Duration>) {
-    let (mut bind, mut release) = (Vec::new(), Vec::new());
-    while !is_enough(bind.len()) {
-        let (bound, made) = consumer
-            .bind(&[format!("{prefix}-{}", bind.len())], None)
-            .await;
-        let released = consumer.release(&made, None).await;
-        bind.extend(bound.each);
-        release.extend(released.each);
-        tokio::time::sleep(PAUSE).await;
+pub(crate) async fn run(cluster: &mut Cluster<'_>, work: Work, count: usize) -> Outcome {
+    let seeded = match work {
+        Work::Repair => Some(Seeded::WithoutOwners),
+        Work::TakeOver => Some(Seeded::WithoutReservations),
+        Work::DeletedPools => Some(Seeded::Complete),
+        Work::Waiting | Work::ChangedPools => None,
+    };
+    let seeded = match seeded {
+        Some(state) => Some(seed::seed(cluster, count, state).await),
+        None => None,
+    };
+    let new = cluster.consumer("new", 1).await;
+    let mut manager = cluster.launch(&[]);
+    Cluster::ready(&mut manager).await;
+    let prepared = Prepared {
+        seeded,
+        others: prepare(cluster, work, count).await,
+    };
+    if !matches!(work, Work::Repair | Work::TakeOver) {
+        cluster.settle(Some(&manager)).await;
     }
-    bind.sort();
-    release.sort();
-    (bind, release)
+    let load = Load {
+        cluster,
+        consumer: &new,
+        by: By::Manager(&manager),
+        count: 1,
+        racks: 0,
+    };
+    let (is_done, began) = (AtomicBool::new(false), Instant::now());
+    let background = async {
+        prepared.run(work).await;
+        is_done.store(true, Ordering::Relaxed);
+        began.elapsed().as_secs_f64()
+    };
+    let is_enough = |made| is_done.load(Ordering::Relaxed) && made >= MIN_CLAIMS;
+    let (took, meanwhile) = tokio::join!(background, load.one_by_one(PAUSE, is_enough));
+    let peak = peak(&manager);
+    if let (Work::Repair | Work::TakeOver, Some(seeded)) = (work, &prepared.seeded) {
+        check_repaired(seeded).await;
+    }
+    cluster.settle(Some(&manager)).await;
+    let alone = load.one_by_one(PAUSE, |made| made >= MIN_CLAIMS).await.bind;
+    manager.stop();
+    let bind = meanwhile.bind;
+    let took = Figure::new("background work", took, "s");
+    vec![
+        Figure::new("new claim bound, p50", bind.p50_ms, "ms").at_most(15.0),
+        Figure::new("new claim bound, p99", bind.p99_ms, "ms").at_most(60.0),
+        Figure::new("new claim bound, longest", bind.longest_ms, "ms").at_most(200.0),
+        Figure::new("without background work, p50", alone.p50_ms, "ms"),
+        Figure::new("without background work, p99", alone.p99_ms, "ms"),
+        Figure::ratio("p50, ratio to that without", bind.p50_ms / alone.p50_ms).at_most(1.5),
+        if prepared.seeded.is_some() {
+            took.at_most(300.0)
+        } else {
+            took
+        },
+        peak,
+    ]
+    .into()
 }
 
 /// Makes the pools and claims of the background work.
-async fn prepare(
-    cluster: &Cluster<'_>,
-    background: Background,
-    count: usize,
-) -> Option<(Consumer, Vec<Identity>)> {
-    let pool_count = match background {
-        Background::Repair | Background::TakeOver => return None,
-        Background::Waiting => 0,
-        Background::DeletedPools => DELETED,
-        Background::ChangedPools => CHANGED,
+async fn prepare(cluster: &Cluster<'_>, work: Work, count: usize) -> Consumer {
+    let pools = match work {
+        Work::DeletedPools => DELETED,
+        Work::ChangedPools => count,
+        _ => 0,
     };
-    let mut consumer = cluster.consumer("background", pool_count).await;
-    match background {
-        Background::Waiting => {
+    let mut consumer = cluster.consumer("background", pools).await;
+    match work {
+        Work::Waiting => {
             consumer
                 .add_pool("small", "10.200.0.1-10.200.0.2", 24)
                 .await;
-            let names: Vec<String> = (0..count).map(|number| format!("waits-{number}")).collect();
-            consumer.create_all(&names).await;
-            consumer.watch.quiet(Duration::from_secs(5)).await;
+            let create =
+                async |number: usize| drop(consumer.create(0, &format!("waits-{number}"), 0).await);
+            stream::iter(0..count)
+                .for_each_concurrent(AT_ONCE, create)
+                .await;
         }
-        Background::ChangedPools => {
-            let names: Vec<String> = (0..CHANGED * CLAIMS_OF_CHANGED)
-                .map(|number| format!("c-{number}"))
-                .collect();
-            consumer.bind(&names, None).await;
-        }
+        Work::ChangedPools => drop(consumer.bind("c", count * CLAIMS_OF_CHANGED, 0, None).await),
         _ => {}
     }
-    let made = consumer.pools.iter();
-    let made = made.map(|pool| Identity {
-        name: pool.name.clone(),
-        uid: pool.uid.clone(),
-        ..Identity::default()
-    });
-    let made = made.collect();
-    Some((consumer, made))
+    consumer
 }
 
-async fn delete_all(consumer: &Consumer, made: &[Identity]) {
-    let folder = pools(&consumer.namespace);
-    let delete = |pool: &Identity| {
-        let (path, uid) = (format!("{folder}/{}", pool.name), pool.uid.clone());
-        async move { drop(consumer.api.delete(&path, &uid).await) }
-    };
-    futures::stream::iter(made)
-        .for_each_concurrent(consumer.at_once, delete)
-        .await;
-    while !consumer.api.list::<Value>(&folder).await.is_empty() {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+impl Prepared {
+    async fn run(&self, work: Work) {
+        match (work, &self.seeded) {
+            (Work::Repair | Work::TakeOver, Some(seeded)) => wait_for_repair(seeded).await,
+            (Work::DeletedPools, _) => delete_all(&self.others).await,
+            (Work::ChangedPools, _) => change_all(&self.others).await,
+            _ => tokio::time::sleep(DURATION).await,
+        }
     }
 }
 
-async fn change_all(consumer: &Consumer, made: &[Identity]) {
-    let folder = &pools(&consumer.namespace);
+async fn delete_all(consumer: &Consumer) {
+    let delete = async |(number, uid): (usize, String)| {
+        drop(consumer.api.delete(&consumer.pool(number), &uid).await)
+    };
+    let all: Vec<_> = consumer
+        .pools
+        .iter()
+        .map(|pool| pool.uid.clone())
+        .enumerate()
+        .collect();
+    stream::iter(all).for_each_concurrent(AT_ONCE, delete).await;
+    wait_for(consumer, "inclusterippools", 0).await;
+}
+
+async fn change_all(consumer: &Consumer) {
     let (began, mut interval) = (Instant::now(), tokio::time::interval(CHANGE_INTERVAL));
     let mut round = 0;
     while began.elapsed() < DURATION {
         interval.tick().await;
         round += 1;
         let change = json!({"spec": {"excludedAddresses": [format!("10.255.0.{round}")]}});
-        let change = &change;
-        let edit = |pool: &Identity| {
-            let path = format!("{folder}/{}", pool.name);
-            async move { drop(consumer.api.merge(&path, change).await) }
-        };
         // One edit after the other: many at once would delay the claims by themselves.
-        futures::stream::iter(made)
-            .for_each_concurrent(1, edit)
-            .await;
-    }
-}
-
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    owner_references: Vec<Value>,
-}
-
-fn has_owners(object: &Object) -> bool {
-    object.metadata.owner_references.len() >= 2
-}
-
-/// Waits until the objects of all seeded claims are complete. Reads few of them before it counts
-/// all.
-async fn wait_for_repair(seeded: &Consumer, count: usize) {
-    let folder = addresses(&seeded.namespace);
-    for number in (1..count).step_by((count / 50).max(1)) {
-        let path = format!("{folder}/{}", seed::name(number));
-        loop {
-            let found = seeded
-                .api
-                .send::<Object>("GET", &path, "application/json", &Value::Null)
-                .await;
-            if has_owners(&found.expect("the IPAddress exists")) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+        for number in 0..consumer.pools.len() {
+            consumer.api.merge(&consumer.pool(number), &change).await;
         }
     }
-    while seeded.api.version_and_count(&reservations()).await.1 < count {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+fn has_owners(object: &Value) -> bool {
+    object["metadata"]["ownerReferences"]
+        .as_array()
+        .is_some_and(|owners| owners.len() >= 2)
+}
+
+/// Waits until a kind has this number of objects.
+async fn wait_for(consumer: &Consumer, plural: &str, count: usize) {
+    let namespace = if plural == "ipreservations" {
+        ""
+    } else {
+        &consumer.namespace
+    };
+    let folder = &folder(namespace, plural);
+    eventually_within(
+        TIMEOUT,
+        &format!("there are {count} {plural}"),
+        || async move {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let found = consumer.api.version_and_count(folder).await.ok()?.1;
+            (if count == 0 {
+                found == 0
+            } else {
+                found >= count
+            })
+            .then_some(())
+        },
+    )
+    .await;
+}
+
+/// Waits until the objects of all seeded claims are complete. Reads few of them.
+async fn wait_for_repair(seeded: &Consumer) {
+    let folder = &folder(&seeded.namespace, "ipaddresses");
+    for number in (1..seeded.present).step_by((seeded.present / 50).max(1)) {
+        let path = &format!("{folder}/{}", seed::name(number));
+        eventually_within(TIMEOUT, &format!("{path} has owners"), || async move {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let found: Value = seeded.api.send("GET", path, &Value::Null).await.ok()?;
+            has_owners(&found).then_some(())
+        })
+        .await;
     }
+    wait_for(seeded, "ipreservations", seeded.present).await;
 }
 
 /// Asserts that each seeded claim has an IPAddress with its owners, and a reservation.
-async fn check_repaired(seeded: &Consumer, count: usize) {
-    seeded.check_addresses(count).await;
-    for _ in 0..60 {
-        let all: Vec<Object> = seeded.api.list(&addresses(&seeded.namespace)).await;
-        let reserved = seeded.api.version_and_count(&reservations()).await.1;
-        if all.iter().all(has_owners) && reserved >= count {
-            return;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    panic!("the objects of some claims were not repaired");
+async fn check_repaired(seeded: &Consumer) {
+    seeded.check_addresses(0).await;
+    let folder = &folder(&seeded.namespace, "ipaddresses");
+    eventually_within(
+        Duration::from_mins(1),
+        "the objects of all claims are repaired",
+        || async move {
+            let all: Vec<Value> = seeded.api.list(folder).await;
+            all.iter().all(has_owners).then_some(())
+        },
+    )
+    .await;
 }

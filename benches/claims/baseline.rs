@@ -1,73 +1,60 @@
-//! The baseline: the writes that the contract requires of any provider, issued directly and in the
-//! minimum number.
-//!
-//! No provider can be faster. The baseline gets each claim from the response to its creation or
-//! deletion, so it watches, reads and decides nothing. With reservations it creates one more object
-//! for each address, like a provider that relies on the API server for uniqueness. With
-//! `--complete-baseline` it also does what a provider cannot avoid: it watches these kinds, and
-//! writes the conditions that Cluster API and infrastructure providers read.
+//! The baseline: the writes of a provider, issued directly. It reads nothing and decides nothing.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::net::Ipv4Addr;
 
-use serde_json::json;
-use tokio::task::AbortHandle;
+use futures::TryStreamExt as _;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinSet;
 
-use crate::api_client::{ApiClient, GROUP, Identity, addresses, claims, reservations};
-use crate::pool::{Pool, address_of};
+use crate::api::{Api, GROUP, Identity, folder};
+use crate::cluster::Cluster;
+use crate::consumer::{AT_ONCE, Consumer};
 
-/// Binds and releases the claims of one namespace.
 pub(crate) struct Baseline {
-    pub(crate) api: ApiClient,
-    pub(crate) namespace: String,
-    pub(crate) pools: Vec<Pool>,
+    api: Api,
+    namespace: String,
+    pools: Vec<Identity>,
     pub(crate) reserve: bool,
-    /// The watches, and whether conditions are written.
-    watches: Vec<AbortHandle>,
-    held: Mutex<HashMap<String, Held>>,
-}
-
-/// The objects of a claim.
-#[derive(Clone)]
-struct Held {
-    address: Identity,
-    reservation: Option<Identity>,
+    permits: Semaphore,
+    /// The watches of the complete baseline. Their events are discarded.
+    watches: JoinSet<std::io::Result<()>>,
+    /// The IPAddress and the reservation of each claim.
+    held: Mutex<HashMap<String, (Identity, Option<Identity>)>>,
 }
 
 impl Baseline {
-    pub(crate) fn new(api: &ApiClient, namespace: &str, pools: &[Pool], reserve: bool) -> Self {
-        let held = Mutex::default();
-        let (api, namespace, pools) = (api.clone(), namespace.to_owned(), pools.to_vec());
+    pub(crate) async fn new(cluster: &Cluster<'_>, consumer: &Consumer, reserve: bool) -> Self {
+        let api = cluster.provider.clone();
+        let mut watches = JoinSet::new();
+        if reserve && cluster.options.complete_baseline {
+            for plural in ["ipaddressclaims", "ipaddresses", "ipreservations"] {
+                let events = api.watch(&folder("", plural), "resourceVersion=0").await;
+                watches.spawn(events.try_for_each(async |_| Ok(())));
+            }
+        }
         Self {
             api,
-            namespace,
-            pools,
+            namespace: consumer.namespace.clone(),
+            pools: consumer.pools.clone(),
             reserve,
-            watches: Vec::new(),
-            held,
+            permits: Semaphore::new(AT_ONCE),
+            watches,
+            held: Mutex::default(),
         }
     }
 
-    /// Opens the watches of a provider, and writes conditions from now on.
-    pub(crate) async fn complete(&mut self) {
-        let kinds = ["ipaddressclaims", "ipaddresses"]
-            .map(|plural| format!("/apis/{GROUP}/v1beta2/{plural}"));
-        for folder in kinds.into_iter().chain([reservations()]) {
-            self.watches.push(self.api.discard_events(&folder).await);
-        }
-    }
-
-    /// Finalizer, reservation, IPAddress, status.
     pub(crate) async fn bind(&self, number: usize, claim: Identity) {
+        let _permit = self.permits.acquire().await;
         let Self { api, namespace, .. } = self;
-        let pool = &self.pools[number % self.pools.len()];
-        let name = &claim.name;
-        let path = format!("{}/{name}", claims(namespace));
+        let (pool, name) = (&self.pools[number % self.pools.len()], &claim.name);
+        let path = format!("{}/{name}", folder(namespace, "ipaddressclaims"));
         let finalizer = json!(["ipam.cluster.x-k8s.io/ReleaseAddress"]);
         let claim = api
-            .patch(&path, &claim, &[("/metadata/finalizers", finalizer)])
+            .patch(&path, &claim, "/metadata/finalizers", finalizer)
             .await;
-        let (address, prefix) = address_of(number, self.pools.len());
+        let (address, prefix) = self.address(number);
         let mut reservation = None;
         if self.reserve {
             let scope = format!("p.{namespace}.{}", pool.name);
@@ -80,22 +67,21 @@ impl Baseline {
                     "claimRef": {"namespace": namespace, "name": name, "uid": claim.uid},
                 },
             });
-            reservation = Some(api.create(&reservations(), &object).await);
+            reservation = Some(api.create(&folder("", "ipreservations"), &object).await);
         }
-        let owner = |kind: &str, name: &str, uid: &str, version: &str, controller: bool| {
+        let owner = |kind: &str, owner: &Identity, version: &str, controller: bool| {
             json!({
-                "apiVersion": format!("{GROUP}/{version}"), "kind": kind, "name": name, "uid": uid,
+                "apiVersion": format!("{GROUP}/{version}"), "kind": kind, "name": owner.name, "uid": owner.uid,
                 "controller": controller, "blockOwnerDeletion": true,
             })
         };
         let object = json!({
             "apiVersion": format!("{GROUP}/v1beta2"), "kind": "IPAddress",
             "metadata": {
-                "name": name, "namespace": namespace,
-                "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
+                "name": name, "namespace": namespace, "finalizers": ["ipam.cluster.x-k8s.io/ProtectAddress"],
                 "ownerReferences": [
-                    owner("IPAddressClaim", name, &claim.uid, "v1beta2", true),
-                    owner("InClusterIPPool", &pool.name, &pool.uid, "v1alpha2", false),
+                    owner("IPAddressClaim", &claim, "v1beta2", true),
+                    owner("InClusterIPPool", pool, "v1alpha2", false),
                 ],
             },
             "spec": {
@@ -103,12 +89,24 @@ impl Baseline {
                 "poolRef": {"apiGroup": GROUP, "kind": "InClusterIPPool", "name": pool.name},
             },
         });
-        let address = api.create(&addresses(namespace), &object).await;
+        let address = api.create(&folder(namespace, "ipaddresses"), &object).await;
+        api.patch(
+            &format!("{path}/status"),
+            &claim,
+            "/status",
+            self.status(name),
+        )
+        .await;
+        self.held
+            .lock()
+            .await
+            .insert(claim.name, (address, reservation));
+    }
+
+    fn status(&self, name: &str) -> Value {
         let mut status = json!({"addressRef": {"name": name}});
         if !self.watches.is_empty() {
-            let now = jiff::Timestamp::now()
-                .strftime("%Y-%m-%dT%H:%M:%SZ")
-                .to_string();
+            let now = now();
             let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": now});
             status["deprecated"] = json!({"v1beta1": {"conditions": [ready]}});
             status["conditions"] = json!([{
@@ -116,52 +114,40 @@ impl Baseline {
                 "reason": "AddressAllocated", "message": "",
             }]);
         }
-        api.patch(&format!("{path}/status"), &claim, &[("/status", status)])
-            .await;
-        let held = Held {
-            address,
-            reservation,
-        };
-        self.held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(claim.name, held);
+        status
     }
 
-    /// The finalizer of the IPAddress, the IPAddress, the reservation, the finalizer of the claim.
+    /// The address of the claim with a number, and the prefix of its pool.
+    fn address(&self, number: usize) -> (Ipv4Addr, u8) {
+        let (pool, place) = (number % self.pools.len(), number / self.pools.len() + 1);
+        let address = u32::try_from(0x0a00_0000 + (pool << 16) + place)
+            .expect("the pools have enough addresses");
+        (address.into(), if self.pools.len() == 1 { 12 } else { 16 })
+    }
+
     pub(crate) async fn release(&self, claim: Identity) {
+        let _permit = self.permits.acquire().await;
         let Self { api, namespace, .. } = self;
-        let held = self
-            .held
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&claim.name);
-        let Held {
-            address,
-            reservation,
-        } = held.expect("the baseline has bound this claim");
-        let path = format!("{}/{}", addresses(namespace), claim.name);
-        let none = [("/metadata/finalizers", json!([]))];
-        let address = api.patch(&path, &address, &none).await;
+        let held = self.held.lock().await.remove(&claim.name);
+        let (address, reservation) = held.expect("the baseline has bound this claim");
+        let path = format!("{}/{}", folder(namespace, "ipaddresses"), claim.name);
+        let address = api
+            .patch(&path, &address, "/metadata/finalizers", json!([]))
+            .await;
         api.delete(&path, &address.uid).await;
         if let Some(reservation) = reservation {
-            api.delete(
-                &format!("{}/{}", reservations(), reservation.name),
-                &reservation.uid,
-            )
-            .await;
+            let path = format!("{}/{}", folder("", "ipreservations"), reservation.name);
+            api.delete(&path, &reservation.uid).await;
         }
-        api.patch(
-            &format!("{}/{}", claims(namespace), claim.name),
-            &claim,
-            &none,
-        )
-        .await;
+        let path = format!("{}/{}", folder(namespace, "ipaddressclaims"), claim.name);
+        api.patch(&path, &claim, "/metadata/finalizers", json!([]))
+            .await;
     }
 }
 
-impl Drop for Baseline {
-    fn drop(&mut self) {
-        self.watches.iter().for_each(AbortHandle::abort);
-    }
+/// The time as Kubernetes writes it.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%SZ")
+        .to_string()
 }

@@ -9,20 +9,18 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::{BlockRecord, ClusterRecord};
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Created, Entry, Key, Record, RecordCache, Registry};
-use futures::StreamExt;
-use serde_json::json;
-
-use crate::alternation::{Alternation, Rounds};
-use crate::api_client::{GROUP, pools};
-use crate::cluster::Cluster;
-use crate::consumer::Consumer;
-use crate::meter::Meter;
-use crate::outcome::{Figure, Outcome, percentile};
-use support::consumer::unique;
+use capi_ipam_registry::{Created, Entry, Key, Record, RecordCache, Registry, cidr};
+use futures::{StreamExt as _, stream};
+use serde_json::{Value, json};
 use support::control_plane::NAMESPACE;
 use support::process::Memory;
 use support::registry::{Hub, REGISTRY};
+
+use crate::api::{GROUP, folder};
+use crate::cluster::Cluster;
+use crate::consumer::{AT_ONCE, Consumer};
+use crate::load::{By, Load, Pairs, peak};
+use crate::measure::{Figure, Meter, Outcome, percentile};
 
 /// The number of pairs of rounds. It is even, so that the order of the pairs has no effect.
 const ROUNDS: usize = 8;
@@ -37,206 +35,187 @@ const CLUSTERS: u32 = 1_000;
 const SIGN_INTERVAL: Duration = Duration::from_mins(1);
 /// How long a manager without claims is measured.
 const IDLE: Duration = Duration::from_secs(30);
-/// The pause before each claim.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Measures with the registry in NATS or at another API server.
-pub(crate) async fn run(cluster: &Cluster<'_>, series: String, count: usize, hub: Hub) -> Outcome {
-    // The aim for a claim that needs a new block.
-    let most = match hub {
-        Hub::Nats(_) | Hub::NatsCluster(_) => 50.0,
-        Hub::Kubernetes(_) => 100.0,
-    };
+pub(crate) async fn run(cluster: &Cluster<'_>, count: usize, hub: Hub) -> Outcome {
     hub.create_bucket().await;
-    create_registry(cluster, &hub).await;
-    create_network(cluster, "plain", json!({})).await;
-    create_network(cluster, "equal", json!({})).await;
-    let shared = json!({"registry": REGISTRY, "size": 64, "keepSeconds": 86_400});
-    create_network(cluster, "shared", json!({ "blocks": shared })).await;
-    let single = json!({"registry": REGISTRY, "size": SMALL, "spare": 0, "keepSeconds": 86_400});
-    create_network(cluster, "small", json!({ "blocks": single })).await;
+    if let Some(secret) = hub.secret() {
+        cluster
+            .api
+            .create(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &secret)
+            .await;
+    }
+    cluster
+        .api
+        .create(&folder("", "ipregistries"), &hub.registry("bench"))
+        .await;
+    let blocks = |size: usize, spare: usize| json!({"registry": REGISTRY, "size": size, "spare": spare, "keepSeconds": 86_400});
+    for (name, blocks) in [
+        ("plain", Value::Null),
+        ("equal", Value::Null),
+        ("shared", blocks(64, 1)),
+        ("small", blocks(SMALL, 0)),
+    ] {
+        let network = json!({
+            "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "IPNetwork", "metadata": {"name": name},
+            "spec": {"namespaces": {"from": "All"}, "blocks": blocks},
+        });
+        cluster
+            .api
+            .create(&folder("", "ipnetworks"), &network)
+            .await;
+    }
     let mut manager = cluster.start().await;
-
-    let consumer = cluster.consumer(&unique("blocks"), 1).await;
+    let consumer = cluster.consumer("blocks", 1).await;
     join(&consumer, "plain").await;
-    let alternation = Alternation {
+    let load = Load {
         cluster,
         consumer: &consumer,
-        manager: &manager,
-        before: 0,
+        by: By::Manager(&manager),
         count,
         racks: 0,
     };
-    alternation.round().await;
+    load.round(false).await;
     // Two equal networks: how much the ratios differ without a reason.
-    let equal = compare(&alternation, "equal").await;
+    let equal = compare(&load, "equal").await;
     // The first round with shared blocks takes them. They are kept afterwards.
     join(&consumer, "shared").await;
-    alternation.round().await;
+    load.round(false).await;
     join(&consumer, "plain").await;
-    let rounds = compare(&alternation, "shared").await;
-    let mut figures = rounds.figures("shared blocks");
-    figures.extend(equal.figures("no shared blocks"));
-
-    let (new, held) = new_blocks(cluster).await;
-    let added = percentile(&new, 50) - percentile(&held, 50);
-    figures.push(Figure::new(
-        "claim that needs a new block, p50",
-        percentile(&new, 50),
-        "ms",
-    ));
-    figures.push(Figure::new(
-        "claim that needs none, p50",
-        percentile(&held, 50),
-        "ms",
-    ));
-    figures.push(Figure::new("a new block, p50", added, "ms").at_most(most));
-    figures.push(Figure::new(
-        "peak memory",
-        Memory::of(manager.pid()).peak,
-        "MiB",
-    ));
-
-    cluster.settle(Some(&manager)).await;
-    let before = Memory::of(manager.pid()).now;
-    let registry = hub.open().await;
-    write_records(&registry).await;
-    let seconds = list_records(&registry).await;
-    cluster.settle(Some(&manager)).await;
-    let grown = Memory::of(manager.pid()).now - before;
-    join(&consumer, "shared").await;
-    let measured = async {
-        let idle = Meter::start(&cluster.plane, Some(manager.pid()));
-        tokio::time::sleep(IDLE).await;
-        let cost = idle.read();
-        let round = alternation.round().await;
-        (
-            100.0 * cost.processor.manager / cost.seconds,
-            round.bind_processor_ms(),
-        )
-    };
-    let (idle, bind) = tokio::select! {
-        measured = measured => measured,
-        () = show_life(&registry) => panic!("signs of life do not end"),
-    };
-    join(&consumer, "plain").await;
+    let shared = compare(&load, "shared").await;
+    let mut figures = [
+        shared.figures("shared blocks"),
+        equal.figures("no shared blocks"),
+    ]
+    .concat();
+    figures.extend(new_blocks(cluster, &hub).await);
+    figures.push(peak(&manager));
+    figures.extend(many_records(&load, &hub.open().await).await);
     manager.stop();
-    let many = "100,000 records of 1,000 clusters";
-    for (what, value, unit, most) in [
-        ("listed", seconds, "s", 10.0),
-        ("memory of the manager", grown, "MiB", 80.0),
-        ("processor of the manager at rest", idle, "%", 5.0),
-        ("processor of the manager per bound claim", bind, "ms", 2.5),
-    ] {
-        figures.push(Figure::new(format!("{many}: {what}"), value, unit).at_most(most));
-    }
-    Outcome {
-        series,
-        present: 0,
-        claims: count,
-        lines: Vec::new(),
-        figures,
-        raw: json!({"shared": rounds.raw(), "equal": equal.raw()}),
-    }
-}
-
-async fn create_registry(cluster: &Cluster<'_>, hub: &Hub) {
-    if let Some(secret) = hub.secret() {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
-        cluster.consumer.create(&path, &secret).await;
-    }
-    let path = format!("/apis/{GROUP}/v1alpha2/ipregistries");
-    let registry = hub.registry("bench");
-    cluster.consumer.create(&path, &registry).await;
-}
-
-/// Creates a network for all namespaces, with these fields.
-async fn create_network(cluster: &Cluster<'_>, name: &str, more: serde_json::Value) {
-    let mut network = json!({
-        "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "IPNetwork", "metadata": {"name": name},
-        "spec": {"namespaces": {"from": "All"}},
-    });
-    if let Some(blocks) = more.get("blocks") {
-        network["spec"]["blocks"] = blocks.clone();
-    }
-    let path = format!("/apis/{GROUP}/v1alpha2/ipnetworks");
-    cluster.consumer.create(&path, &network).await;
+    Outcome::new(figures, json!({"shared": shared, "equal": equal}))
 }
 
 /// Compares rounds in a network with rounds in the one without shared blocks.
-async fn compare(alternation: &Alternation<'_>, network: &str) -> Rounds {
-    let set = async |is_compared: bool| {
-        let network = if is_compared { network } else { "plain" };
-        join(alternation.consumer, network).await;
-    };
-    let rounds = alternation.cluster.options.rounds(ROUNDS);
-    alternation.run(rounds, set).await
+async fn compare(load: &Load<'_>, network: &str) -> Pairs {
+    let set =
+        async |is_set: bool| join(load.consumer, if is_set { network } else { "plain" }).await;
+    load.pairs(ROUNDS, set).await
 }
 
 /// Changes the network of the pool.
 async fn join(consumer: &Consumer, network: &str) {
-    let path = format!("{}/{}", pools(&consumer.namespace), consumer.pools[0].name);
-    let change = json!({"spec": {"network": network}});
-    consumer.api.merge(&path, &change).await;
+    consumer.change_pool(json!({ "network": network })).await;
 }
 
-/// Creates one claim after the other in the network with small blocks. Returns the times until
-/// those are bound that need a new block, and the times of the others, both in order.
-async fn new_blocks(cluster: &Cluster<'_>) -> (Vec<Duration>, Vec<Duration>) {
-    let consumer = cluster.consumer(&unique("small"), 1).await;
+/// Creates one claim after the other in the network with small blocks. Some need a new block.
+async fn new_blocks(cluster: &Cluster<'_>, hub: &Hub) -> [Figure; 3] {
+    let consumer = cluster.consumer("small", 1).await;
     join(&consumer, "small").await;
-    let mut new = Vec::new();
-    let mut held = Vec::new();
-    for number in 0..NEW_BLOCKS * SMALL {
-        tokio::time::sleep(PAUSE).await;
-        let (bound, _) = consumer.bind(&[format!("small-{number}")], None).await;
+    let (mut new, mut held) = (Vec::new(), Vec::new());
+    for address in 1..=cluster.options.scaled(NEW_BLOCKS * SMALL) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (bound, _) = consumer.bind(&format!("small-{address}"), 1, 0, None).await;
         // The network address is not allocated, so the first block has one address less. What
         // happens at the first claims is not typical.
-        let address = number + 1;
-        if address < 2 * SMALL {
-            continue;
-        }
-        if address % SMALL == 0 {
-            new.extend(bound.each);
-        } else {
-            held.extend(bound.each);
+        match address {
+            _ if address < 2 * SMALL => {}
+            _ if address % SMALL == 0 => new.extend(bound.each),
+            _ => held.extend(bound.each),
         }
     }
     new.sort_unstable();
     held.sort_unstable();
-    (new, held)
+    let (new, held) = (percentile(&new, 50), percentile(&held, 50));
+    let most = if matches!(hub, Hub::Kubernetes(_)) {
+        100.0
+    } else {
+        50.0
+    };
+    [
+        Figure::new("claim that needs a new block, p50", new, "ms"),
+        Figure::new("claim that needs none, p50", held, "ms"),
+        Figure::new("a new block, p50", new - held, "ms").at_most(most),
+    ]
 }
 
-/// Writes many records of blocks of the network, outside of the ranges of its pools.
-async fn write_records(registry: &Registry) {
-    let write = |number: u32| async move {
-        let base = u32::from(Ipv4Addr::new(172, 0, 0, 0)) + number * 64;
-        let address = IpAddr::V4(Ipv4Addr::from(base));
-        let block = Block::new(Block::address(address).base(), 26);
-        let record = Record::Block(BlockRecord {
-            network: "shared".to_owned(),
-            block: capi_ipam_registry::cidr(block),
-            cluster: format!("cluster-{}", number % CLUSTERS),
-            ..BlockRecord::default()
-        });
-        let key = Key::Block {
-            network: "shared".into(),
-            block,
-        };
-        let created = registry.create(&key.to_string(), &record).await;
-        created.expect("the record can be written");
+/// A registry with many records, of management clusters that show signs of life.
+async fn many_records(load: &Load<'_>, registry: &Registry) -> Vec<Figure> {
+    let Load {
+        cluster,
+        consumer,
+        by: By::Manager(manager),
+        ..
+    } = load
+    else {
+        return Vec::new();
     };
-    futures::stream::iter(0..RECORDS)
-        .for_each_concurrent(32, write)
+    cluster.settle(Some(manager)).await;
+    let before = Memory::of(manager.pid()).now;
+    stream::iter(0..RECORDS)
+        .for_each_concurrent(AT_ONCE, |number| write_record(registry, number))
         .await;
+    let seconds = list_records(registry).await;
+    cluster.settle(Some(manager)).await;
+    let grown = Memory::of(manager.pid()).now - before;
+    join(consumer, "shared").await;
+    let measured = async {
+        let idle = Meter::start(&cluster.plane, Some(manager.pid()));
+        tokio::time::sleep(IDLE).await;
+        let cost = idle.read();
+        (
+            100.0 * cost.manager / cost.seconds,
+            load.round(false).await.bind.manager_ms(),
+        )
+    };
+    let (idle, bind) = tokio::select! {
+        measured = measured => measured,
+        () = show_life(registry) => panic!("signs of life do not end"),
+    };
+    join(consumer, "plain").await;
+    let figure = |what: &str, value: f64, unit| {
+        Figure::new(
+            format!("100,000 records of 1,000 clusters: {what}"),
+            value,
+            unit,
+        )
+    };
+    vec![
+        figure("listed", seconds, "s").at_most(10.0),
+        figure("memory of the manager", grown, "MiB").at_most(80.0),
+        figure("CPU of the manager at rest", idle, "%").at_most(5.0),
+        figure("CPU of the manager per bound claim", bind, "ms").at_most(2.5),
+    ]
+}
+
+/// Writes a record of a block of the network, outside of the ranges of its pools.
+async fn write_record(registry: &Registry, number: u32) {
+    let base = IpAddr::V4(Ipv4Addr::from(
+        u32::from(Ipv4Addr::new(172, 0, 0, 0)) + number * 64,
+    ));
+    let block = Block::new(Block::address(base).base(), 26);
+    let record = Record::Block(BlockRecord {
+        network: "shared".to_owned(),
+        block: cidr(block),
+        cluster: format!("cluster-{}", number % CLUSTERS),
+        ..BlockRecord::default()
+    });
+    let key = Key::Block {
+        network: "shared".into(),
+        block,
+    };
+    registry
+        .create(&key.to_string(), &record)
+        .await
+        .expect("the record can be written");
 }
 
 /// Returns how many seconds a list of the records takes.
 async fn list_records(registry: &Registry) -> f64 {
     let started = Instant::now();
     let records: Arc<RecordCache> = Arc::default();
-    let changes = registry.watch(Arc::clone(&records) as _);
-    let mut changes = changes.expect("the registry can be watched");
+    let mut changes = registry
+        .watch(Arc::clone(&records) as _)
+        .expect("the registry can be watched");
     while !records.is_complete() {
         changes.next().await.expect("the watch does not end");
     }
@@ -264,10 +243,10 @@ async fn show_life(registry: &Registry) {
             });
             let written = match known.take() {
                 Some(entry) => registry.update(&entry, &record).await,
-                None => match registry.create(&key.to_string(), &record).await {
-                    Ok(Created::Ours(entry) | Created::Theirs(entry)) => Ok(entry),
-                    Err(error) => Err(error),
-                },
+                None => registry
+                    .create(&key.to_string(), &record)
+                    .await
+                    .map(|(Created::Ours(entry) | Created::Theirs(entry))| entry),
             };
             *known = Some(written.expect("the sign of life can be written"));
             tokio::time::sleep(SIGN_INTERVAL / CLUSTERS).await;

@@ -4,153 +4,75 @@
 //! effect on both. The table shows the median of the rounds.
 
 use serde::Serialize;
-use serde_json::json;
+use support::process::Memory;
 
 use crate::cluster::{Cluster, Program};
 use crate::consumer::Consumer;
-use crate::idle::one_by_one;
-use crate::meter::Meter;
-use crate::options::{Options, Part};
-use crate::outcome::median;
-use crate::rounds::{Cycle, cycle};
+use crate::load::{By, Cycle, Load, peak};
+use crate::measure::{Figure, Meter, median};
+use crate::options::Options;
+use crate::rates::{PAUSE, one_by_one_figures};
+use crate::restart::first_bound;
 use crate::seed::{self, Seeded};
-use support::consumer::unique;
-use support::process::Memory;
 
-/// The number of rounds of each manager with 500 claims.
-const ROUNDS: usize = 4;
-/// The number of claims one at a time in a round.
-const IDLE_CLAIMS: usize = 100;
 /// The number of bound claims in the part with many, and of claims beside them.
 const PRESENT: usize = 10_000;
 const BESIDE: usize = 200;
 
 /// One line of the table: the values of all rounds of this manager and of the other.
-#[derive(Debug, Serialize)]
-struct Row {
-    what: String,
+#[derive(Serialize)]
+pub(crate) struct Row {
+    name: String,
     unit: &'static str,
     values: [Vec<f64>; 2],
 }
 
-/// A finished or interrupted comparison.
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct Comparison {
-    rows: Vec<Row>,
-}
-
-impl Comparison {
-    fn add(&mut self, what: impl Into<String>, unit: &'static str, which: usize, value: f64) {
-        let what = what.into();
-        if let Some(row) = self.rows.iter_mut().find(|row| row.what == what) {
-            row.values[which].push(value);
-            return;
-        }
-        let mut values = [Vec::new(), Vec::new()];
-        values[which].push(value);
-        self.rows.push(Row { what, unit, values });
-    }
-
-    fn add_cycle(&mut self, what: &str, which: usize, Cycle { bind, release }: &Cycle) {
-        self.add(format!("{what}: bound"), "per s", which, bind.per_second);
-        self.add(
-            format!("{what}: released"),
-            "per s",
-            which,
-            release.per_second,
+/// Prints the table in Markdown.
+pub(crate) fn print(rows: &[Row]) {
+    println!("\n| | this manager | other manager | ratio |\n|---|---|---|---|");
+    for Row { name, unit, values } in rows {
+        let [ours, other] = values
+            .each_ref()
+            .map(|values| median(values.iter().copied()));
+        println!(
+            "| {name} | {ours:.2} {unit} | {other:.2} {unit} | {:.2} |",
+            ours / other
         );
-        self.add(
-            format!("{what}: creation to bound, p50"),
-            "ms",
-            which,
-            bind.p50_ms,
-        );
-        self.add(
-            format!("{what}: creation to bound, p99"),
-            "ms",
-            which,
-            bind.p99_ms,
-        );
-        for (name, phase) in [("bound", bind), ("released", release)] {
-            self.add(
-                format!("{what}: CPU of the manager per claim {name}"),
-                "ms",
-                which,
-                phase.processor_ms(),
-            );
-            self.add(
-                format!("{what}: CPU of API server and etcd per claim {name}"),
-                "ms",
-                which,
-                phase.server_ms(),
-            );
-        }
-        let peak = release.cost.memory.unwrap_or_default().peak;
-        self.add(format!("{what}: peak memory"), "MiB", which, peak);
-    }
-
-    /// Prints the table in Markdown.
-    pub(crate) fn print(&self) {
-        println!("\n| | this manager | other manager | ratio |\n|---|---|---|---|");
-        for Row {
-            what,
-            unit,
-            values: [ours, other],
-        } in &self.rows
-        {
-            let (ours, other) = (median(ours.iter().copied()), median(other.iter().copied()));
-            println!(
-                "| {what} | {ours:.2} {unit} | {other:.2} {unit} | {:.2} |",
-                ours / other
-            );
-        }
-    }
-
-    /// All values.
-    pub(crate) fn json(&self) -> serde_json::Value {
-        json!({ "comparison": self.rows })
     }
 }
 
-/// Runs all parts, and adds their results to `comparison`.
-pub(crate) async fn run(options: &Options, comparison: &mut Comparison) {
-    let other = Program {
-        path: options.compare.clone(),
-        flags: options.compare_flags.clone(),
+/// Runs the parts, and adds their figures to the rows.
+pub(crate) async fn run(options: &Options, rows: &mut Vec<Row>) {
+    let compares = |part: &str| options.compare_parts.iter().any(|wanted| wanted == part);
+    let mut comparison = Comparison {
+        programs: [
+            Program {
+                path: None,
+                flags: options.manager_flags.clone(),
+            },
+            Program {
+                path: options.compare.clone(),
+                flags: options.compare_flags.clone(),
+            },
+        ],
+        rows,
     };
-    let ours = Program {
-        path: None,
-        flags: options.manager_flags.clone(),
-    };
-    let programs = [ours, other];
     let mut cluster = Cluster::new(options).await;
-    for (part, count, rounds) in [(Part::Claims500, 500, ROUNDS), (Part::Claims3000, 3_000, 2)] {
-        if options.compares(part) {
-            claims(
-                &mut cluster,
-                &programs,
-                options.scaled(count),
-                options.rounds(rounds),
-                comparison,
-            )
-            .await;
+    for (part, count, rounds) in [("500", 500, 4), ("3000", 3_000, 2)] {
+        if compares(part) {
+            comparison
+                .claims(&mut cluster, options.scaled(count), options.rounds(rounds))
+                .await;
         }
     }
-    if options.compares(Part::Idle) {
-        idle(
-            &mut cluster,
-            &programs,
-            options.scaled(IDLE_CLAIMS),
-            comparison,
-        )
-        .await;
+    if compares("idle") {
+        comparison.idle(&mut cluster, options.scaled(100)).await;
     }
     drop(cluster);
-    if options.compares(Part::Beside10000) {
+    if compares("10000") {
         let mut cluster = Cluster::new(options).await;
-        let present = options.scaled(PRESENT);
-        let (consumer, _) = seed::seed(&mut cluster, present, Seeded::Complete).await;
-        beside(&mut cluster, &programs, &consumer, present, comparison).await;
+        let consumer = seed::seed(&mut cluster, options.scaled(PRESENT), Seeded::Complete).await;
+        comparison.beside(&mut cluster, &consumer).await;
     }
 }
 
@@ -163,120 +85,136 @@ fn order(round: usize) -> [usize; 2] {
     }
 }
 
-async fn claims(
-    cluster: &mut Cluster<'_>,
-    programs: &[Program; 2],
-    count: usize,
-    rounds: usize,
-    comparison: &mut Comparison,
-) {
-    let what = format!("{count} claims");
-    // The first round warms up the API server.
-    for round in 0..=rounds {
-        for which in order(round) {
-            if round == 0 && which == 1 {
+struct Comparison<'a> {
+    programs: [Program; 2],
+    rows: &'a mut Vec<Row>,
+}
+
+impl Comparison<'_> {
+    fn add(&mut self, what: &str, which: usize, figures: Vec<Figure>) {
+        for Figure {
+            name, value, unit, ..
+        } in figures
+        {
+            let name = format!("{what}: {name}");
+            eprintln!("manager {which}, {name}: {value:.2} {unit}");
+            if let Some(row) = self.rows.iter_mut().find(|row| row.name == name) {
+                row.values[which].push(value);
                 continue;
             }
-            cluster.program = programs[which].clone();
-            let consumer = cluster.consumer(&unique("compare"), 1).await;
-            let mut manager = cluster.start().await;
-            let measured = cycle(cluster, &consumer, count, 0, None, Some(&manager)).await;
-            manager.stop();
-            consumer.delete_pools().await;
-            if round > 0 {
-                comparison.add_cycle(&what, which, &measured);
-                eprintln!(
-                    "{what}, round {round} of {rounds}, manager {which}: {:.0} per s",
-                    measured.bind.per_second
-                );
+            let mut values = [Vec::new(), Vec::new()];
+            values[which].push(value);
+            self.rows.push(Row { name, unit, values });
+        }
+    }
+
+    /// Many claims in one pool.
+    async fn claims(&mut self, cluster: &mut Cluster<'_>, count: usize, rounds: usize) {
+        for round in 0..=rounds {
+            for which in order(round) {
+                // The first round warms up the API server.
+                if round == 0 && which == 1 {
+                    continue;
+                }
+                cluster.program = self.programs[which].clone();
+                let consumer = cluster.consumer("compare", 1).await;
+                let mut manager = cluster.start().await;
+                let load = Load {
+                    cluster,
+                    consumer: &consumer,
+                    by: By::Manager(&manager),
+                    count,
+                    racks: 0,
+                };
+                let mut figures = figures(&load.cycle().await);
+                figures.push(peak(&manager));
+                manager.stop();
+                consumer.delete_pools().await;
+                if round > 0 {
+                    self.add(&format!("{count} claims"), which, figures);
+                }
             }
         }
     }
-}
 
-async fn idle(
-    cluster: &mut Cluster<'_>,
-    programs: &[Program; 2],
-    count: usize,
-    comparison: &mut Comparison,
-) {
-    for round in 0..2 {
-        for which in order(round) {
-            cluster.program = programs[which].clone();
-            let consumer = cluster.consumer(&unique("idle"), 1).await;
-            let mut manager = cluster.start().await;
+    async fn idle(&mut self, cluster: &mut Cluster<'_>, count: usize) {
+        for round in 0..2 {
+            for which in order(round) {
+                cluster.program = self.programs[which].clone();
+                let consumer = cluster.consumer("idle", 1).await;
+                let mut manager = cluster.start().await;
+                cluster.settle(Some(&manager)).await;
+                let load = Load {
+                    cluster,
+                    consumer: &consumer,
+                    by: By::Manager(&manager),
+                    count,
+                    racks: 0,
+                };
+                let cycle = load.one_by_one(PAUSE, |made| made >= count).await;
+                manager.stop();
+                consumer.delete_pools().await;
+                self.add("one claim at a time", which, one_by_one_figures(&cycle));
+            }
+        }
+    }
+
+    /// A restart with many bound claims, and claims beside them.
+    async fn beside(&mut self, cluster: &mut Cluster<'_>, consumer: &Consumer) {
+        for which in [0, 1, 0] {
+            cluster.program = self.programs[which].clone();
+            let meter = Meter::start(&cluster.plane, None);
+            let (mut manager, bound) = first_bound(cluster, consumer).await;
             cluster.settle(Some(&manager)).await;
-            let (bind, release) = one_by_one(cluster, &consumer, count, None, Some(&manager)).await;
-            manager.stop();
-            consumer.delete_pools().await;
-            for (name, value) in [
-                ("creation to bound, p50", bind.p50_ms),
-                ("creation to bound, p99", bind.p99_ms),
-                ("creation to bound, longest", bind.longest_ms),
-                ("deletion to gone, p50", release.p50_ms),
-                ("deletion to gone, p99", release.p99_ms),
-            ] {
-                comparison.add(format!("one claim at a time: {name}"), "ms", which, value);
-            }
-            eprintln!(
-                "one claim at a time, manager {which}: p50 {:.1} ms, p99 {:.1} ms",
-                bind.p50_ms, bind.p99_ms
+            let cost = meter.read();
+            let restart = vec![
+                Figure::new("first new claim bound", bound, "s"),
+                Figure::new("memory", Memory::of(manager.pid()).now, "MiB"),
+                Figure::ratio("writes", cost.writes + cost.pool_writes),
+            ];
+            self.add(
+                &format!("restart with {} bound claims", consumer.present),
+                which,
+                restart,
             );
+            let by = By::Manager(&manager);
+            let cycle = Load {
+                cluster,
+                consumer,
+                by,
+                count: BESIDE,
+                racks: 0,
+            }
+            .cycle()
+            .await;
+            self.add(
+                &format!("{BESIDE} claims beside {}", consumer.present),
+                which,
+                figures(&cycle),
+            );
+            manager.stop();
         }
     }
 }
 
-async fn beside(
-    cluster: &mut Cluster<'_>,
-    programs: &[Program; 2],
-    consumer: &Consumer,
-    present: usize,
-    comparison: &mut Comparison,
-) {
-    for which in [0, 1, 0] {
-        cluster.program = programs[which].clone();
-        cluster.settle(None).await;
-        let name = unique("first");
-        let claim = consumer.create(0, &name).await;
-        let (meter, started) = (
-            Meter::start(&cluster.plane, None),
-            std::time::Instant::now(),
-        );
-        let mut manager = cluster.launch();
-        let bound = consumer
-            .watch
-            .wait_for_bound(&name)
-            .await
-            .saturating_duration_since(started);
-        Cluster::ready(&mut manager).await;
-        let what = format!("restart with {present} bound claims");
-        comparison.add(
-            format!("{what}: first new claim bound"),
-            "s",
-            which,
-            bound.as_secs_f64(),
-        );
-        cluster.settle(Some(&manager)).await;
-        comparison.add(
-            format!("{what}: memory"),
-            "MiB",
-            which,
-            Memory::of(manager.pid()).now,
-        );
-        let requests = meter.read().requests;
-        comparison.add(
-            format!("{what}: writes"),
-            "",
-            which,
-            (requests.writes + requests.pool_writes) as f64,
-        );
-        consumer.release(&[claim], None).await;
-        let measured = cycle(cluster, consumer, BESIDE, present, None, Some(&manager)).await;
-        comparison.add_cycle(
-            &format!("{BESIDE} claims beside {present}"),
-            which,
-            &measured,
-        );
-        manager.stop();
+fn figures(cycle: &Cycle) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for (name, phase) in [("bound", &cycle.bind), ("released", &cycle.release)] {
+        figures.extend([
+            Figure::new(name, phase.per_second(), "per s"),
+            Figure::new(
+                format!("{name}, CPU of the manager per claim"),
+                phase.manager_ms(),
+                "ms",
+            ),
+            Figure::new(
+                format!("{name}, CPU of API server and etcd per claim"),
+                phase.server_ms(),
+                "ms",
+            ),
+            Figure::new(format!("{name}, p50"), phase.p50_ms, "ms"),
+            Figure::new(format!("{name}, p99"), phase.p99_ms, "ms"),
+        ]);
     }
+    figures
 }
