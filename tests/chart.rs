@@ -7,17 +7,18 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-use std::thread::sleep;
-use std::time::Duration;
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    thread::sleep,
+};
 
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
-use serde_json::{Value, json};
-use support::control_plane::{NAMESPACE, ensure, kustomize};
-use support::patience::Patience;
+use support::{
+    control_plane::{ensure, kustomize},
+    prelude::*,
+};
 
 /// Objects by kind and name.
 type Objects = BTreeMap<(String, String), Value>;

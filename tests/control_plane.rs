@@ -1,16 +1,18 @@
 //! The control plane of the other tests.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+    thread::sleep,
+};
 
 use capi_ipam_testing::patience::Patience;
 use k8s_openapi::ByteString;
-use serde_json::json;
-use support::control_plane::{ControlPlane, Options};
-use support::process::{Supervised, TemporaryFolder};
+use support::{
+    prelude::*,
+    process::{Supervised, TemporaryFolder},
+};
 
 /// Waits until a condition holds.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
@@ -41,7 +43,7 @@ fn config_map(name: &str, owner_uid: Option<&str>) -> String {
 
 #[test]
 fn cluster_api_kinds_are_installed() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     for crd in [
         "clusters.cluster.x-k8s.io",
         "ipaddressclaims.ipam.cluster.x-k8s.io",
@@ -74,7 +76,7 @@ fn cluster_api_kinds_are_installed() {
 
 #[test]
 fn data_survives_an_api_server_restart() {
-    let mut plane = ControlPlane::start(Options::default());
+    let mut plane = ControlPlane::new();
     plane.kubectl_apply(&config_map("kept", None));
     let creations = |plane: &ControlPlane| {
         let counts = plane.request_count().into_iter();
@@ -99,7 +101,7 @@ fn data_survives_an_api_server_restart() {
 
 #[test]
 fn etcd_is_read_and_written_through_its_json_api() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let bytes = |text: &str| json!(ByteString(text.as_bytes().to_vec()));
     let (key, value) = (bytes("/outside/key"), bytes("value"));
     let write = json!({"success": [{"requestPut": {"key": key, "value": value}}]});
@@ -111,7 +113,7 @@ fn etcd_is_read_and_written_through_its_json_api() {
 
 #[test]
 fn service_account_has_the_permissions_of_its_role() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     plane.kubectl(&["create", "serviceaccount", "manager"]);
     plane.kubectl(&[
         "create",
@@ -188,11 +190,11 @@ fn dropped_control_plane_leaves_no_process() {
 /// take first.
 fn reused(prepare: impl Fn(&ControlPlane)) -> Option<ControlPlane> {
     (0..10).find_map(|_| {
-        let plane = ControlPlane::start(Options::default());
+        let plane = ControlPlane::new();
         prepare(&plane);
         let server = plane.server().to_owned();
         drop(plane);
-        Some(ControlPlane::start(Options::default())).filter(|next| next.server() == server)
+        Some(ControlPlane::new()).filter(|next| next.server() == server)
     })
 }
 
@@ -209,7 +211,7 @@ fn reused_control_plane_has_no_objects_of_its_last_test() {
             "name",
         ])
     };
-    let first = ControlPlane::start(Options::default());
+    let first = ControlPlane::new();
     let plane = reused(|plane| {
         plane.kubectl(&["create", "namespace", "team"]);
         plane.kubectl_apply(reservation);
@@ -240,7 +242,7 @@ fn reused_control_plane_has_no_objects_of_its_last_test() {
 
 #[test]
 fn control_plane_with_a_changed_role_is_not_reused() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     plane.kubectl(&[
         "create",
         "clusterrole",
@@ -250,7 +252,7 @@ fn control_plane_with_a_changed_role_is_not_reused() {
     ]);
     let server = plane.server().to_owned();
     drop(plane);
-    assert_ne!(ControlPlane::start(Options::default()).server(), server);
+    assert_ne!(ControlPlane::new().server(), server);
 }
 
 /// Set for a test process that is started only to be killed.

@@ -9,8 +9,6 @@
     reason = "test code: a failure ends the test"
 )]
 
-#[path = "crds/blocks.rs"]
-mod blocks;
 #[path = "crds/entries.rs"]
 mod entries;
 #[path = "crds/facts.rs"]
@@ -24,18 +22,18 @@ mod table;
 #[path = "crds/updates.rs"]
 mod updates;
 
-use std::fs;
-use std::path::Path;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::sleep;
-use std::time::Duration;
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::sleep,
+};
 
 use capi_ipam_api::crds;
-use serde_json::{Value, json};
-
-use support::control_plane::{ControlPlane, Options};
-use support::patience::Patience;
+use support::prelude::*;
 
 /// The committed CRDs.
 const COMMITTED: &str = concat!(

@@ -7,15 +7,13 @@
     reason = "test code: a failure ends the test"
 )]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use capi_ipam_api::IPReservation;
-use serde_json::Value;
-
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::webhooks::Webhooks;
+use support::prelude::*;
 
 /// The kind of reservations.
 const RESERVATION: &str = "IPReservation";
@@ -38,7 +36,7 @@ spec:
 
 #[test]
 fn samples_work_as_described() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _manager = Manager::start(&plane, &[]);
     let mut waited_for = 0;
     for file in samples() {
@@ -131,7 +129,7 @@ fn kustomizations_include_all_files_of_their_folder() {
 
 #[test]
 fn old_version_is_not_served_without_webhooks() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let overlay = root().join("config/crd-without-webhooks");
     plane.kubectl(&[
         "apply",
@@ -160,7 +158,7 @@ fn readme_objects_can_be_applied() {
     if blocks.is_empty() {
         return;
     }
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     for block in blocks {
         apply(&plane, &block);
     }
@@ -180,7 +178,7 @@ const PAGES: [&str; 6] = [
 /// because of an earlier one.
 #[test]
 fn documented_objects_can_be_applied_in_order() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let webhooks = Webhooks::new(&plane);
     let flags = webhooks.flags();
     let _manager = Manager::start(&plane, &flags.each_ref().map(String::as_str));

@@ -7,18 +7,13 @@
     reason = "test code: a failure ends the test with a message"
 )]
 
-use std::fs;
-use std::net::{Ipv4Addr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpStream},
+    path::{Path, PathBuf},
+};
 
-use serde_json::{Value, json};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options, ensure};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::process::Supervised;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
+use support::{control_plane::ensure, ports::free_port, prelude::*, process::Supervised};
 
 /// A trace that is sampled, and one that is not.
 const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -187,9 +182,7 @@ fn value_of(attributes: &Value, name: &str) -> String {
 
 async fn with_pool(plane: &ControlPlane) -> Consumer {
     let consumer = Consumer::new(plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     consumer
 }
 
@@ -202,7 +195,7 @@ async fn create_claim(consumer: &Consumer, name: &str, parent: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_of_a_claim_belong_to_its_trace() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let collector = Collector::start(plane.folder()).await;
     let flags = [
         &collector.flag(),
@@ -293,12 +286,11 @@ async fn spans_of_a_claim_belong_to_its_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ratio_applies_to_traces_without_a_parent() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let collector = Collector::start(plane.folder()).await;
     let mut manager = Manager::start(&plane, &[&collector.flag(), "--trace-ratio=0"]);
     let consumer = with_pool(&plane).await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_address("b").await;
+    consumer.bind("b", "web").await;
     consumer.release("b").await;
     create_claim(&consumer, "c", NOT_SAMPLED).await;
     consumer.wait_for_address("c").await;
@@ -319,7 +311,7 @@ async fn ratio_applies_to_traces_without_a_parent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reviews_are_traced() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let collector = Collector::start(plane.folder()).await;
     let webhooks = Webhooks::new(&plane);
     let [port, certificates] = webhooks.flags();
@@ -332,12 +324,11 @@ async fn reviews_are_traced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn collector_that_is_down_does_not_delay_claims() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let endpoint = format!("--otlp-endpoint=http://127.0.0.1:{}", free_port());
     let mut manager = Manager::start(&plane, &[&endpoint]);
     let consumer = with_pool(&plane).await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     manager.wait_for_log("cannot export spans to the collector");
     manager.stop();
     assert!(manager.log().contains("stopped"), "{}", manager.log());
@@ -345,7 +336,7 @@ async fn collector_that_is_down_does_not_delay_claims() {
 
 #[test]
 fn invalid_endpoint_is_an_error_at_the_start() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     for (flag, expected) in [
         (
             "--otlp-endpoint=collector:4318",

@@ -49,7 +49,7 @@ spec:
 ";
 
 /// How long a step of a management cluster may take.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What a claim says that waits for a block.
 const ALL_TAKEN: &str = "other management clusters have all blocks";

@@ -1,23 +1,11 @@
 //! Clock skew: managers whose clocks differ by two minutes, and timestamps of other writers that
 //! are an hour in the future or in the past.
 
-use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::{os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-use capi_ipam_api::InClusterKind;
-use capi_ipam_controller::client::ResourceClient;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use serde_json::json;
-
-use support::consumer::{Consumer, object, unique};
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::{self, Manager};
-use support::wait::{consistently, eventually, eventually_within};
+use support::{manager, prelude::*};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -75,7 +63,7 @@ fn start_skewed(control_plane: &ControlPlane, seconds: i64, namespace: &str) -> 
 /// other one writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn managers_with_skewed_clocks_agree_on_cooldowns() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let (one, other) = (
         Consumer::new(&control_plane).await,
         Consumer::new(&control_plane).await,
@@ -88,8 +76,7 @@ async fn managers_with_skewed_clocks_agree_on_cooldowns() {
         let spec = json!({"addresses": addresses, "prefix": 24, "addressReuseGracePeriodSeconds": seconds});
         one.create_global_pool(pool, spec).await;
         for consumer in [&one, &other] {
-            consumer.create_global_claim(pool, pool).await;
-            consumer.wait_for_address(pool).await;
+            consumer.bind_global(pool, pool).await;
         }
     }
 
@@ -98,8 +85,7 @@ async fn managers_with_skewed_clocks_agree_on_cooldowns() {
     for consumer in [&one, &other] {
         consumer.release(&short).await;
     }
-    one.create_global_claim("next", &short).await;
-    one.wait_for_address("next").await;
+    one.bind_global("next", &short).await;
     let took = released.elapsed();
     assert!(
         took >= Duration::from_secs(5),
@@ -133,14 +119,13 @@ async fn managers_with_skewed_clocks_agree_on_cooldowns() {
 /// neither frees an address in use.
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_with_a_skewed_start_frees_no_address_in_use() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.6"], "prefix": 24, "addressReuseGracePeriodSeconds": 5});
     consumer.create_pool("web", spec).await;
     for name in ["a", "b"] {
-        consumer.create_claim(name, "web").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "web").await;
     }
     // Both are in use, and marked as released: in an hour, and an hour ago.
     for (address, by) in [("10.0.0.1", HOUR), ("10.0.0.2", -HOUR)] {
@@ -153,8 +138,7 @@ async fn cooldown_with_a_skewed_start_frees_no_address_in_use() {
             .expect("a reservation can be released");
     }
     for (name, address) in [("c", "10.0.0.3"), ("d", "10.0.0.4")] {
-        consumer.create_claim(name, "web").await;
-        assert_eq!(consumer.wait_for_address(name).await, address);
+        consumer.bind_to(name, "web", address).await;
     }
     eventually("both are reserved for their claims again", || async {
         let mut right = true;
@@ -185,12 +169,15 @@ async fn cooldown_with_a_skewed_start_frees_no_address_in_use() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_that_starts_in_the_future_ends_in_bounded_time() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    let spec =
-        json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3});
-    consumer.create_pool("web", spec).await;
+    consumer
+        .create_pool(
+            "web",
+            ("10.0.0.1", json!({"addressReuseGracePeriodSeconds": 3})),
+        )
+        .await;
     let (namespace, scope) = (&consumer.namespace, format!("p.{}.web", consumer.namespace));
     let resting = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPReservation",
@@ -226,8 +213,7 @@ async fn cooldown_that_starts_in_the_future_ends_in_bounded_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lease_with_skewed_renew_time_is_acquired_after_its_duration() {
     for by in [HOUR, -HOUR] {
-        let control_plane = ControlPlane::start(Options::default());
-        let consumer = Consumer::new(&control_plane).await;
+        let (control_plane, consumer) = scene().await;
         let leases: ResourceClient<Lease> =
             ResourceClient::new(Api::namespaced(consumer.client.clone(), NAMESPACE), &());
         let time = Timestamp::now()
@@ -265,10 +251,7 @@ async fn lease_with_skewed_renew_time_is_acquired_after_its_duration() {
             "{:?}",
             started.elapsed()
         );
-        consumer
-            .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-            .await;
-        consumer.create_claim("a", "web").await;
-        consumer.wait_for_address("a").await;
+        consumer.create_pool("web", "10.0.0.1").await;
+        consumer.bind("a", "web").await;
     }
 }

@@ -3,22 +3,16 @@
 //! The work queue serves namespaces in turn. How long the single claim waits depends on the
 //! machine, so its waiting time is printed, and the test only asserts that it is bound.
 
-use std::time::{Duration, Instant};
-
-use serde_json::json;
+use support::prelude::*;
 
 use crate::workload::names;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually_within;
 
 const FLOOD: usize = 600;
 /// How long a slow machine takes for all of them.
 const MAX_WAIT: Duration = Duration::from_mins(5);
 
 async fn assert_is_bound(addresses: &str) {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &[]);
     let (many, one) = (
         Consumer::new(&control_plane).await,
@@ -26,8 +20,7 @@ async fn assert_is_bound(addresses: &str) {
     );
     many.create_pool("web", json!({"addresses": [addresses], "prefix": 16}))
         .await;
-    one.create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    one.create_pool("web", "10.0.0.1").await;
     one.wait_for_counts("web", (1, 1, 0, 0)).await;
     // All at once: the manager reconciles nothing until it is resumed.
     manager.signal("STOP");
@@ -54,7 +47,7 @@ async fn assert_is_bound(addresses: &str) {
         .filter(|claim| claim.status.is_some())
         .count();
     println!("{addresses}: a single claim waited {waited:?}, behind {served} of {FLOOD} others");
-    assert_eq!(one.wait_for_address("single").await, "10.0.0.1");
+    one.assert_address("single", "10.0.0.1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

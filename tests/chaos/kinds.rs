@@ -1,12 +1,8 @@
 //! CRDs that are deleted and installed again while the manager runs.
 
-use capi_ipam_api::InClusterKind;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::workload::{create_all, names, wait_until_settled};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
@@ -33,15 +29,10 @@ fn restore(control_plane: &ControlPlane, definition: &str, saved: &str) {
 /// which are reserved again.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.50").await;
     let (before, during) = (names("before", 20), names("during", 10));
     create_all(&consumer, &before, "web").await;
     consumer.wait_for_addresses(&before).await;
@@ -50,10 +41,12 @@ async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
     let saved = remove(&control_plane, definition);
     manager.wait_for_log("the kind is not served kind=\"IPReservation\"");
     create_all(&consumer, &during, "web").await;
-    let text = consumer
-        .wait_for_reason("during0", "AllocationFailed")
-        .await;
-    assert!(text.contains("reserve"), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_reason("during0", "AllocationFailed")
+            .await,
+        "reserve",
+    );
     assert_eq!(
         consumer.allocated_addresses().await,
         given,
@@ -74,15 +67,10 @@ async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.50"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.50").await;
     let mut claims = names("c", 5);
     create_all(&consumer, &claims, "web").await;
     consumer.wait_for_addresses(&claims).await;
@@ -124,7 +112,7 @@ async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
             json!({"clusterName": "alpha"}),
         )
         .await;
-    assert_eq!(other.wait_for_address("block").await, "fd00::");
+    other.assert_address("block", "fd00::").await;
     other
         .wait_for_counts_of(InClusterKind::PrefixPool, "blocks", (256, 255, 1, 0))
         .await;

@@ -1,14 +1,10 @@
 //! API server and etcd crash, or are slow, while claims are bound and released.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use serde_json::json;
+use support::prelude::*;
 
 use crate::workload::{churn, names, wait_until_settled};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 const CLAIMS: usize = 100;
@@ -20,12 +16,10 @@ async fn assert_survives(
     times: usize,
     fault: impl Fn(&mut ControlPlane) + Send + 'static,
 ) {
-    let mut control_plane = ControlPlane::start(Options::default());
+    let mut control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     let names = names("c", CLAIMS);
     let faults = tokio::task::spawn_blocking(move || {
         for _ in 0..times {

@@ -1,14 +1,8 @@
 //! The leader is suspended, and resumed when another manager leads.
 
-use std::time::{Duration, Instant};
-
-use serde_json::json;
+use support::prelude::*;
 
 use crate::workload::{create_all, delete, names, wait_until_settled};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::patience::Patience;
 
 const FLAGS: [&str; 6] = [
     "--leader-elect",
@@ -22,14 +16,12 @@ const SUSPENDED: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn suspended_leader_exits_and_changes_nothing_on_resume() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut first = Manager::start(&control_plane, &FLAGS);
     first.wait_for_log("acquired leadership lease");
     let mut second = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     let (early, late) = (names("early", 100), names("late", 50));
     let stop = async {
         // During its work.

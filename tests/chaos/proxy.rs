@@ -1,22 +1,20 @@
 //! A proxy between a manager and the API server that can silence the watches and lists of one kind.
 
-use std::collections::BTreeSet;
-use std::future::ready;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
+use std::{future::ready, io, path::Path, sync::Arc};
 
 use futures::{StreamExt, stream};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, BodyStream, StreamBody};
-use hyper::Request;
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, BodyStream, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    Request,
+    body::{Bytes, Incoming},
+};
 use kube::Client;
 use parking_lot::Mutex;
+use support::{
+    prelude::*,
+    proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb},
+};
 use tokio::sync::watch;
-
-use support::control_plane::ControlPlane;
-use support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb};
 
 /// A running proxy for one manager.
 pub(crate) struct Proxy {

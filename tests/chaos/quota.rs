@@ -3,14 +3,9 @@
 //! No quota controller runs here: the test writes the hard limit and the usage to the status of the
 //! quota, as that controller does, and the API server enforces it.
 
-use kube::ResourceExt;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::workload::{create_all, delete, names, wait_until_settled};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::{eventually, eventually_within};
 
 const COUNTED: &str = "count/ipaddresses.ipam.cluster.x-k8s.io";
 
@@ -44,26 +39,21 @@ async fn wait_until_refused(control_plane: &ControlPlane, namespace: &str) {
     let file = control_plane.folder().join("probe.json");
     std::fs::write(&file, probe.to_string()).expect("a file can be written");
     let file = format!("--filename={}", file.display());
-    eventually("the quota is enforced", || async {
+    until("the quota is enforced", async || {
         let refused = control_plane
             .try_kubectl(&["create", "--dry-run=server", &file])
             .err()?;
-        refused.contains("exceeded quota").then_some(())
+        Some(refused.contains("exceeded quota"))
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.20").await;
     let first = names("first", 2);
     create_all(&consumer, &first, "web").await;
     consumer.wait_for_addresses(&first).await;
@@ -73,13 +63,14 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
     create_all(&consumer, &beyond, "web").await;
     for name in &beyond {
         let text = consumer.wait_for_reason(name, "AllocationFailed").await;
-        assert!(text.contains("exceeded quota: few"), "{text}");
-        eventually("an event reports it", || async {
+        assert_contains(&text, "exceeded quota: few");
+        until("an event reports it", async || {
             let reported = consumer.events(name).await;
-            reported
-                .iter()
-                .any(|(kind, _, text)| kind == "Warning" && text.contains("exceeded quota"))
-                .then_some(())
+            Some(
+                reported
+                    .iter()
+                    .any(|(kind, _, text)| kind == "Warning" && text.contains("exceeded quota")),
+            )
         })
         .await;
     }
@@ -98,8 +89,8 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
     assert_eq!(reserved().await, 5);
     // A deleted claim releases its reservation.
     delete(&consumer, &beyond[0]).await;
-    eventually("its reservation is released", || async {
-        (reserved().await == 4).then_some(())
+    until("its reservation is released", async || {
+        Some(reserved().await == 4)
     })
     .await;
 
@@ -109,10 +100,10 @@ async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
         .chain(beyond.into_iter().skip(1))
         .collect();
     let raised = std::time::Instant::now();
-    eventually_within(
+    until_within(
         std::time::Duration::from_mins(2),
         "all are bound",
-        || async { (consumer.allocated_addresses().await.len() == 4).then_some(()) },
+        || async { Some(consumer.allocated_addresses().await.len() == 4) },
     )
     .await;
     println!("bound {:?} after the quota was raised", raised.elapsed());

@@ -2,18 +2,10 @@
 //! list, or the number in the variable `CAPI_IPAM_OBJECTS`.
 
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::CallError;
 use futures::StreamExt as _;
-use kube::ResourceExt;
-use serde_json::json;
-
-use support::consumer::{Consumer, object};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::eventually_within;
+use support::prelude::*;
 
 const AT_ONCE: usize = 32;
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];

@@ -5,32 +5,23 @@
 //! must recreate the machines whose claims were lost; the provider must ensure that no address has
 //! two live claims. As with any restore, the API server is restarted, since it does not detect it.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-
-use serde_json::json;
+use support::{
+    prelude::*,
+    snapshot::{restore_snapshot, take_snapshot},
+    wait::{MESSAGE_TIMEOUT, eventually_ok_within},
+};
 
 use crate::workload::{create_all, delete, names, wait_until_settled};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::snapshot::{restore_snapshot, take_snapshot};
-use support::wait::{MESSAGE_TIMEOUT, eventually_ok_within};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
 /// Takes a snapshot, creates and releases claims, restores the snapshot, and creates more claims.
 /// With `restart` the manager is stopped before the restore and started after it.
 async fn assert_recovers_from_a_restore(restart: bool) {
-    let mut control_plane = ControlPlane::start(Options::default());
+    let mut control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.60"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.60").await;
     let (old, kept) = (names("old", 10), names("kept", 10));
     for claims in [&old, &kept] {
         create_all(&consumer, claims, "web").await;
@@ -60,11 +51,8 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     let restored = Instant::now();
     if !restart {
         // One watch sees it, and all list again.
-        support::wait::eventually("the manager notices the restore", || async {
-            manager
-                .log()
-                .contains("the resourceVersion has decreased")
-                .then_some(())
+        support::wait::until("the manager notices the restore", async || {
+            Some(manager.log().contains("the resourceVersion has decreased"))
         })
         .await;
         println!(

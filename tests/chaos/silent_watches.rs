@@ -5,23 +5,16 @@
 //! that it knows. So all watches list again when one of them notices it. For each kind one manager
 //! serves a namespace of its own, so that no manager repairs what another one leaves.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-
-use capi_ipam_api::InClusterKind;
-use capi_ipam_controller::client::ResourceClient;
-use futures::future::join_all;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use support::{
+    prelude::*,
+    snapshot::{restore_snapshot, take_snapshot},
+};
 
-use crate::proxy::Proxy;
-use crate::workload::{begin_deletion, create_with, names, retry, wait_until_settled};
-use support::consumer::{Consumer, object};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::snapshot::{restore_snapshot, take_snapshot};
-use support::wait::eventually_within;
+use crate::{
+    proxy::Proxy,
+    workload::{begin_deletion, create_with, names, retry, wait_until_settled},
+};
 
 /// The kinds that a manager watches.
 const WATCHED: [&str; 12] = [
@@ -206,7 +199,7 @@ impl Team {
             "{name} is released while the watch of {} is silent",
             self.resource
         );
-        eventually_within(TIMEOUT, &what, || async {
+        until_within(TIMEOUT, &what, || async {
             let claim = self.consumer.claims().get(name).await.ok()?;
             let address = self.consumer.addresses().get(name).await.ok()?;
             let reservations = self.consumer.reservations().list().await.ok()?;
@@ -214,7 +207,7 @@ impl Team {
                 .iter()
                 .filter_map(|found| found.spec.claim_ref.as_ref())
                 .any(|holder| holder.namespace == self.consumer.namespace && holder.name == name);
-            (claim.is_none() && address.is_none() && !is_reserved).then_some(())
+            Some(claim.is_none() && address.is_none() && !is_reserved)
         })
         .await;
     }
@@ -224,14 +217,14 @@ impl Team {
             "{names:?} are bound while the watch of {} is silent",
             self.resource
         );
-        eventually_within(TIMEOUT, &what, || async {
+        until_within(TIMEOUT, &what, || async {
             let claims = self.consumer.claims().list().await.ok()?;
             let bound = claims
                 .iter()
                 .filter(|claim| claim.bound_address().is_some())
                 .map(ResourceExt::name_any);
             let bound: Vec<String> = bound.collect();
-            names.iter().all(|name| bound.contains(name)).then_some(())
+            Some(names.iter().all(|name| bound.contains(name)))
         })
         .await;
     }
@@ -295,7 +288,7 @@ async fn next_version(consumer: &Consumer) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn restore_is_noticed_while_one_watch_is_silent() {
     let started = Instant::now();
-    let mut control_plane = ControlPlane::start(Options::default());
+    let mut control_plane = ControlPlane::new();
     let starts = WATCHED
         .iter()
         .enumerate()

@@ -1,18 +1,13 @@
 //! Creates, releases and recreates claims during faults, and asserts the final state.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
 
-use capi_ipam_api::{IPReservation, InClusterKind};
+use capi_ipam_api::IPReservation;
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
+use capi_ipam_provider::api::IPAddress;
 use futures::StreamExt as _;
-use kube::{Resource, ResourceExt};
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
-use support::patience::Patience;
-use support::wait::eventually_within;
+use kube::Resource;
+use support::prelude::*;
 
 /// The maximum time until the state is correct after the last fault.
 const TIMEOUT: Duration = Duration::from_mins(3);
@@ -91,11 +86,9 @@ pub(crate) async fn delete(consumer: &Consumer, name: &str) {
     let Some(uid) = begin_deletion(consumer, name).await else {
         return;
     };
-    eventually_within(TIMEOUT, &format!("claim {name} is gone"), || async {
+    until_within(TIMEOUT, &format!("claim {name} is gone"), || async {
         let found = retry("a claim is read", async || claims.get(name).await).await;
-        found
-            .is_none_or(|found| found.uid().as_ref() != Some(&uid))
-            .then_some(())
+        Some(found.is_none_or(|found| found.uid().as_ref() != Some(&uid)))
     })
     .await;
 }

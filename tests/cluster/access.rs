@@ -1,14 +1,8 @@
 //! Who may use a global pool: allowed namespaces, limits and headroom.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use futures::future::join_all;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, environment};
-use support::consumer::{Consumer, create, object, ready, unique};
-use support::wait::{eventually, eventually_within};
 
 const KIND: &str = "GlobalInClusterIPPool";
 
@@ -41,7 +35,7 @@ async fn wait_for_claims(consumer: &Consumer, bound: usize, waiting: usize) {
         ("AddressAllocated".to_owned(), bound),
         ("QuotaExceeded".to_owned(), waiting),
     ]);
-    eventually_within(
+    until_within(
         Duration::from_mins(3),
         &format!("the claims report {expected:?}"),
         || async {
@@ -51,7 +45,7 @@ async fn wait_for_claims(consumer: &Consumer, bound: usize, waiting: usize) {
                     .entry(ready(&claim).reason.unwrap_or_default().into_owned())
                     .or_default() += 1;
             }
-            (reasons == expected).then_some(())
+            Some(reasons == expected)
         },
     )
     .await;
@@ -61,7 +55,7 @@ async fn wait_for_claims(consumer: &Consumer, bound: usize, waiting: usize) {
 async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = create_pool(&one, 40, json!({"limits": {"perNamespace": 10}})).await;
-    let names: Vec<_> = (0..32).map(|number| format!("c{number}")).collect();
+    let names: Vec<_> = numbered("c", 32);
     join_all(
         names
             .iter()
@@ -69,8 +63,7 @@ async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     )
     .await;
     wait_for_claims(&one, 10, 22).await;
-    two.create_global_claim("a", &pool).await;
-    two.wait_for_address("a").await;
+    two.bind_global("a", &pool).await;
     let claims = one.claims().list().await.expect("claims can be read");
     let (bound, waiting): (Vec<_>, Vec<_>) = claims
         .iter()
@@ -116,8 +109,7 @@ async fn promise_is_kept_beyond_the_rules_and_takes_no_quota() {
             .expect("the reservation can be created");
     }
     // Promises without claims count for no limit.
-    consumer.create_global_claim("first", &pool).await;
-    consumer.wait_for_address("first").await;
+    consumer.bind_global("first", &pool).await;
     consumer.create_global_claim("vip-1", &pool).await;
     assert_eq!(
         consumer.wait_for_address("vip-1").await,
@@ -138,8 +130,10 @@ async fn promise_is_kept_beyond_the_rules_and_takes_no_quota() {
     );
     set_access(&consumer, &pool, json!({"allowedNamespaces": null})).await;
     consumer.create_global_claim("last", &pool).await;
-    let text = consumer.wait_for_reason("last", "QuotaExceeded").await;
-    assert!(text.contains("spec.limits.perNamespace"), "{text}");
+    assert_contains(
+        &consumer.wait_for_reason("last", "QuotaExceeded").await,
+        "spec.limits.perNamespace",
+    );
 }
 
 #[tokio::test]
@@ -156,18 +150,16 @@ async fn clusters_of_a_namespace_have_their_own_limit() {
         consumer
             .create_claim_with(&format!("{cluster}-2"), KIND, &pool, of_cluster)
             .await;
-        let text = consumer
-            .wait_for_reason(&format!("{cluster}-2"), "QuotaExceeded")
-            .await;
-        assert!(
-            text.contains(&format!(
+        assert_contains(
+            &consumer
+                .wait_for_reason(&format!("{cluster}-2"), "QuotaExceeded")
+                .await,
+            &format!(
                 "Cluster {cluster} uses 1 of 1 addresses that the pool allows each Cluster (spec.limits.perCluster)"
-            )),
-            "{text}"
+            ),
         );
     }
-    consumer.create_global_claim("without-cluster", &pool).await;
-    consumer.wait_for_address("without-cluster").await;
+    consumer.bind_global("without-cluster", &pool).await;
     consumer.release("one-1").await;
     consumer.wait_for_address("one-2").await;
     let name = format!("g.{pool}.{}", consumer.allocated_addresses().await["one-2"]);
@@ -192,16 +184,12 @@ async fn tightened_rules_take_no_address_back() {
     let consumer = consumer().await;
     let pool = create_pool(&consumer, 9, json!({})).await;
     for name in ["a", "b", "c"] {
-        consumer.create_global_claim(name, &pool).await;
-        consumer.wait_for_address(name).await;
+        consumer.bind_global(name, &pool).await;
     }
     let before = consumer.allocated_addresses().await;
     set_access(&consumer, &pool, json!({"limits": {"perNamespace": 1}})).await;
     let text = pool_condition(&consumer, &pool, "True", "LimitsExceeded").await;
-    assert!(
-        text.contains("1 namespace or Cluster has 2 addresses more"),
-        "{text}"
-    );
+    assert_contains(&text, "1 namespace or Cluster has 2 addresses more");
     assert!(
         !text.contains(&consumer.namespace),
         "everybody may read global pools: {text}"
@@ -212,31 +200,37 @@ async fn tightened_rules_take_no_address_back() {
         json!({"limits": null, "allowedNamespaces": {"from": "None"}}),
     )
     .await;
-    eventually("the pool reports the namespace", || async {
+    until("the pool reports the namespace", async || {
         let text = pool_condition(&consumer, &pool, "True", "LimitsExceeded").await;
-        text.contains("3 addresses are in namespaces that spec.allowedNamespaces does not allow")
-            .then_some(())
+        Some(
+            text.contains(
+                "3 addresses are in namespaces that spec.allowedNamespaces does not allow",
+            ),
+        )
     })
     .await;
     consumer.create_global_claim("d", &pool).await;
-    let text = consumer.wait_for_reason("d", "PoolNotAllowed").await;
-    assert!(text.contains("spec.allowedNamespaces"), "{text}");
+    assert_contains(
+        &consumer.wait_for_reason("d", "PoolNotAllowed").await,
+        "spec.allowedNamespaces",
+    );
     assert_eq!(consumer.allocated_addresses().await, before);
     // A bound claim whose IPAddress is lost gets it again.
     consumer.force_delete(&consumer.addresses(), "a").await;
-    eventually("the IPAddress is restored", || async {
-        (consumer.allocated_addresses().await.get("a") == before.get("a")).then_some(())
+    until("the IPAddress is restored", async || {
+        Some(consumer.allocated_addresses().await.get("a") == before.get("a"))
     })
     .await;
     set_access(&consumer, &pool, json!({"allowedNamespaces": null})).await;
     consumer.wait_for_address("d").await;
-    eventually("the condition is removed", || async {
+    until("the condition is removed", async || {
         let pool = consumer.global_pools().get(&pool).await.ok()??;
         let conditions = pool.status?.conditions;
-        conditions
-            .iter()
-            .all(|condition| condition.type_ != "OverLimit")
-            .then_some(())
+        Some(
+            conditions
+                .iter()
+                .all(|condition| condition.type_ != "OverLimit"),
+        )
     })
     .await;
 }
@@ -247,8 +241,9 @@ async fn labelled_namespace_may_use_the_pool() {
     let selector = json!({"matchLabels": {"tenant": consumer.namespace}});
     let rules = json!({"allowedNamespaces": {"from": "Selector", "selector": selector}});
     let pool = create_pool(&consumer, 9, rules).await;
-    consumer.create_global_claim("a", &pool).await;
-    consumer.wait_for_reason("a", "PoolNotAllowed").await;
+    consumer
+        .global_claim_waits("a", &pool, "PoolNotAllowed")
+        .await;
     let label = format!("tenant={}", consumer.namespace);
     environment()
         .control_plane
@@ -264,15 +259,11 @@ async fn headroom_is_left_for_control_planes() {
         {"key": role, "operator": "Exists"},
     ]}}});
     let pool = create_pool(&consumer, 3, headroom).await;
-    consumer.create_global_claim("worker-1", &pool).await;
-    consumer.wait_for_address("worker-1").await;
+    consumer.bind_global("worker-1", &pool).await;
     consumer.create_global_claim("worker-2", &pool).await;
-    let text = consumer.wait_for_reason("worker-2", "PoolExhausted").await;
-    assert!(
-        text.contains(
-            "2 free addresses, which are only for the claims that its spec.headroom selects"
-        ),
-        "{text}"
+    assert_contains(
+        &consumer.wait_for_reason("worker-2", "PoolExhausted").await,
+        "2 free addresses, which are only for the claims that its spec.headroom selects",
     );
     consumer
         .create_claim_with("labelled", KIND, &pool, json!({"labels": {role: ""}}))
@@ -310,11 +301,15 @@ async fn invalid_rules_are_reported_by_the_pool() {
     let rules = json!({"headroom": {"addresses": 1, "for": selector}});
     let pool = create_pool(&consumer, 3, rules).await;
     let client = consumer.global_pools();
-    let text = consumer
-        .wait_for_condition(&client, &pool, "Ready", "False", "InvalidSpec")
-        .await;
-    assert!(text.contains("spec.headroom.for"), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_condition(&client, &pool, "Ready", "False", "InvalidSpec")
+            .await,
+        "spec.headroom.for",
+    );
     consumer.create_global_claim("a", &pool).await;
-    let text = consumer.wait_for_reason("a", "PoolNotReady").await;
-    assert!(text.contains("spec.headroom.for"), "{text}");
+    assert_contains(
+        &consumer.wait_for_reason("a", "PoolNotReady").await,
+        "spec.headroom.for",
+    );
 }

@@ -1,13 +1,9 @@
 //! IPAddress objects that exist before their claim: from a restore, from a move, or created
 //! manually.
 
-use capi_ipam_api::InClusterKind;
-use kube::ResourceExt;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::{consumer, start};
-use support::consumer::Consumer;
-use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {
@@ -17,8 +13,9 @@ async fn with_pool() -> Consumer {
 }
 
 async fn create_pool(consumer: &Consumer) {
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24, "gateway": "10.0.0.9"});
-    consumer.create_pool("web", spec).await;
+    consumer
+        .create_pool("web", ("10.0.0.1-10.0.0.3", json!({"gateway": "10.0.0.9"})))
+        .await;
 }
 
 #[tokio::test]
@@ -33,13 +30,11 @@ async fn manually_created_address_is_adopted() {
         .await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
     for (name, address) in [("b", "10.0.0.1"), ("c", "10.0.0.2")] {
-        consumer.create_claim(name, "web").await;
-        assert_eq!(consumer.wait_for_address(name).await, address);
+        consumer.bind_to(name, "web", address).await;
     }
-    consumer.create_claim("d", "web").await;
-    consumer.wait_for_reason("d", "PoolExhausted").await;
+    consumer.claim_waits("d", "web", "PoolExhausted").await;
     consumer.release("a").await;
-    assert_eq!(consumer.wait_for_address("d").await, "10.0.0.3");
+    consumer.assert_address("d", "10.0.0.3").await;
 }
 
 #[tokio::test]
@@ -54,16 +49,14 @@ async fn address_without_a_claim_counts_as_in_use() {
     consumer.create_claim("a", "web").await;
     consumer.create_claim("restored", "web").await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    assert_eq!(consumer.wait_for_address("restored").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.2").await;
+    consumer.assert_address("restored", "10.0.0.1").await;
 }
 
 #[tokio::test]
 async fn address_is_adopted_in_an_exhausted_pool() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     // The sweeper keeps the address for its claim.
     consumer.set_paused(&consumer.pools(), "web", true).await;
     consumer
@@ -74,7 +67,7 @@ async fn address_is_adopted_in_an_exhausted_pool() {
     consumer.create_claim("a", "web").await;
     consumer.create_claim("b", "web").await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.assert_address("b", "10.0.0.1").await;
     consumer.wait_for_reason("a", "PoolExhausted").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "b")])
@@ -99,8 +92,7 @@ async fn adopted_address_outside_the_pool_is_kept() {
 #[tokio::test]
 async fn duplicate_of_a_held_address_is_not_adopted() {
     let consumer = with_pool().await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "web", "10.0.0.1").await;
     let made = consumer.create_address("b", "web", "10.0.0.1").await;
     consumer.create_claim("b", "web").await;
     let text = consumer.wait_for_reason("b", "DuplicateAddress").await;
@@ -113,18 +105,13 @@ async fn duplicate_of_a_held_address_is_not_adopted() {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
     consumer.assert_stays_unbound("b").await;
-    let kept = consumer
-        .addresses()
-        .get("b")
-        .await
-        .expect("addresses can be read")
-        .expect("it is left alone");
+    let kept = consumer.the_address("b").await;
     assert_eq!((kept.uid(), kept.spec), (made.uid(), made.spec));
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 
     // The claim is not bound: without the IPAddress another address is allocated.
     consumer.delete_object(&consumer.addresses(), "b").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.assert_address("b", "10.0.0.2").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
         .await;
@@ -134,28 +121,23 @@ async fn duplicate_of_a_held_address_is_not_adopted() {
 #[tokio::test]
 async fn deleting_a_claim_with_a_duplicate_releases_nothing() {
     let consumer = with_pool().await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     consumer.create_address("b", "web", "10.0.0.1").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "DuplicateAddress").await;
+    consumer.claim_waits("b", "web", "DuplicateAddress").await;
     consumer.release("b").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a")])
         .await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
-    consumer.create_claim("c", "web").await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
+    consumer.bind_to("c", "web", "10.0.0.2").await;
 }
 
 #[tokio::test]
 async fn duplicate_is_adopted_after_the_holder_is_deleted() {
     let consumer = with_pool().await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     let made = consumer.create_address("b", "web", "10.0.0.1").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "DuplicateAddress").await;
+    consumer.claim_waits("b", "web", "DuplicateAddress").await;
     consumer.release("a").await;
     let adopted = consumer.wait_for_ip_address("b").await;
     assert_eq!((adopted.uid(), adopted.spec), (made.uid(), made.spec));
@@ -168,8 +150,7 @@ async fn duplicate_is_adopted_after_the_holder_is_deleted() {
 async fn address_of_a_previous_claim_is_no_duplicate() {
     let consumer = with_pool().await;
     for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
-        consumer.create_claim(name, "web").await;
-        assert_eq!(consumer.wait_for_address(name).await, address);
+        consumer.bind_to(name, "web", address).await;
     }
     // The result of a failed move: the owner is a deleted claim, and the address belongs to another
     // claim.
@@ -188,8 +169,8 @@ async fn address_of_a_previous_claim_is_no_duplicate() {
         })
         .await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("c", "10.0.0.3").await;
+    consumer.assert_address("a", "10.0.0.1").await;
     consumer
         .wait_for_reservations(
             "web",
@@ -213,7 +194,7 @@ async fn restored_claim_takes_over_the_reservation_of_its_name() {
     let claim = consumer.create_claim("a", "web").await;
     consumer.create_address("a", "web", "10.0.0.2").await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    consumer.assert_address("a", "10.0.0.2").await;
     let after = consumer
         .reservation("web", "10.0.0.2")
         .await
@@ -230,12 +211,7 @@ async fn restored_claim_takes_over_the_reservation_of_its_name() {
 #[tokio::test]
 async fn address_of_another_pool_is_not_adopted() {
     let consumer = with_pool().await;
-    consumer
-        .create_pool(
-            "other",
-            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("other", "10.0.0.1-10.0.0.3").await;
     // The sweeper keeps its address.
     consumer.set_paused(&consumer.pools(), "other", true).await;
     consumer
@@ -244,13 +220,15 @@ async fn address_of_another_pool_is_not_adopted() {
     consumer.create_address("a", "other", "10.0.0.2").await;
     consumer.wait_for_counts("other", (3, 2, 1, 0)).await;
     consumer.create_claim("a", "web").await;
-    let text = consumer
-        .wait_for_message("a", "AllocationFailed", "InClusterIPPool other")
-        .await;
-    assert!(text.contains("delete the IPAddress"), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_message("a", "AllocationFailed", "InClusterIPPool other")
+            .await,
+        "delete the IPAddress",
+    );
     consumer.assert_stays_unbound("a").await;
     consumer.delete_object(&consumer.addresses(), "a").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
     consumer.wait_for_counts("other", (3, 3, 0, 0)).await;
 }
 
@@ -263,7 +241,7 @@ async fn invalid_address_is_not_adopted() {
         .wait_for_message("a", "AllocationFailed", "10.0.0.01")
         .await;
     consumer.delete_object(&consumer.addresses(), "a").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -293,8 +271,7 @@ async fn terminating_address_is_deleted_before_allocation() {
 async fn lost_status_is_restored_from_the_address() {
     let consumer = with_pool().await;
     for name in ["a", "b"] {
-        consumer.create_claim(name, "web").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "web").await;
     }
     let before = consumer.wait_for_ip_address("b").await;
     // As `clusterctl move` does: the claim is recreated without status, beside its IPAddress.
@@ -314,16 +291,11 @@ async fn lost_status_is_restored_from_the_address() {
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
         .await;
     consistently("counts", || async {
-        let pool = consumer
-            .pools()
-            .get("web")
-            .await
-            .expect("pools can be read")
-            .expect("the pool exists");
+        let pool = consumer.the_pool("web").await;
         support::consumer::counts_of(&pool).is_some_and(|counts| counts.2 == 2)
     })
     .await;
-    eventually("one controller among the owners", || async {
+    until("one controller among the owners", async || {
         let owners = consumer
             .addresses()
             .get("b")
@@ -331,12 +303,13 @@ async fn lost_status_is_restored_from_the_address() {
             .ok()??
             .metadata
             .owner_references?;
-        (owners
-            .iter()
-            .filter(|owner| owner.controller == Some(true))
-            .count()
-            == 1)
-            .then_some(())
+        Some(
+            owners
+                .iter()
+                .filter(|owner| owner.controller == Some(true))
+                .count()
+                == 1,
+        )
     })
     .await;
 }
@@ -367,8 +340,10 @@ async fn reservation_of_an_address_in_use_is_reported_as_invalid() {
         ["10.0.0.2", "10.0.0.3"].contains(&given.as_str()),
         "{given}: the address in use is not allocated"
     );
-    let text = consumer.wait_for_reason("a", "DuplicateAddress").await;
-    assert!(text.contains(&promise.name_any()), "{text}");
+    assert_contains(
+        &consumer.wait_for_reason("a", "DuplicateAddress").await,
+        &promise.name_any(),
+    );
     // Events about global objects are in the namespace `default`.
     let default = consumer.in_namespace("default");
     default
@@ -382,15 +357,13 @@ async fn reservation_of_an_address_in_use_is_reported_as_invalid() {
     consumer
         .delete_object(&consumer.reservations(), &promise.name_any())
         .await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 #[tokio::test]
 async fn reserved_address_is_allocated_after_its_release() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     consumer.set_paused(&consumer.pools(), "web", true).await;
     consumer
         .wait_for_pool_condition("web", "False", "Paused")
@@ -410,7 +383,7 @@ async fn reserved_address_is_allocated_after_its_release() {
     consumer
         .delete_object(&consumer.addresses(), "by-hand")
         .await;
-    assert_eq!(consumer.wait_for_address("vip").await, "10.0.0.1");
+    consumer.assert_address("vip", "10.0.0.1").await;
 }
 
 #[tokio::test]

@@ -1,17 +1,8 @@
 //! Invalid pools and claims, and very large pools.
 
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
-use capi_ipam_provider::api::IPAddressClaim;
-use futures::future::join_all;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, environment, lenient_consumer, lenient_environment};
-use support::consumer::{Consumer, ready, unique};
-use support::patience::Patience;
-use support::wait::{consistently, eventually};
 
 /// How long all steps with a large or invalid pool may take. They take milliseconds on a free
 /// machine, and longer than this if the work is linear in the number of addresses or quadratic in
@@ -115,7 +106,7 @@ async fn invalid_pool_reports_the_field_and_recovers_when_fixed() {
                 pool["spec"] = correct.clone()
             })
             .await;
-        assert_eq!(consumer.wait_for_address(&claim).await, "10.0.0.7");
+        consumer.assert_address(&claim, "10.0.0.7").await;
         assert_eq!(
             consumer
                 .wait_for_pool_condition(&pool, "True", "PoolReady")
@@ -136,15 +127,9 @@ async fn invalid_pool_reports_the_field_and_recovers_when_fixed() {
 #[tokio::test]
 async fn pool_that_becomes_invalid_keeps_allocated_addresses() {
     let consumer = lenient_consumer().await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.3").await;
     for name in ["a", "b"] {
-        consumer.create_claim(name, "web").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "web").await;
     }
     let before = consumer.wait_for_ip_address("a").await;
     consumer
@@ -153,8 +138,7 @@ async fn pool_that_becomes_invalid_keeps_allocated_addresses() {
     consumer
         .wait_for_pool_condition("web", "False", "InvalidSpec")
         .await;
-    consumer.create_claim("c", "web").await;
-    consumer.wait_for_reason("c", "PoolNotReady").await;
+    consumer.claim_waits("c", "web", "PoolNotReady").await;
     assert_eq!(consumer.wait_for_ip_address("a").await, before);
     consumer.release("b").await;
     consumer.wait_for_counts("web", (0, 0, 0, 1)).await;
@@ -163,16 +147,14 @@ async fn pool_that_becomes_invalid_keeps_allocated_addresses() {
             spec["addresses"] = json!(["10.0.0.1-10.0.0.3"])
         })
         .await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
+    consumer.assert_address("c", "10.0.0.2").await;
     consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
 }
 
 #[tokio::test]
 async fn invalid_pool_can_be_deleted() {
     let consumer = lenient_consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["nonsense"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "nonsense").await;
     consumer
         .wait_for_pool_condition("web", "False", "InvalidSpec")
         .await;
@@ -273,8 +255,7 @@ async fn pool_with_everything_excluded_is_exhausted() {
             let (pool, claim, begin) = (unique("pool"), unique("claim"), Patience::new(BOUNDED));
             consumer.create_pool(&pool, spec.clone()).await;
             consumer.create_claim(&claim, &pool).await;
-            let text = consumer.wait_for_reason(&claim, "PoolExhausted").await;
-            assert!(text.contains("0 in total"), "{text}");
+            assert_contains(&consumer.wait_for_reason(&claim, "PoolExhausted").await, "0 in total");
             consumer.wait_for_pool_condition(&pool, "True", "PoolReady").await;
             consumer.wait_for_counts(&pool, (0, 0, 0, 0)).await;
             assert!(!begin.is_over(), "{spec}: {:?}", begin.elapsed());
@@ -290,12 +271,8 @@ async fn claim_waits_until_its_pool_exists() {
     consumer.create_claim("a", "web").await;
     consumer.create_global_claim("b", &shared).await;
     // A pool of the other kind with the same name is another pool.
-    consumer
-        .create_global_pool("web", json!({"addresses": ["10.9.9.9"], "prefix": 24}))
-        .await;
-    consumer
-        .create_pool(&shared, json!({"addresses": ["10.9.9.9"], "prefix": 24}))
-        .await;
+    consumer.create_global_pool("web", "10.9.9.9").await;
+    consumer.create_pool(&shared, "10.9.9.9").await;
     for (claim, pool) in [
         (
             "a",
@@ -310,30 +287,23 @@ async fn claim_waits_until_its_pool_exists() {
         assert!(text.contains(&pool) && text.contains("create it"), "{text}");
         consumer.assert_stays_unbound(claim).await;
     }
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer
-        .create_global_pool(&shared, json!({"addresses": ["10.0.0.2"], "prefix": 24}))
-        .await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.create_pool("web", "10.0.0.1").await;
+    consumer.create_global_pool(&shared, "10.0.0.2").await;
+    consumer.assert_address("a", "10.0.0.1").await;
+    consumer.assert_address("b", "10.0.0.2").await;
 }
 
 #[tokio::test]
 async fn claim_for_a_missing_pool_can_be_deleted() {
     let consumer = consumer().await;
-    consumer.create_claim("a", "nowhere").await;
-    consumer.wait_for_reason("a", "PoolNotReady").await;
+    consumer.claim_waits("a", "nowhere", "PoolNotReady").await;
     consumer.release("a").await;
 }
 
 #[tokio::test]
 async fn claims_of_other_providers_are_ignored() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     let ours = "ipam.cluster.x-k8s.io";
     let made = join_all(
         [
@@ -356,8 +326,7 @@ async fn claims_of_other_providers_are_ignored() {
     )
     .await;
     // Created later and bound: the manager has observed the others.
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "web", "10.0.0.1").await;
     consistently("the claims of other providers are unchanged", || async {
         let now = join_all(
             made.iter()
@@ -402,14 +371,10 @@ async fn valid_pools_allocate_beside_invalid_ones() {
         consumer.create_pool(&pool, spec).await;
         consumer.create_claim(&unique("claim"), &pool).await;
     }
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.create_pool("web", "10.0.0.1").await;
+    consumer.bind_to("a", "web", "10.0.0.1").await;
     consumer.release("a").await;
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.bind_to("b", "web", "10.0.0.1").await;
 }
 
 /// A policy that rejects finalizers on claims of one name.
@@ -446,12 +411,7 @@ spec:
 async fn claim_reports_that_its_finalizer_is_rejected() {
     let consumer = consumer().await;
     environment().control_plane.kubectl_apply(NO_FINALIZERS);
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
     consumer.wait_for_counts("web", (9, 9, 0, 0)).await;
     let claim = "refused-by-policy";
     // The API server enforces a new policy after a delay: only claims created after that are
@@ -522,15 +482,10 @@ fn vain_attempts(pool: &str, address: &str) -> usize {
 async fn misnamed_reservation_takes_the_address_of_its_name() {
     let consumer = lenient_consumer().await;
     let pool = &unique("web");
-    consumer
-        .create_pool(
-            pool,
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool(pool, "10.0.0.1-10.0.0.9").await;
     let (name, text) = reservation_named(&consumer, pool, "10.0.0.1", "10.0.0.200", "");
     lenient_environment().control_plane.kubectl_apply(&text);
-    let names: Vec<String> = (0..3).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 3);
     consumer.create_claims(&names, pool).await;
     let addresses = consumer.wait_for_addresses(&names).await;
     assert!(
@@ -547,17 +502,14 @@ async fn misnamed_reservation_takes_the_address_of_its_name() {
         .control_plane
         .kubectl(&["delete", &format!("ipreservation/{name}")]);
     consumer.wait_for_counts(pool, (9, 6, 3, 0)).await;
-    consumer.create_claim("last", pool).await;
-    assert_eq!(consumer.wait_for_address("last").await, "10.0.0.1");
+    consumer.bind_to("last", pool, "10.0.0.1").await;
 }
 
 #[tokio::test]
 async fn claim_with_an_impossible_time_is_released() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
-    consumer.create_pool("web", spec).await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
+    consumer.bind("a", "web").await;
     // The API server accepts an offset that is none.
     let odd = json!({"type": "Odd", "status": "True", "reason": "Odd", "message": "",
                      "lastTransitionTime": "2026-01-01T00:00:00+99:99"});
@@ -581,19 +533,13 @@ async fn claim_with_an_impossible_time_is_released() {
 async fn undecodable_reservation_blocks_its_own_pool_only() {
     let consumer = lenient_consumer().await;
     let pool = &unique("web");
-    consumer
-        .create_pool(
-            pool,
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool(pool, "10.0.0.1-10.0.0.9").await;
     // The API server accepts an offset that is none.
     let date = "  releasedAt: \"2026-01-01T00:00:00+99:99\"\n";
     let (name, text) = reservation_named(&consumer, pool, "10.0.0.1", "10.0.0.1", date);
     let control_plane = &lenient_environment().control_plane;
     control_plane.kubectl_apply(&text);
-    consumer.create_claim("a", pool).await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    consumer.bind_to("a", pool, "10.0.0.2").await;
     assert!(
         vain_attempts(pool, "10.0.0.1") <= 1,
         "the name is tried once"
@@ -615,9 +561,7 @@ async fn undecodable_reservation_blocks_its_own_pool_only() {
         }
     };
     let other = unique("other");
-    consumer
-        .create_pool(&other, json!({"addresses": ["10.1.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool(&other, "10.1.0.1").await;
     consumer
         .wait_for_pool_condition(&other, "True", "PoolReady")
         .await;
@@ -625,10 +569,12 @@ async fn undecodable_reservation_blocks_its_own_pool_only() {
     gone(other).await;
     consumer.release("a").await;
     consumer.delete_object(&consumer.pools(), pool).await;
-    let text = consumer
-        .wait_for_pool_message(pool, "Deleting", &name)
-        .await;
-    assert!(text.contains("cannot be decoded"), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_pool_message(pool, "Deleting", &name)
+            .await,
+        "cannot be decoded",
+    );
     control_plane.kubectl(&["delete", &format!("ipreservation/{name}")]);
     gone(pool.clone()).await;
 }
@@ -637,14 +583,8 @@ async fn undecodable_reservation_blocks_its_own_pool_only() {
 async fn reservation_behind_a_foreign_finalizer_keeps_its_address() {
     let consumer = lenient_consumer().await;
     let pool = &unique("web");
-    consumer
-        .create_pool(
-            pool,
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
-    consumer.create_claim("a", pool).await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.create_pool(pool, "10.0.0.1-10.0.0.9").await;
+    consumer.bind_to("a", pool, "10.0.0.1").await;
     let name = &format!("p.{}.{pool}.10.0.0.1", consumer.namespace);
     consumer
         .modify(&consumer.reservations(), name, |found| {
@@ -652,7 +592,7 @@ async fn reservation_behind_a_foreign_finalizer_keeps_its_address() {
         })
         .await;
     consumer.release("a").await;
-    let names: Vec<String> = (0..3).map(|number| format!("b{number}")).collect();
+    let names: Vec<String> = numbered("b", 3);
     consumer.create_claims(&names, pool).await;
     let addresses = consumer.wait_for_addresses(&names).await;
     assert!(
@@ -675,6 +615,5 @@ async fn reservation_behind_a_foreign_finalizer_keeps_its_address() {
             .then_some(())
     })
     .await;
-    consumer.create_claim("last", pool).await;
-    assert_eq!(consumer.wait_for_address("last").await, "10.0.0.1");
+    consumer.bind_to("last", pool, "10.0.0.1").await;
 }

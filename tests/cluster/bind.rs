@@ -1,17 +1,9 @@
 //! Claims get the expected addresses and release them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
 use futures::StreamExt;
-use futures::future::join_all;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, unique};
-use support::wait::eventually_within;
 
 /// Asserts that pools of either kind allocate exactly these addresses in this order.
 async fn assert_allocate_exactly<const N: usize>(cases: [(Value, &str); N]) {
@@ -119,7 +111,7 @@ async fn lowest_free_address_is_allocated_first() {
     consumer
         .create_pool(
             "web",
-            json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24, "gateway": "10.0.0.1"}),
+            ("10.0.0.10-10.0.0.12", json!({"gateway": "10.0.0.1"})),
         )
         .await;
     consumer.create_claim("a", "web").await;
@@ -131,13 +123,11 @@ async fn lowest_free_address_is_allocated_first() {
     assert_eq!(address.spec.gateway.as_deref(), Some("10.0.0.1"));
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
 
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.11");
+    consumer.bind_to("b", "web", "10.0.0.11").await;
     consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
-    consumer.create_claim("c", "web").await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.10");
+    consumer.bind_to("c", "web", "10.0.0.10").await;
     consumer.release("b").await;
     consumer.release("c").await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
@@ -204,7 +194,7 @@ async fn pools_with_the_same_name_are_independent() {
     two.create_claim("a", &pool).await;
     two.create_global_claim("b", &pool).await;
     for (consumer, claim) in [(&one, "a"), (&two, "a"), (&two, "b")] {
-        assert_eq!(consumer.wait_for_address(claim).await, "10.0.0.1");
+        consumer.assert_address(claim, "10.0.0.1").await;
     }
 }
 
@@ -236,10 +226,9 @@ async fn five_hundred_concurrent_claims_get_unique_addresses() {
         })
         .await;
     for team in [&one, &two] {
-        eventually_within(Duration::from_mins(5), "all claims are bound", || async {
+        until_within(Duration::from_mins(5), "all claims are bound", || async {
             let claims = team.claims().list().await.ok()?;
-            (claims.len() == 250 && claims.iter().all(|claim| claim.bound_address().is_some()))
-                .then_some(())
+            Some(claims.len() == 250 && claims.iter().all(|claim| claim.bound_address().is_some()))
         })
         .await;
     }
@@ -289,9 +278,7 @@ async fn five_hundred_concurrent_claims_get_unique_addresses() {
 #[tokio::test]
 async fn only_contract_labels_are_copied_to_the_address() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     for cluster in ["alpha", "beta"] {
         consumer.create_cluster(cluster, false).await;
     }
@@ -336,18 +323,10 @@ async fn only_contract_labels_are_copied_to_the_address() {
 #[tokio::test]
 async fn conditions_report_the_allocated_address() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
-    let claim = consumer
-        .claims()
-        .get("a")
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    consumer.bind("a", "web").await;
+    let claim = consumer.the_claim("a").await;
     let status = json!(claim.status);
     let ready = &status["conditions"];
     assert_eq!(ready.as_array().map(Vec::len), Some(1), "{status}");
@@ -371,9 +350,7 @@ async fn conditions_report_the_allocated_address() {
 #[tokio::test]
 async fn event_reports_the_allocated_address() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
     // Normal events are rate limited, and other tests produce many: so the test retries until one
     // is published.
@@ -382,8 +359,7 @@ async fn event_reports_the_allocated_address() {
         "an event about a bound claim",
         || async {
             let name = unique("claim");
-            consumer.create_claim(&name, "web").await;
-            consumer.wait_for_address(&name).await;
+            consumer.bind(&name, "web").await;
             tokio::time::sleep(Duration::from_millis(500)).await;
             // An event can be published long after its claim is bound.
             for (name, address) in consumer.allocated_addresses().await {
@@ -414,9 +390,7 @@ async fn reservation_names_the_claim_of_the_address() {
     consumer
         .create_global_pool(&pool, json!({"addresses": ["fd00::5"], "prefix": 64}))
         .await;
-    consumer
-        .create_pool("own", json!({"addresses": ["10.0.0.5"], "prefix": 24}))
-        .await;
+    consumer.create_pool("own", "10.0.0.5").await;
     consumer.create_global_claim("a", &pool).await;
     consumer.create_claim("b", "own").await;
     let global = (

@@ -1,22 +1,20 @@
 //! A webhook of another product rejects writes with the code 409, which usually means that an
 //! object changed since it was read. Claims and pools report it if it lasts.
 
-use capi_ipam_controller::health::Health;
-use capi_ipam_controller::metrics::Metrics;
-use capi_ipam_webhook::denial::bad_request;
-use capi_ipam_webhook::endpoints::Endpoints;
-use capi_ipam_webhook::options::WebhookOptions;
-use capi_ipam_webhook::review::{AdmissionRequest, Decision};
-use capi_ipam_webhook::server::listen;
+use capi_ipam_controller::{health::Health, metrics::Metrics};
+use capi_ipam_webhook::{
+    denial::bad_request,
+    endpoints::Endpoints,
+    options::WebhookOptions,
+    review::{AdmissionRequest, Decision},
+    server::listen,
+};
 use clap::Parser;
 use k8s_openapi::ByteString;
-use serde_json::json;
+use support::prelude::*;
 use tokio_util::sync::CancellationToken;
 
 use crate::{consumer, environment};
-use support::consumer::Consumer;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
 
 const MESSAGE: &str = "the inventory is being rebuilt";
 
@@ -85,7 +83,7 @@ impl Rejection {
 
 /// Waits until a write to the object `probe` of a kind is rejected.
 async fn wait_until_rejected(consumer: &Consumer, kind: &str) {
-    eventually("a write is rejected", || async {
+    until("a write is rejected", async || {
         let namespace = ["--namespace", &consumer.namespace];
         let label = [
             "label",
@@ -98,9 +96,7 @@ async fn wait_until_rejected(consumer: &Consumer, kind: &str) {
         let result = environment()
             .control_plane
             .try_kubectl(&[&namespace[..], &label[..]].concat());
-        result
-            .is_err_and(|text| text.contains(MESSAGE))
-            .then_some(())
+        Some(result.is_err_and(|text| text.contains(MESSAGE)))
     })
     .await;
 }
@@ -108,11 +104,10 @@ async fn wait_until_rejected(consumer: &Consumer, kind: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn lasting_conflict_is_reported_on_the_claim() {
     let consumer = consumer().await;
+    consumer.create_pool("web", "10.0.0.1").await;
     consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
+        .claim_waits("probe", "nowhere", "PoolNotReady")
         .await;
-    consumer.create_claim("probe", "nowhere").await;
-    consumer.wait_for_reason("probe", "PoolNotReady").await;
     // The finalizer is rejected, and the status is not.
     let rejection = reject_with_conflict(&consumer, "UPDATE", "ipaddressclaims").await;
     wait_until_rejected(&consumer, "ipaddressclaim").await;
@@ -121,23 +116,19 @@ async fn lasting_conflict_is_reported_on_the_claim() {
         .wait_for_message("a", "AllocationFailed", MESSAGE)
         .await;
     rejection.end();
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lasting_conflict_is_reported_on_the_pool() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24}))
-        .await;
+    consumer.create_pool("probe", "10.9.9.9").await;
     consumer
         .wait_for_pool_condition("probe", "True", "PoolReady")
         .await;
     let rejection = reject_with_conflict(&consumer, "UPDATE", "inclusterippools").await;
     wait_until_rejected(&consumer, "inclusterippool").await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     consumer
         .wait_for_pool_message("web", "InitializationFailed", MESSAGE)
         .await;

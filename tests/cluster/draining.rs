@@ -1,12 +1,9 @@
 //! Draining parts of pools: nothing is allocated there, what is in use stays, and they are removed
 //! when nothing is left.
 
-use capi_ipam_api::InClusterKind;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, unique};
-use support::wait::eventually;
 
 async fn change(consumer: &Consumer, spec: Value) {
     consumer
@@ -21,14 +18,9 @@ async fn condition(consumer: &Consumer, status: &str, reason: &str) -> String {
 }
 
 async fn wait_for_drained(consumer: &Consumer, in_use: i64) {
-    eventually("the status counts what is left", || async {
-        let pool = consumer
-            .pools()
-            .get("pool")
-            .await
-            .expect("pools can be read")
-            .expect("it exists");
-        (pool.status?.draining?.addresses == in_use).then_some(())
+    until("the status counts what is left", async || {
+        let pool = consumer.the_pool("pool").await;
+        Some(pool.status?.draining?.addresses == in_use)
     })
     .await;
 }
@@ -36,21 +28,15 @@ async fn wait_for_drained(consumer: &Consumer, in_use: i64) {
 #[tokio::test]
 async fn claims_bind_and_release_while_a_pool_drains() {
     let consumer = consumer().await;
-    consumer
-        .create_pool(
-            "pool",
-            json!({"addresses": ["10.0.0.1-10.0.0.6"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("pool", "10.0.0.1-10.0.0.6").await;
     for name in ["a", "b", "c"] {
-        consumer.create_claim(name, "pool").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "pool").await;
     }
     change(&consumer, json!({"draining": ["10.0.0.1-10.0.0.4"]})).await;
     let text = condition(&consumer, "True", "AddressesInUse").await;
-    assert!(
-        text.contains("3 addresses of spec.draining are in use by the claims "),
-        "{text}"
+    assert_contains(
+        &text,
+        "3 addresses of spec.draining are in use by the claims ",
     );
     for name in ["a", "b", "c"] {
         let claim = format!("{}/{name}", consumer.namespace);
@@ -59,14 +45,12 @@ async fn claims_bind_and_release_while_a_pool_drains() {
     wait_for_drained(&consumer, 3).await;
     // 10.0.0.4 is free, but draining.
     for name in ["d", "e"] {
-        consumer.create_claim(name, "pool").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "pool").await;
     }
     consumer.create_claim("f", "pool").await;
-    let text = consumer.wait_for_reason("f", "PoolExhausted").await;
-    assert!(
-        text.contains("1 not allocated because of spec.draining"),
-        "{text}"
+    assert_contains(
+        &consumer.wait_for_reason("f", "PoolExhausted").await,
+        "1 not allocated because of spec.draining",
     );
     let allocated = consumer.allocated_addresses().await;
     assert_eq!([&allocated["d"], &allocated["e"]], ["10.0.0.5", "10.0.0.6"]);
@@ -84,21 +68,17 @@ async fn claims_bind_and_release_while_a_pool_drains() {
         json!({"addresses": ["10.0.0.5-10.0.0.6"], "draining": null}),
     )
     .await;
-    eventually("the pool has the rest only", || async {
-        let pool = consumer
-            .pools()
-            .get("pool")
-            .await
-            .expect("pools can be read")
-            .expect("it exists");
+    until("the pool has the rest only", async || {
+        let pool = consumer.the_pool("pool").await;
         let status = pool.status?;
         let is_done = status.ip_addresses?.total == 2 && status.draining.is_none();
-        (is_done
-            && status
-                .conditions
-                .iter()
-                .all(|condition| condition.type_ != "Draining"))
-        .then_some(())
+        Some(
+            is_done
+                && status
+                    .conditions
+                    .iter()
+                    .all(|condition| condition.type_ != "Draining"),
+        )
     })
     .await;
 }
@@ -106,17 +86,18 @@ async fn claims_bind_and_release_while_a_pool_drains() {
 #[tokio::test]
 async fn draining_part_keeps_promises_back_and_ends_with_its_entry() {
     let consumer = consumer().await;
-    let spec =
-        json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24, "draining": ["10.0.0.0/24"]});
-    consumer.create_pool("pool", spec).await;
-    consumer.create_claim("a", "pool").await;
-    consumer.wait_for_reason("a", "PoolExhausted").await;
+    consumer
+        .create_pool(
+            "pool",
+            ("10.0.0.1-10.0.0.2", json!({"draining": ["10.0.0.0/24"]})),
+        )
+        .await;
+    consumer.claim_waits("a", "pool", "PoolExhausted").await;
     condition(&consumer, "False", "Drained").await;
     change(&consumer, json!({"draining": ["10.0.0.2"]})).await;
     consumer.wait_for_address("a").await;
     change(&consumer, json!({"draining": null})).await;
-    consumer.create_claim("b", "pool").await;
-    consumer.wait_for_address("b").await;
+    consumer.bind("b", "pool").await;
 }
 
 #[tokio::test]

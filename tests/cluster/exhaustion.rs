@@ -1,15 +1,8 @@
 //! Exhausted pools: which claims wait, what they report, and which one is next.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
-use futures::future::join_all;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, ready, unique};
-use support::wait::{eventually, eventually_within};
 
 /// `count` addresses from 10.0.0.1.
 fn addresses(count: u8) -> Value {
@@ -20,10 +13,10 @@ fn addresses(count: u8) -> Value {
 async fn claim_in_turn(consumer: &Consumer, pool: &str, names: &[&str]) {
     for name in names {
         consumer.create_claim(name, pool).await;
-        eventually(&format!("claim {name} is bound or waits"), || async {
+        until(&format!("claim {name} is bound or waits"), async || {
             let claim = consumer.claims().get(name).await.ok().flatten()?;
             let waits = ready(&claim).reason.as_deref() == Some("PoolExhausted");
-            (waits || claim.bound_address().is_some()).then_some(())
+            Some(waits || claim.bound_address().is_some())
         })
         .await;
     }
@@ -66,12 +59,7 @@ async fn oldest_claims_bind_and_others_report_exhaustion() {
         for part in [pool.as_str(), "2 in total", "2 in use", "add addresses"] {
             assert!(text.contains(part), "{part:?} is missing: {text}");
         }
-        let claim = consumer
-            .claims()
-            .get(name)
-            .await
-            .expect("claims can be read")
-            .expect("the claim exists");
+        let claim = consumer.the_claim(name).await;
         let legacy = json!(claim.status)["deprecated"]["v1beta1"]["conditions"][0].clone();
         assert_eq!([&legacy["type"], &legacy["status"]], ["Ready", "False"]);
         assert_eq!(
@@ -154,16 +142,16 @@ async fn any_freed_address_binds_the_next_waiting_claim() {
     consumer
         .modify_pool("web", |spec| spec["excludedAddresses"] = json!([]))
         .await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.assert_address("b", "10.0.0.1").await;
     consumer
         .modify_pool("web", |spec| spec["gateway"] = json!("10.0.0.9"))
         .await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
+    consumer.assert_address("c", "10.0.0.2").await;
     let kept_out = format!("p.{}.web.10.0.0.3", consumer.namespace);
     consumer
         .delete_object(&consumer.reservations(), &kept_out)
         .await;
-    assert_eq!(consumer.wait_for_address("d").await, "10.0.0.3");
+    consumer.assert_address("d", "10.0.0.3").await;
 }
 
 #[tokio::test]
@@ -220,21 +208,19 @@ async fn global_pool_has_one_queue_for_all_namespaces() {
     let pool = unique("shared");
     one.create_global_pool(&pool, json!({"addresses": addresses(1), "prefix": 24}))
         .await;
-    one.create_global_claim("a", &pool).await;
-    one.wait_for_address("a").await;
+    one.bind_global("a", &pool).await;
     let line = [(&two, "z"), (&one, "b"), (&two, "a")];
     for (team, name) in line {
         team.create_global_claim(name, &pool).await;
-        let text = team.wait_for_reason(name, "PoolExhausted").await;
-        assert!(
-            text.contains(&format!("GlobalInClusterIPPool {pool} has no free address")),
-            "{text}"
+        assert_contains(
+            &team.wait_for_reason(name, "PoolExhausted").await,
+            &format!("GlobalInClusterIPPool {pool} has no free address"),
         );
     }
     let mut holder = (&one, "a");
     for next in line {
         holder.0.release(holder.1).await;
-        assert_eq!(next.0.wait_for_address(next.1).await, "10.0.0.1");
+        next.0.assert_address(next.1, "10.0.0.1").await;
         holder = next;
     }
     assert_eq!(
@@ -266,7 +252,7 @@ async fn burst_beyond_capacity_binds_every_address_once() {
         )
         .await;
         let expected = [vec!["AddressAllocated"; 5], vec!["PoolExhausted"; 15]].concat();
-        eventually_within(
+        until_within(
             Duration::from_mins(3),
             "five claims are bound, and the others wait",
             || async {
@@ -276,7 +262,7 @@ async fn burst_beyond_capacity_binds_every_address_once() {
                     .map(|claim| ready(claim).reason.unwrap_or_default().into_owned());
                 let mut reasons: Vec<String> = reasons.collect();
                 reasons.sort();
-                (reasons == expected).then_some(())
+                Some(reasons == expected)
             },
         )
         .await;
@@ -328,5 +314,5 @@ async fn waiting_claim_learns_that_its_pool_has_stopped() {
         })
         .await;
     consumer.set_paused(&consumer.pools(), "held", false).await;
-    assert_eq!(consumer.wait_for_address("held").await, "10.0.0.2");
+    consumer.assert_address("held", "10.0.0.2").await;
 }

@@ -1,13 +1,7 @@
 //! Concurrent removals of the last finalizer.
 
-use capi_ipam_controller::client::CallError;
-use capi_ipam_controller::finalizer;
-use capi_ipam_provider::api::IPAddressClaim;
-use futures::future::join_all;
-use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
+use capi_ipam_controller::{client::CallError, finalizer};
+use support::prelude::*;
 
 const FINALIZER: &str = "example.com/held";
 const ROUNDS: usize = 50;

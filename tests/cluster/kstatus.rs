@@ -4,11 +4,9 @@
 use capi_ipam_api::{IPNetwork, Pool};
 use kube::core::DynamicObject;
 use serde::Serialize;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, environment, lenient_consumer};
-use support::consumer::{Consumer, object, unique};
-use support::wait::{consistently, eventually};
 
 /// The status of a custom resource by the rules of kstatus:
 /// <https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md>.
@@ -37,12 +35,7 @@ pub(crate) fn kstatus(object: &impl Serialize) -> &'static str {
 }
 
 async fn pool(consumer: &Consumer) -> Pool {
-    consumer
-        .pools()
-        .get("web")
-        .await
-        .expect("pools can be read")
-        .expect("the pool exists")
+    consumer.the_pool("web").await
 }
 
 async fn wait_for_kstatus(consumer: &Consumer, expected: &str) -> Pool {
@@ -67,9 +60,7 @@ async fn edit(consumer: &Consumer, spec: &Value) -> Pool {
 #[tokio::test]
 async fn edited_pool_is_in_progress_until_it_is_processed() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     assert_eq!(
         wait_for_kstatus(&consumer, "Current")
             .await
@@ -121,9 +112,7 @@ async fn edited_pool_is_in_progress_until_it_is_processed() {
 #[tokio::test]
 async fn invalid_pool_is_failed_until_it_is_corrected() {
     let consumer = lenient_consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["nonsense"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "nonsense").await;
     wait_for_kstatus(&consumer, "Failed").await;
     edit(&consumer, &json!({"addresses": ["10.0.0.1"], "prefix": 24})).await;
     let corrected = wait_for_kstatus(&consumer, "Current")
@@ -139,8 +128,7 @@ async fn invalid_pool_is_failed_until_it_is_corrected() {
         corrected.conditions
     );
     // A claim changes the counts and not the generation.
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     consistently("the pool is current", || async {
         kstatus(&pool(&consumer).await) == "Current"
     })
@@ -150,11 +138,8 @@ async fn invalid_pool_is_failed_until_it_is_corrected() {
 #[tokio::test]
 async fn paused_and_deleted_pools_are_not_failed() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.create_pool("web", "10.0.0.1").await;
+    consumer.bind("a", "web").await;
     let annotate =
         |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
     consumer
@@ -200,11 +185,11 @@ async fn invalid_network_is_failed_until_it_is_corrected() {
             network["spec"] = json!({"excluded": ["10.0.0.1"]});
         })
         .await;
-    eventually("the network is current", || async {
+    until("the network is current", async || {
         let corrected = network(&consumer, &name).await;
         let status = corrected.status.as_ref()?;
         let is_stalled = status.conditions.iter().any(|it| it.type_ == "Stalled");
-        (!is_stalled && kstatus(&corrected) == "Current").then_some(())
+        Some(!is_stalled && kstatus(&corrected) == "Current")
     })
     .await;
     consumer.delete_object(&consumer.networks(), &name).await;
@@ -238,8 +223,8 @@ async fn unprocessed_object_is_in_progress() {
         assert_eq!(created.data["status"], json!({"observedGeneration": -1}));
         assert_eq!(kstatus(&created), "InProgress");
     }
-    eventually("the network is current", || async {
-        (kstatus(&network(&consumer, &name).await) == "Current").then_some(())
+    until("the network is current", async || {
+        Some(kstatus(&network(&consumer, &name).await) == "Current")
     })
     .await;
     consumer.delete_object(&consumer.networks(), &name).await;

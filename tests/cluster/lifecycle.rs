@@ -1,32 +1,21 @@
 //! Claims, addresses, pools and Clusters are created and deleted in every order.
 
-use capi_ipam_api::InClusterKind;
-use capi_ipam_controller::client::ResourceClient;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, environment};
-use support::consumer::{Consumer, create, object, ready, unique};
-use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of three addresses.
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.3").await;
     consumer
 }
 
 /// A consumer with a pool of three addresses, the first of which is bound to the claim `a`.
 async fn with_claim() -> Consumer {
     let consumer = with_pool().await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "web", "10.0.0.1").await;
     consumer
 }
 
@@ -134,12 +123,7 @@ async fn foreign_annotations_survive_writes_to_the_claim() {
         .await;
     consumer.wait_for_address("a").await;
     let annotations = || async {
-        let claim = consumer
-            .claims()
-            .get("a")
-            .await
-            .expect("claims can be read")
-            .expect("the claim exists");
+        let claim = consumer.the_claim("a").await;
         json!(claim.annotations())
     };
     assert_eq!(annotations().await, annotation);
@@ -185,11 +169,11 @@ async fn foreign_annotations_survive_writes_to_the_claim() {
 async fn foreground_deletion_of_a_pool_waits_for_its_claims() {
     let consumer = with_claim().await;
     delete_in_foreground(&consumer, "inclusterippool", "web");
-    eventually(
+    until(
         "the garbage collector has removed the pool from the owners of the IPAddress",
-        || async {
+        async || {
             let address = consumer.addresses().get("a").await.ok()??;
-            (address.owner_references().len() == 1).then_some(())
+            Some(address.owner_references().len() == 1)
         },
     )
     .await;
@@ -199,12 +183,7 @@ async fn foreground_deletion_of_a_pool_waits_for_its_claims() {
             .get("a")
             .await
             .expect("addresses can be read");
-        let claim = consumer
-            .claims()
-            .get("a")
-            .await
-            .expect("claims can be read")
-            .expect("the claim exists");
+        let claim = consumer.the_claim("a").await;
         claim.bound_address().is_some()
             && address.is_some_and(|address| address.metadata.deletion_timestamp.is_none())
     })
@@ -240,8 +219,7 @@ async fn deleted_address_stays_until_its_claim_is_deleted() {
     consumer
         .wait_for_event("a", "Warning", "AddressInUse", "")
         .await;
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.bind_to("b", "web", "10.0.0.2").await;
     let events = consumer.events("a").await;
     assert_eq!(
         events
@@ -256,33 +234,6 @@ async fn deleted_address_stays_until_its_claim_is_deleted() {
 }
 
 #[tokio::test]
-async fn force_deleted_address_is_recreated() {
-    let consumer = with_claim().await;
-    let before = consumer.wait_for_ip_address("a").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_address("b").await;
-    consumer.force_delete(&consumer.addresses(), "a").await;
-    consumer.create_claim("c", "web").await;
-    let after = eventually("the IPAddress is recreated", || async {
-        consumer
-            .addresses()
-            .get("a")
-            .await
-            .ok()?
-            .filter(|address| address.uid() != before.uid())
-    });
-    assert_eq!(after.await.spec, before.spec);
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
-    consumer
-        .wait_for_reservations(
-            "web",
-            &[("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "c")],
-        )
-        .await;
-}
-
-#[tokio::test]
 async fn claim_of_a_missing_pool_is_released() {
     let consumer = with_claim().await;
     consumer.force_delete(&consumer.pools(), "web").await;
@@ -294,8 +245,7 @@ async fn claim_of_a_missing_pool_is_released() {
             .expect("pools can be read")
             .is_none()
     );
-    consumer.create_claim("waiting", "web").await;
-    consumer.wait_for_reason("waiting", "PoolNotReady").await;
+    consumer.claim_waits("waiting", "web", "PoolNotReady").await;
     assert_eq!(
         consumer
             .claims()
@@ -315,27 +265,22 @@ async fn claim_of_a_missing_pool_is_released() {
 async fn recreated_pool_counts_addresses_in_use() {
     let consumer = with_claim().await;
     consumer.force_delete(&consumer.pools(), "web").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolNotReady").await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
-        )
-        .await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.claim_waits("b", "web", "PoolNotReady").await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.3").await;
+    consumer.assert_address("b", "10.0.0.2").await;
     consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
-    eventually("the address names the new pool as its owner", || async {
+    until("the address names the new pool as its owner", async || {
         let pool = consumer.pools().get("web").await.ok()??.uid();
         let address = consumer.addresses().get("a").await.ok()??;
-        address
-            .owner_references()
-            .iter()
-            .any(|owner| Some(&owner.uid) == pool.as_ref())
-            .then_some(())
+        Some(
+            address
+                .owner_references()
+                .iter()
+                .any(|owner| Some(&owner.uid) == pool.as_ref()),
+        )
     })
     .await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -353,19 +298,22 @@ async fn claim_of_a_deleted_cluster_is_released() {
     consumer.wait_for_address("a").await;
     consumer.delete_object(&consumer.clusters(), "alpha").await;
     let label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
-    eventually("claims report that the Cluster does not exist", || async {
-        let name = unique("claim");
-        let claim = consumer
-            .create_claim_with(&name, InClusterKind::IPPool.name(), "web", label.clone())
-            .await;
-        let reason = eventually("the claim has a reason", || async {
-            let claim = consumer.claims().get(&claim.name_any()).await.ok()??;
-            ready(&claim).reason
-        });
-        let reason = reason.await;
-        consumer.release(&name).await;
-        (reason == "ClusterNotFound").then_some(())
-    })
+    until(
+        "claims report that the Cluster does not exist",
+        async || {
+            let name = unique("claim");
+            let claim = consumer
+                .create_claim_with(&name, InClusterKind::IPPool.name(), "web", label.clone())
+                .await;
+            let reason = eventually("the claim has a reason", || async {
+                let claim = consumer.claims().get(&claim.name_any()).await.ok()??;
+                ready(&claim).reason
+            });
+            let reason = reason.await;
+            consumer.release(&name).await;
+            Some(reason == "ClusterNotFound")
+        },
+    )
     .await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
@@ -398,13 +346,13 @@ async fn address_is_repaired_and_foreign_metadata_is_kept() {
                 }
             })
             .await;
-        eventually(&format!("{lost} are repaired"), || async {
+        until(&format!("{lost} are repaired"), async || {
             let address = consumer.addresses().get("a").await.ok()??;
             let ours = address
                 .finalizers()
                 .iter()
                 .any(|all| all == "ipam.cluster.x-k8s.io/ProtectAddress");
-            (ours && address.owner_references().len() == 3).then_some(())
+            Some(ours && address.owner_references().len() == 3)
         })
         .await;
     }
@@ -443,13 +391,12 @@ async fn address_is_repaired_and_foreign_metadata_is_kept() {
 
     // The foreign finalizer keeps the address, and with it the claim, until it is removed.
     consumer.delete("a").await;
-    eventually("our finalizer is removed", || async {
+    until("our finalizer is removed", async || {
         let address = consumer.addresses().get("a").await.ok()??;
-        (address.finalizers() == ["metal.example.com/in-use"]).then_some(())
+        Some(address.finalizers() == ["metal.example.com/in-use"])
     })
     .await;
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.bind_to("b", "web", "10.0.0.2").await;
     let text = consumer.wait_until_unready("a", "Deleting").await;
     assert!(
         text.ends_with("from IPAddress a: metal.example.com/in-use"),
@@ -468,11 +415,8 @@ async fn address_is_repaired_and_foreign_metadata_is_kept() {
 async fn namespace_deletion_releases_all_its_claims() {
     let consumer = with_claim().await;
     let shared = unique("shared");
-    consumer
-        .create_global_pool(&shared, json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_global_claim("b", &shared).await;
-    consumer.wait_for_address("b").await;
+    consumer.create_global_pool(&shared, "10.0.0.1").await;
+    consumer.bind_global("b", &shared).await;
     let namespaces: ResourceClient<Namespace> =
         ResourceClient::new(Api::all(consumer.client.clone()), &());
     consumer

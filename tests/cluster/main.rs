@@ -36,9 +36,7 @@ mod tenants;
 
 use std::sync::OnceLock;
 
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
+use support::prelude::*;
 
 /// The environment that all tests share. Never dropped: its processes end with the test process.
 struct Environment {

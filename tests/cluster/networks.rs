@@ -1,14 +1,10 @@
 //! Pools with common addresses, in one network and in none.
 
-use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
-use capi_ipam_api::{InClusterKind, ProblemStatus, conditions};
+use capi_ipam_api::{ProblemStatus, conditions, names::LEAVE_NETWORK_ANNOTATION};
 use capi_ipam_controller::finalizer;
-use serde_json::json;
+use support::prelude::*;
 
-use crate::consumer;
-use crate::kstatus::kstatus;
-use support::consumer::{Consumer, create, object, retry_unanswered, unique};
-use support::wait::eventually;
+use crate::{consumer, kstatus::kstatus};
 
 /// Creates a claim for a pool of the namespace, and returns its address.
 async fn claim_address(consumer: &Consumer, claim: &str, pool: &str) -> String {
@@ -47,10 +43,9 @@ async fn pools_of_one_network_never_allocate_the_same_address() {
     assert_eq!(reservation.spec.pool_ref.name, "q");
 
     // An address released by one pool is allocated to a claim that waits for another.
-    consumer.create_claim("p3", "p").await;
-    consumer.wait_for_reason("p3", "PoolExhausted").await;
+    consumer.claim_waits("p3", "p", "PoolExhausted").await;
     consumer.release("q1").await;
-    assert_eq!(consumer.wait_for_address("p3").await, "10.20.0.2");
+    consumer.assert_address("p3", "10.20.0.2").await;
     consumer.wait_for_counts("q", (3, 1, 0, 0)).await;
     consumer
         .wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap")
@@ -66,18 +61,17 @@ async fn pools_without_a_network_report_overlaps() {
         .wait_for_condition(&consumer.pools(), "p", "Overlapping", "False", "NoOverlap")
         .await;
     consumer.create_pool("q", spec("10.21.0.3-10.21.0.4")).await;
-    let text = consumer
-        .wait_for_condition(
-            &consumer.pools(),
-            "p",
-            "Overlapping",
-            "True",
-            "PoolsOverlap",
-        )
-        .await;
-    assert!(
-        text.contains(&format!("InClusterIPPool {}/q", consumer.namespace)),
-        "{text}"
+    assert_contains(
+        &consumer
+            .wait_for_condition(
+                &consumer.pools(),
+                "p",
+                "Overlapping",
+                "True",
+                "PoolsOverlap",
+            )
+            .await,
+        &format!("InClusterIPPool {}/q", consumer.namespace),
     );
     consumer
         .wait_for_condition(
@@ -172,11 +166,11 @@ async fn pools_of_a_network_share_one_allocation_length() {
     consumer
         .create_claim_of(InClusterKind::PrefixPool, "c", "single")
         .await;
-    assert_eq!(consumer.wait_for_address("c").await, "fd21::");
+    consumer.assert_address("c", "fd21::").await;
     consumer
         .create_claim_of(InClusterKind::PrefixPool, "d", "single")
         .await;
-    assert_eq!(consumer.wait_for_address("d").await, "fd21::2");
+    consumer.assert_address("d", "fd21::2").await;
 }
 
 #[tokio::test]
@@ -211,12 +205,7 @@ async fn manual_reservation_excludes_an_address_from_a_network() {
 #[tokio::test]
 async fn invalid_reservation_is_reported_until_it_is_corrected() {
     let consumer = consumer().await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.23.0.1-10.23.0.3"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.23.0.1-10.23.0.3").await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
     consumer
         .reserve(
@@ -277,17 +266,16 @@ async fn invalid_reservation_is_reported_until_it_is_corrected() {
 async fn network_decides_which_pools_belong_to_it() {
     let (consumer, network) = (consumer().await, unique("net"));
     let pools = consumer.pools();
-    let spec = json!({"addresses": ["10.24.0.1-10.24.0.9"], "prefix": 24, "network": network});
-    consumer.create_pool("web", spec).await;
-    let text = consumer
-        .wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotFound")
+    consumer
+        .create_pool("web", ("10.24.0.1-10.24.0.9", json!({"network": network})))
         .await;
-    assert!(
-        text.contains(&format!("IPNetwork {network} does not exist")),
-        "{text}"
+    assert_contains(
+        &consumer
+            .wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotFound")
+            .await,
+        &format!("IPNetwork {network} does not exist"),
     );
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_reason("a", "PoolNotReady").await;
+    consumer.claim_waits("a", "web", "PoolNotReady").await;
     consumer.create_network(&network, json!({})).await;
     consumer
         .wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed")
@@ -299,7 +287,7 @@ async fn network_decides_which_pools_belong_to_it() {
         })
     };
     allow("All").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.24.0.1");
+    consumer.assert_address("a", "10.24.0.1").await;
     consumer
         .wait_for_condition(&pools, "web", "Ready", "True", "PoolReady")
         .await;
@@ -309,9 +297,8 @@ async fn network_decides_which_pools_belong_to_it() {
     consumer
         .wait_for_condition(&pools, "web", "Ready", "False", "NetworkNotAllowed")
         .await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolNotReady").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.24.0.1");
+    consumer.claim_waits("b", "web", "PoolNotReady").await;
+    consumer.assert_address("a", "10.24.0.1").await;
     let reservation = format!("n.{network}.10.24.0.1");
     assert!(
         consumer
@@ -323,15 +310,16 @@ async fn network_decides_which_pools_belong_to_it() {
     );
     consumer.release("a").await;
     allow("All").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.24.0.1");
+    consumer.assert_address("b", "10.24.0.1").await;
 }
 
 #[tokio::test]
 async fn network_in_use_is_not_deleted() {
     let (consumer, network) = (consumer().await, unique("net"));
     consumer.create_open_network(&network).await;
-    let spec = json!({"addresses": ["10.25.0.1-10.25.0.9"], "prefix": 24, "network": network});
-    consumer.create_pool("web", spec).await;
+    consumer
+        .create_pool("web", ("10.25.0.1-10.25.0.9", json!({"network": network})))
+        .await;
     assert_eq!(claim_address(&consumer, "a", "web").await, "10.25.0.1");
     let networks = consumer.networks();
     eventually("the status counts pools and addresses", async || {
@@ -356,8 +344,7 @@ async fn network_in_use_is_not_deleted() {
         "{text}"
     );
     // The address is released, and no other one is allocated.
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolNotReady").await;
+    consumer.claim_waits("b", "web", "PoolNotReady").await;
     consumer.release("a").await;
     consumer.release("b").await;
     consumer.delete_unused_pool(&consumer.pools(), "web").await;
@@ -423,8 +410,12 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     })
     .await;
     // Another pool of the network allocates none of them.
-    let other = json!({"addresses": ["10.26.0.1-10.26.0.9"], "prefix": 24, "network": network});
-    consumer.create_pool("other", other).await;
+    consumer
+        .create_pool(
+            "other",
+            ("10.26.0.1-10.26.0.9", json!({"network": network})),
+        )
+        .await;
     assert_eq!(claim_address(&consumer, "c", "other").await, "10.26.0.4");
     assert_eq!(claim_address(&consumer, "d", "web").await, "10.26.0.6");
     assert_eq!(claim_address(&consumer, "vip", "web").await, "10.26.0.5");
@@ -590,9 +581,8 @@ async fn assert_pools_wait(consumer: &Consumer, network: &str, subnet: &str) {
         consumer
             .wait_for_pool_condition(name, "False", "NetworkNotReady")
             .await;
-        consumer.create_claim(&format!("{name}2"), name).await;
         consumer
-            .wait_for_reason(&format!("{name}2"), "PoolNotReady")
+            .claim_waits(&format!("{name}2"), name, "PoolNotReady")
             .await;
     }
     for last in [1, 2] {
@@ -653,7 +643,7 @@ async fn deleted_network_keeps_the_pools_that_it_selects() {
         "10.27.0.2",
         "each pool is on its own"
     );
-    assert_eq!(consumer.wait_for_address("db2").await, "10.27.0.1");
+    consumer.assert_address("db2", "10.27.0.1").await;
 }
 
 #[tokio::test]

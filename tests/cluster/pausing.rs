@@ -1,15 +1,9 @@
 //! Pausing by Cluster, pool and claim, for allocation and release; and Clusters that do not exist.
 
-use capi_ipam_api::InClusterKind;
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_provider::api::IPAddressClaim;
-use futures::future::join_all;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, ready, unique};
-use support::wait::{consistently, eventually};
 
 /// The object that is paused.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +50,7 @@ impl Scene {
     async fn new(by: By) -> Self {
         let consumer = consumer().await;
         consumer.create_cluster("alpha", false).await;
-        consumer
-            .create_pool(
-                "web",
-                json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24}),
-            )
-            .await;
+        consumer.create_pool("web", "10.0.0.1-10.0.0.2").await;
         Self { consumer, by }
     }
 
@@ -168,9 +157,9 @@ async fn reason_of_a_new_claim(consumer: &Consumer, metadata: Value) -> String {
 
 /// Waits until the manager has observed whether a Cluster is paused, by the reason of its claims.
 async fn wait_until_cluster_observed(consumer: &Consumer, cluster: &str, paused: bool) {
-    eventually("the manager has observed the Cluster", || async {
+    until("the manager has observed the Cluster", async || {
         let reason = reason_of_a_new_claim(consumer, json!({"clusterName": cluster})).await;
-        ((reason == "Paused") == paused).then_some(())
+        Some((reason == "Paused") == paused)
     })
     .await;
 }
@@ -199,13 +188,8 @@ async fn nothing_is_allocated_while_paused() {
         consumer.wait_for_reservations("web", &[]).await;
 
         scene.set_paused(false).await;
-        assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-        let claim = consumer
-            .claims()
-            .get("a")
-            .await
-            .expect("claims can be read")
-            .expect("the claim exists");
+        consumer.assert_address("a", "10.0.0.1").await;
+        let claim = consumer.the_claim("a").await;
         assert_eq!(condition(&claim, conditions::PAUSED), None, "{by:?}");
     }))
     .await;
@@ -253,12 +237,7 @@ async fn pausing_does_not_change_bound_claims() {
         scene.create_claim().await;
         consumer.wait_for_address("a").await;
         let version = async || {
-            let claim = consumer
-                .claims()
-                .get("a")
-                .await
-                .expect("claims can be read")
-                .expect("the claim exists");
+            let claim = consumer.the_claim("a").await;
             let address = consumer
                 .addresses()
                 .get("a")
@@ -301,7 +280,7 @@ async fn nothing_is_repaired_while_paused() {
             consumer.allocated_addresses().await.remove("a")
         })
         .await;
-        assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+        consumer.assert_address("a", "10.0.0.1").await;
     }))
     .await;
 }
@@ -309,9 +288,7 @@ async fn nothing_is_repaired_while_paused() {
 #[tokio::test]
 async fn claims_of_other_clusters_are_not_paused() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     consumer.create_cluster("alpha", true).await;
     consumer.create_cluster("beta", false).await;
     wait_until_cluster_observed(&consumer, "alpha", true).await;
@@ -336,9 +313,7 @@ async fn claims_of_other_clusters_are_not_paused() {
 
     // A Cluster of the same name in another namespace is another Cluster.
     let other = crate::consumer().await;
-    other
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    other.create_pool("web", "10.0.0.0/24").await;
     other.create_cluster("alpha", false).await;
     other
         .create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha"))
@@ -357,13 +332,7 @@ async fn claim_of_a_deleted_paused_cluster_reports_it_missing() {
         .delete_object(&scene.consumer.clusters(), "alpha")
         .await;
     scene.consumer.wait_for_reason("a", "ClusterNotFound").await;
-    let claim = scene
-        .consumer
-        .claims()
-        .get("a")
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    let claim = scene.consumer.the_claim("a").await;
     assert_eq!(condition(&claim, conditions::PAUSED), None);
     scene.consumer.release("a").await;
 }
@@ -371,9 +340,7 @@ async fn claim_of_a_deleted_paused_cluster_reports_it_missing() {
 #[tokio::test]
 async fn claim_waits_until_its_cluster_exists() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     let by_label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     for (name, metadata) in [("a", json!({"clusterName": "alpha"})), ("b", by_label)] {
         consumer
@@ -389,15 +356,13 @@ async fn claim_waits_until_its_cluster_exists() {
     // A claim that is being deleted does not wait for its Cluster.
     consumer.release("b").await;
     consumer.create_cluster("alpha", false).await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 #[tokio::test]
 async fn claim_of_a_cluster_created_paused_keeps_waiting() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     consumer
         .create_claim_with(
             "a",
@@ -420,19 +385,15 @@ async fn claim_of_a_cluster_created_paused_keeps_waiting() {
 #[tokio::test]
 async fn paused_pool_is_not_written() {
     let consumer = consumer().await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
+    consumer.bind("a", "web").await;
     consumer.set_paused(&consumer.pools(), "web", true).await;
-    let text = consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
-    assert!(text.contains("cluster.x-k8s.io/paused"), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_pool_condition("web", "False", "Paused")
+            .await,
+        "cluster.x-k8s.io/paused",
+    );
     // Its finalizer stays although no address is in use.
     consumer.force_delete(&consumer.claims(), "a").await;
     consumer.force_delete(&consumer.addresses(), "a").await;
@@ -451,8 +412,8 @@ async fn paused_pool_is_not_written() {
     })
     .await;
     consumer.set_paused(&consumer.pools(), "web", false).await;
-    eventually("the pool is gone", || async {
-        pool().await.is_none().then_some(())
+    until("the pool is gone", || async {
+        Some(pool().await.is_none())
     })
     .await;
 }

@@ -1,18 +1,11 @@
 //! Pools: finalizer and status, deletion, changes while in use, cool-down, and reservations made by
 //! operators.
 
-use std::time::{Duration, Instant};
-
-use capi_ipam_api::{IPReservation, InClusterKind, Pool};
-use capi_ipam_controller::client::{CallError, ResourceClient};
-use capi_ipam_controller::{clock, patch};
-use futures::future::join_all;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use capi_ipam_api::{IPReservation, Pool};
+use capi_ipam_controller::{client::CallError, clock, patch};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, create, object, unique};
-use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of `count` addresses.
 async fn with_pool(count: u8) -> Consumer {
@@ -88,14 +81,8 @@ async fn foreign_labels_and_annotations_stay_on_a_pool() {
     create(&consumer.pools(), &object(pool))
         .await
         .expect("the pool can be created");
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
-    let pool = consumer
-        .pools()
-        .get("web")
-        .await
-        .expect("pools can be read")
-        .expect("the pool exists");
+    consumer.bind("a", "web").await;
+    let pool = consumer.the_pool("web").await;
     assert_eq!(
         json!([pool.labels(), pool.annotations()]),
         json!([{"zone": "a"}, {"metric": "7"}])
@@ -118,8 +105,7 @@ async fn unused_pool_is_deleted_immediately() {
 async fn deleted_pool_stays_until_its_last_address_is_released() {
     let consumer = with_pool(5).await;
     for name in ["a", "b"] {
-        consumer.create_claim(name, "web").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "web").await;
     }
     consumer.wait_for_counts("web", (5, 3, 2, 0)).await;
     consumer.delete_object(&consumer.pools(), "web").await;
@@ -144,24 +130,25 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
     );
     assert_eq!(text, expected);
     consumer.assert_stays_unbound("c").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 
     consumer.release("a").await;
-    eventually("the message counts one address", || async {
+    until("the message counts one address", async || {
         let text = consumer
             .wait_for_pool_condition("web", "False", "Deleting")
             .await;
-        text.contains(" 1 address").then_some(())
+        Some(text.contains(" 1 address"))
     })
     .await;
     consumer.release("b").await;
     wait_until_pool_deleted(&consumer, "web").await;
-    eventually("the claim reports the missing pool", || async {
-        consumer
-            .wait_for_reason("c", "PoolNotReady")
-            .await
-            .contains("does not exist")
-            .then_some(())
+    until("the claim reports the missing pool", async || {
+        Some(
+            consumer
+                .wait_for_reason("c", "PoolNotReady")
+                .await
+                .contains("does not exist"),
+        )
     })
     .await;
     consumer.wait_for_reservations("web", &[]).await;
@@ -169,7 +156,7 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
     consumer
         .create_pool("web", json!({"addresses": addresses(1), "prefix": 24}))
         .await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.1");
+    consumer.assert_address("c", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -179,8 +166,7 @@ async fn deleted_global_pool_waits_for_all_namespaces() {
     one.create_global_pool(&pool, json!({"addresses": addresses(5), "prefix": 24}))
         .await;
     for team in [&one, &two] {
-        team.create_global_claim("a", &pool).await;
-        team.wait_for_address("a").await;
+        team.bind_global("a", &pool).await;
     }
     one.delete_object(&one.global_pools(), &pool).await;
     one.release("a").await;
@@ -194,18 +180,14 @@ async fn deleted_global_pool_waits_for_all_namespaces() {
     consistently("the pool", || async { exists().await }).await;
     two.wait_for_address("a").await;
     two.release("a").await;
-    eventually("the pool is gone", || async {
-        (!exists().await).then_some(())
-    })
-    .await;
+    until("the pool is gone", async || Some(!exists().await)).await;
 }
 
 #[tokio::test]
 async fn pool_shrunk_below_its_use_counts_out_of_range_addresses() {
     let consumer = with_pool(4).await;
     for name in ["a", "b", "c"] {
-        consumer.create_claim(name, "web").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "web").await;
     }
     consumer
         .modify_pool("web", |spec| spec["addresses"] = addresses(1))
@@ -214,22 +196,20 @@ async fn pool_shrunk_below_its_use_counts_out_of_range_addresses() {
     consumer
         .wait_for_pool_condition("web", "True", "PoolReady")
         .await;
-    consumer.create_claim("d", "web").await;
-    consumer.wait_for_reason("d", "PoolExhausted").await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
+    consumer.claim_waits("d", "web", "PoolExhausted").await;
+    consumer.assert_address("c", "10.0.0.3").await;
     // A released address that is out of range does not become free.
     consumer.release("b").await;
     consumer.wait_for_counts("web", (1, 0, 1, 1)).await;
     consumer.assert_stays_unbound("d").await;
     consumer.release("a").await;
-    assert_eq!(consumer.wait_for_address("d").await, "10.0.0.1");
+    consumer.assert_address("d", "10.0.0.1").await;
 
     consumer
         .modify_pool("web", |spec| spec["addresses"] = addresses(3))
         .await;
     consumer.wait_for_counts("web", (3, 1, 2, 0)).await;
-    consumer.create_claim("e", "web").await;
-    assert_eq!(consumer.wait_for_address("e").await, "10.0.0.2");
+    consumer.bind_to("e", "web", "10.0.0.2").await;
 }
 
 #[tokio::test]
@@ -255,8 +235,7 @@ async fn changed_gateway_applies_to_new_addresses_only() {
     assert_eq!(text, ("10.0.0.2", 25, Some("10.0.0.1")));
     assert_eq!(consumer.wait_for_ip_address("a").await, before);
     consumer.release("a").await;
-    consumer.create_claim("c", "web").await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
+    consumer.bind_to("c", "web", "10.0.0.3").await;
 }
 
 #[tokio::test]
@@ -265,8 +244,7 @@ async fn deleted_claim_does_not_wait_for_the_cooldown() {
     let spec =
         json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 600});
     consumer.create_pool("web", spec).await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (1, 0, 0, 0)).await;
     let reservation = consumer
@@ -286,15 +264,13 @@ async fn released_address_cools_down_before_reuse() {
     join_all((0..4).map(async |quarter: u32| {
         let (pool, first, second) = (unique("pool"), unique("claim"), unique("claim"));
         consumer.create_pool(&pool, spec.clone()).await;
-        consumer.create_claim(&first, &pool).await;
-        consumer.wait_for_address(&first).await;
-        consumer.create_claim(&second, &pool).await;
-        consumer.wait_for_reason(&second, "PoolExhausted").await;
+        consumer.bind(&first, &pool).await;
+        consumer.claim_waits(&second, &pool, "PoolExhausted").await;
         tokio::time::sleep(Duration::from_millis(250) * quarter).await;
 
         let begin = Instant::now();
         consumer.release(&first).await;
-        assert_eq!(consumer.wait_for_address(&second).await, "10.0.0.1");
+        consumer.assert_address(&second, "10.0.0.1").await;
         let rested = begin.elapsed();
         assert!(rested >= REST, "reused after {rested:?}");
         consumer.wait_for_counts(&pool, (1, 0, 1, 0)).await;
@@ -311,21 +287,18 @@ async fn cooling_down_address_does_not_block_pool_deletion() {
     let spec =
         json!({"addresses": addresses(2), "prefix": 24, "addressReuseGracePeriodSeconds": 600});
     consumer.create_pool("web", spec).await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     consumer.release("a").await;
     consumer.wait_for_counts("web", (2, 1, 0, 0)).await;
     // A recreated claim of the same name is another claim.
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.bind_to("a", "web", "10.0.0.2").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
     consumer
         .modify_pool("web", |spec| {
             spec["addressReuseGracePeriodSeconds"] = json!(0)
         })
         .await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.assert_address("b", "10.0.0.1").await;
 
     consumer
         .modify_pool("web", |spec| {
@@ -365,7 +338,7 @@ async fn reservation_for_a_claim_name_is_exclusive() {
     ] {
         consumer.create_claim(name, "web").await;
         match expected {
-            Some(address) => assert_eq!(consumer.wait_for_address(name).await, address),
+            Some(address) => consumer.assert_address(name, address).await,
             None => drop(consumer.wait_for_reason(name, "PoolExhausted").await),
         }
     }
@@ -374,8 +347,7 @@ async fn reservation_for_a_claim_name_is_exclusive() {
     consumer.release("vip").await;
     consumer.wait_for_counts("web", (3, 0, 1, 0)).await;
     consumer.assert_stays_unbound("b").await;
-    consumer.create_claim("vip", "web").await;
-    assert_eq!(consumer.wait_for_address("vip").await, "10.0.0.1");
+    consumer.bind_to("vip", "web", "10.0.0.1").await;
     assert_eq!(
         json!(
             consumer
@@ -392,12 +364,9 @@ async fn reservation_for_a_claim_name_is_exclusive() {
 #[tokio::test]
 async fn waiting_claim_gets_an_address_reserved_for_it_later() {
     let consumer = with_pool(1).await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
-    consumer.create_claim("vip", "web").await;
-    consumer.wait_for_reason("vip", "PoolExhausted").await;
+    consumer.bind("a", "web").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
+    consumer.claim_waits("vip", "web", "PoolExhausted").await;
     // The claim already waits behind another one when an address is reserved for it and added to
     // the pool.
     consumer
@@ -410,7 +379,7 @@ async fn waiting_claim_gets_an_address_reserved_for_it_later() {
     consumer
         .modify_pool("web", |spec| spec["addresses"] = addresses(2))
         .await;
-    assert_eq!(consumer.wait_for_address("vip").await, "10.0.0.2");
+    consumer.assert_address("vip", "10.0.0.2").await;
     consumer.wait_for_reason("b", "PoolExhausted").await;
     consumer.wait_for_counts("web", (2, 0, 2, 0)).await;
 }
@@ -420,10 +389,8 @@ async fn reservation_without_a_claim_excludes_its_address() {
     let consumer = with_pool(2).await;
     consumer.reserve("web", "10.0.0.1", json!(null)).await;
     consumer.wait_for_counts("web", (2, 1, 0, 0)).await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.bind_to("a", "web", "10.0.0.2").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
     consumer.assert_stays_unbound("b").await;
     assert_eq!(
         consumer

@@ -1,10 +1,8 @@
 //! Pools of prefixes: allocation, content of the IPAddress, exclusions, waiting and release.
 
-use capi_ipam_api::InClusterKind;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{create, object, unique};
 
 #[tokio::test]
 async fn lowest_prefixes_are_allocated_with_length_and_gateway() {
@@ -65,7 +63,7 @@ async fn lowest_prefixes_are_allocated_with_length_and_gateway() {
     consumer
         .create_claim_of(InClusterKind::PrefixPool, "d", "web")
         .await;
-    assert_eq!(consumer.wait_for_address("d").await, "fd00::");
+    consumer.assert_address("d", "fd00::").await;
 }
 
 #[tokio::test]
@@ -132,7 +130,7 @@ async fn pools_of_different_kinds_may_share_a_name() {
     consumer
         .create_claim_of(InClusterKind::PrefixPool, "prefix", "web")
         .await;
-    assert_eq!(consumer.wait_for_address("address").await, "fd00::1");
+    consumer.assert_address("address", "fd00::1").await;
     assert_eq!(
         consumer.wait_for_address("prefix").await,
         "fd00::",

@@ -1,12 +1,9 @@
 //! Pools with several ranges, each with its subnet and gateway, and the metadata of IPAddress
 //! objects.
 
-use capi_ipam_api::InClusterKind;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, lenient_consumer};
-use support::consumer::{Consumer, unique};
-use support::wait::eventually;
 
 /// Binds claims `c1`, `c2`, ... one after the other, and returns address, prefix and gateway of
 /// each.
@@ -16,13 +13,7 @@ async fn bind(consumer: &Consumer, kind: InClusterKind, pool: &str, count: usize
         let name = format!("c{number}");
         consumer.create_claim_of(kind, &name, pool).await;
         consumer.wait_for_address(&name).await;
-        let address = consumer
-            .addresses()
-            .get(&name)
-            .await
-            .expect("addresses can be read")
-            .expect("it exists")
-            .spec;
+        let address = consumer.the_address(&name).await.spec;
         let gateway = address
             .gateway
             .map(|gateway| format!(" {gateway}"))
@@ -53,8 +44,7 @@ async fn ranges_are_used_in_order_with_their_gateways() {
         bind(&consumer, InClusterKind::IPPool, "pool", 4).await,
         expected
     );
-    consumer.create_claim("more", "pool").await;
-    consumer.wait_for_reason("more", "PoolExhausted").await;
+    consumer.claim_waits("more", "pool", "PoolExhausted").await;
     consumer.release("c2").await;
     consumer.wait_for_address("more").await;
     assert_eq!(consumer.allocated_addresses().await["more"], "10.2.0.2");
@@ -102,36 +92,27 @@ async fn pools_of_ipv6_and_of_prefixes_have_ranges() {
 async fn new_addresses_get_labels_and_annotations() {
     let consumer = consumer().await;
     let metadata = json!({"labels": {"example.com/vlan": "120"}, "annotations": {"example.com/dns": "10.0.0.53"}});
-    let spec =
-        json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "addressMetadata": metadata});
-    consumer.create_pool("pool", spec).await;
-    consumer.create_claim("before", "pool").await;
-    consumer.wait_for_address("before").await;
+    consumer
+        .create_pool(
+            "pool",
+            ("10.0.0.1-10.0.0.9", json!({"addressMetadata": metadata})),
+        )
+        .await;
+    consumer.bind("before", "pool").await;
     consumer
         .modify_pool("pool", |pool| {
             pool["addressMetadata"]["labels"]["example.com/vlan"] = json!("121")
         })
         .await;
     // The watches of pools and claims are independent.
-    eventually("the change is observed", || async {
-        let pool = consumer
-            .pools()
-            .get("pool")
-            .await
-            .expect("pools can be read")
-            .expect("it exists");
-        (pool.status?.observed_generation == pool.metadata.generation).then_some(())
+    until("the change is observed", async || {
+        let pool = consumer.the_pool("pool").await;
+        Some(pool.status?.observed_generation == pool.metadata.generation)
     })
     .await;
-    consumer.create_claim("after", "pool").await;
-    consumer.wait_for_address("after").await;
+    consumer.bind("after", "pool").await;
     for (name, vlan) in [("before", "120"), ("after", "121")] {
-        let address = consumer
-            .addresses()
-            .get(name)
-            .await
-            .expect("addresses can be read")
-            .expect("it exists");
+        let address = consumer.the_address(name).await;
         assert_eq!(
             address.metadata.labels.unwrap_or_default()["example.com/vlan"],
             vlan
@@ -178,12 +159,13 @@ async fn invalid_pools_are_reported_without_crd_rules() {
     ];
     for (name, spec, problem) in cases {
         consumer.create_pool(name, spec).await;
-        let text = consumer
-            .wait_for_condition(&consumer.pools(), name, "Ready", "False", "InvalidSpec")
-            .await;
-        assert!(text.contains(problem), "{text}");
-        consumer.create_claim(name, name).await;
-        consumer.wait_for_reason(name, "PoolNotReady").await;
+        assert_contains(
+            &consumer
+                .wait_for_condition(&consumer.pools(), name, "Ready", "False", "InvalidSpec")
+                .await,
+            problem,
+        );
+        consumer.claim_waits(name, name, "PoolNotReady").await;
     }
     assert!(consumer.allocated_addresses().await.is_empty());
 }

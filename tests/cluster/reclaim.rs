@@ -1,16 +1,13 @@
 //! What counts as abandoned: the annotation `release-now`, and the comparison of addresses with
 //! those of Machines. The time limit of a pool is tested in `tests/rollout/reclaim.rs`.
 
-use std::time::Duration;
-
-use capi_ipam_provider::api::conditions::{self, Condition};
-use capi_ipam_provider::api::{IPAddressClaim, names};
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use capi_ipam_provider::api::{
+    conditions::{self, Condition},
+    names,
+};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, create, object, ready, retry_unanswered};
-use support::wait::{consistently, eventually};
 
 const IN_USE: &str = "example.com/in-use";
 
@@ -76,16 +73,10 @@ async fn remove_foreign_finalizer(consumer: &Consumer, name: &str) {
 #[tokio::test]
 async fn release_now_releases_the_address_of_one_claim() {
     let consumer = consumer().await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.2").await;
     let address = create_used_claim(&consumer, "a", "web").await;
     let kept = create_used_claim(&consumer, "kept", "web").await;
-    consumer.create_claim("next", "web").await;
-    consumer.wait_for_reason("next", "PoolExhausted").await;
+    consumer.claim_waits("next", "web", "PoolExhausted").await;
     for name in ["a", "kept"] {
         consumer.delete(name).await;
     }
@@ -94,7 +85,7 @@ async fn release_now_releases_the_address_of_one_claim() {
         .uid()
         .expect("objects have a uid");
     request_release(&consumer, "a", Some(&uid)).await;
-    assert_eq!(consumer.wait_for_address("next").await, address);
+    consumer.assert_address("next", &address).await;
     let text = consumer.wait_until_unready("a", "ReleasedEarly").await;
     assert!(
         text.contains("release-now") && text.ends_with(&format!("on the claim: {IN_USE}")),
@@ -136,9 +127,7 @@ async fn release_now_releases_the_address_of_one_claim() {
 #[tokio::test]
 async fn release_now_without_deletion_or_uid_is_ignored() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     let address = create_used_claim(&consumer, "a", "web").await;
     let uid = claim(&consumer, "a")
         .await
@@ -187,9 +176,7 @@ async fn release_now_without_deletion_or_uid_is_ignored() {
 #[tokio::test]
 async fn release_now_waits_while_the_claim_is_paused() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     let address = create_used_claim(&consumer, "a", "web").await;
     consumer.set_paused(&consumer.claims(), "a", true).await;
     consumer.delete("a").await;
@@ -218,9 +205,7 @@ async fn release_now_waits_while_the_claim_is_paused() {
 #[tokio::test]
 async fn release_now_keeps_an_address_with_finalizers() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     create_used_claim(&consumer, "a", "web").await;
     let held = json!([names::PROTECT_ADDRESS, "example.com/held"]);
     consumer
@@ -261,18 +246,14 @@ async fn release_now_keeps_an_address_with_finalizers() {
             address["metadata"]["finalizers"] = json!([])
         })
         .await;
-    eventually("the address is released", || async {
-        consumer
-            .reservation("web", "10.0.0.1")
-            .await
-            .is_none()
-            .then_some(())
+    until("the address is released", || async {
+        Some(consumer.reservation("web", "10.0.0.1").await.is_none())
     })
     .await;
-    eventually("the message is complete", || async {
+    until("the message is complete", async || {
         let found = claim(&consumer, "a").await;
         let message = ready(&found).message.unwrap_or_default();
-        (message.ends_with(IN_USE) && found.finalizers() == [IN_USE]).then_some(())
+        Some(message.ends_with(IN_USE) && found.finalizers() == [IN_USE])
     })
     .await;
     remove_foreign_finalizer(&consumer, "a").await;
@@ -394,8 +375,8 @@ async fn addresses_are_compared_with_those_of_machines() {
         })
         .await;
     for name in ["direct", "infra", "alone"] {
-        eventually("the condition is removed", || async {
-            in_use(&consumer, name).await.is_none().then_some(())
+        until("the condition is removed", || async {
+            Some(in_use(&consumer, name).await.is_none())
         })
         .await;
     }
@@ -404,11 +385,8 @@ async fn addresses_are_compared_with_those_of_machines() {
 #[tokio::test]
 async fn leftover_report_is_removed() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("plain", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_claim("reported", "plain").await;
-    consumer.wait_for_address("reported").await;
+    consumer.create_pool("plain", "10.0.0.1").await;
+    consumer.bind("reported", "plain").await;
     // As if the pool had been checked, and no manager had run when this ended.
     let condition = json!({"type": conditions::IN_USE, "status": "False", "reason": "MachineLacksAddress", "message": "",
                            "lastTransitionTime": "2026-01-01T00:00:00Z"});
@@ -421,8 +399,8 @@ async fn leftover_report_is_removed() {
         })
         .await;
     assert!(conditions::find(&written.status.unwrap().conditions, conditions::IN_USE).is_some());
-    eventually("the condition is removed", || async {
-        in_use(&consumer, "reported").await.is_none().then_some(())
+    until("the condition is removed", || async {
+        Some(in_use(&consumer, "reported").await.is_none())
     })
     .await;
     assert_eq!(ready(&claim(&consumer, "reported").await).status, "True");

@@ -1,22 +1,16 @@
 //! The API server rejects writes of the manager, because of webhooks, policies and owners. Claims
 //! report the message of the API server, and recover within seconds.
 
-use std::time::Duration;
-
-use capi_ipam_api::{IPNetwork, InClusterKind, conditions};
-use capi_ipam_controller::client::{ResourceClient, error_chain};
-use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::api::events::v1::Event;
+use capi_ipam_api::{IPNetwork, conditions};
+use capi_ipam_controller::client::error_chain;
+use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use support::{
+    policy::{DENIED, Policy, wait_until_rejected},
+    prelude::*,
+};
 
-use crate::kstatus::kstatus;
-use crate::{consumer, environment};
-use support::consumer::{Consumer, create, object, unique};
-use support::patience::Patience;
-use support::policy::{DENIED, Policy, wait_until_rejected};
-use support::wait::eventually;
+use crate::{consumer, environment, kstatus::kstatus};
 
 /// How long a claim may take to recover: a retry follows within 10 s, and it takes several
 /// requests.
@@ -27,9 +21,7 @@ const UNREACHABLE: &str = "failed calling webhook";
 
 async fn with_pool() -> Consumer {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     consumer
 }
 
@@ -69,10 +61,8 @@ async fn assert_recovers(consumer: &Consumer, name: &str, since: Patience) {
 #[tokio::test]
 async fn unreachable_webhook_is_reported() {
     let consumer = with_pool().await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.bind("a", "web").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
     let configuration = format!("down-{}", consumer.namespace);
     apply(&json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
@@ -136,14 +126,13 @@ async fn policy_against_the_finalizer_is_reported() {
 #[tokio::test]
 async fn policy_against_the_release_is_reported() {
     let consumer = with_pool().await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     let policy = deny(&consumer, "DELETE", "ipaddresses", "false");
     let probe = json!({"apiGroup": "example.com", "kind": "OtherPool", "name": "other"});
     consumer
         .create_address_for("probe", probe, "10.9.9.9")
         .await;
-    eventually("a deletion is refused", || async {
+    until("a deletion is refused", async || {
         let found = consumer.addresses().get("probe").await.ok()?;
         let Some(found) = found else {
             panic!("the policy was enforced too late")
@@ -158,9 +147,7 @@ async fn policy_against_the_release_is_reported() {
         let deleted = environment()
             .control_plane
             .try_kubectl(&[&dry[..], &[&found.name_any()]].concat());
-        deleted
-            .is_err_and(|text| text.contains(DENIED))
-            .then_some(())
+        Some(deleted.is_err_and(|text| text.contains(DENIED)))
     })
     .await;
     consumer.delete("a").await;
@@ -216,9 +203,10 @@ async fn claim_with_a_protected_annotation_is_released() {
         "ipaddressclaims",
         "has(object.metadata.annotations)",
     );
-    consumer.create_claim("probe", "nowhere").await;
-    consumer.wait_for_reason("probe", "PoolNotReady").await;
-    eventually("a change without annotations is rejected", || async {
+    consumer
+        .claim_waits("probe", "nowhere", "PoolNotReady")
+        .await;
+    until("a change without annotations is rejected", async || {
         let namespace = ["--namespace", &consumer.namespace];
         let label = [
             "label",
@@ -231,9 +219,7 @@ async fn claim_with_a_protected_annotation_is_released() {
         let changed = environment()
             .control_plane
             .try_kubectl(&[&namespace[..], &label[..]].concat());
-        changed
-            .is_err_and(|text| text.contains(DENIED))
-            .then_some(())
+        Some(changed.is_err_and(|text| text.contains(DENIED)))
     })
     .await;
     consumer.release("a").await;
@@ -246,7 +232,7 @@ const SAME_FINALIZERS: &str = "(has(object.metadata.finalizers) ? object.metadat
 /// Waits until the API server rejects new finalizers on the pool `probe`, which has that of the
 /// manager.
 async fn wait_until_finalizers_rejected(consumer: &Consumer) {
-    eventually("a finalizer is rejected", || async {
+    until("a finalizer is rejected", async || {
         let before = consumer
             .pools()
             .get("probe")
@@ -257,9 +243,7 @@ async fn wait_until_finalizers_rejected(consumer: &Consumer) {
         let finalizers = after.metadata.finalizers.get_or_insert_default();
         finalizers.push(format!("example.com/probe-{}", finalizers.len()));
         let written = capi_ipam_controller::patch::write(&consumer.pools(), &before, &after).await;
-        written
-            .is_err_and(|error| error_chain(&error).contains(DENIED))
-            .then_some(())
+        Some(written.is_err_and(|error| error_chain(&error).contains(DENIED)))
     })
     .await;
 }
@@ -268,28 +252,19 @@ async fn wait_until_finalizers_rejected(consumer: &Consumer) {
 async fn pool_reports_why_its_finalizer_is_rejected() {
     let consumer = consumer().await;
     // Before the policy: the API server enforces it at any time after its creation.
-    consumer
-        .create_pool("probe", json!({"addresses": ["10.9.9.9"], "prefix": 24}))
-        .await;
+    consumer.create_pool("probe", "10.9.9.9").await;
     consumer
         .wait_for_pool_condition("probe", "True", "PoolReady")
         .await;
     let policy = deny(&consumer, "UPDATE", "inclusterippools", SAME_FINALIZERS);
     wait_until_finalizers_rejected(&consumer).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.1").await;
     consumer.create_claim("a", "web").await;
     let text = consumer
         .wait_for_pool_message("web", "InitializationFailed", DENIED)
         .await;
     assert!(!text.contains("Status {"), "{text}");
-    let pool = consumer
-        .pools()
-        .get("web")
-        .await
-        .expect("pools can be read")
-        .expect("the pool exists");
+    let pool = consumer.the_pool("web").await;
     let reconciling = conditions::find(
         &pool.status.as_ref().expect("it has a status").conditions,
         "Reconciling",
@@ -303,7 +278,7 @@ async fn pool_reports_why_its_finalizer_is_rejected() {
         .wait_for_event("web", "Warning", "InitializationFailed", "")
         .await;
     let removed = remove(policy);
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
     assert!(!removed.is_over(), "{:?}", removed.elapsed());
     consumer
         .wait_for_pool_condition("web", "True", "PoolReady")
@@ -325,14 +300,15 @@ async fn warnings_of(consumer: &Consumer, name: &str) -> Vec<(String, String)> {
 }
 
 async fn wait_for_warning(consumer: &Consumer, name: &str, reason: &str, words: &str) {
-    eventually(
+    until(
         &format!("a warning about {name} contains {words}"),
-        || async {
+        async || {
             let warnings = warnings_of(consumer, name).await;
-            warnings
-                .iter()
-                .any(|(why, note)| why == reason && note.contains(words))
-                .then_some(())
+            Some(
+                warnings
+                    .iter()
+                    .any(|(why, note)| why == reason && note.contains(words)),
+            )
         },
     )
     .await;
@@ -353,14 +329,12 @@ async fn wait_until_network_rejected(
     change: impl Fn(&mut IPNetwork),
 ) {
     let networks = consumer.networks();
-    eventually("a change of a network is rejected", || async {
+    until("a change of a network is rejected", async || {
         let before = networks.get(name).await.ok()?.expect("it exists");
         let mut after = before.clone();
         change(&mut after);
         let written = capi_ipam_controller::patch::write(&networks, &before, &after).await;
-        written
-            .is_err_and(|error| error_chain(&error).contains(DENIED))
-            .then_some(())
+        Some(written.is_err_and(|error| error_chain(&error).contains(DENIED)))
     })
     .await;
 }
@@ -380,15 +354,14 @@ async fn network_reports_why_its_finalizer_is_rejected() {
     .await;
     consumer.create_open_network(&name).await;
     consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": name}),
-        )
+        .create_pool("web", ("10.0.0.1", json!({"network": name})))
         .await;
-    let text = consumer
-        .wait_for_network_condition(&name, "False", "InitializationFailed")
-        .await;
-    assert!(text.contains(DENIED), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_network_condition(&name, "False", "InitializationFailed")
+            .await,
+        DENIED,
+    );
     let networks = consumer.networks();
     let found = networks.get(&name).await.expect("it can be read");
     let found = found.expect("it exists");
@@ -400,8 +373,7 @@ async fn network_reports_why_its_finalizer_is_rejected() {
     consumer
         .wait_for_network_condition(&name, "True", "NetworkReady")
         .await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "web", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -424,9 +396,9 @@ async fn rejected_status_of_a_network_is_an_event() {
         .await;
     wait_for_warning(&consumer, &name, "InitializationFailed", DENIED).await;
     policy.remove();
-    eventually("the network is current", || async {
+    until("the network is current", async || {
         let found = consumer.networks().get(&name).await.ok()??;
-        (kstatus(&found) == "Current").then_some(())
+        Some(kstatus(&found) == "Current")
     })
     .await;
 }

@@ -1,14 +1,8 @@
 //! The conditions of claims, and how other controllers read them.
 
-use std::time::{Duration, Instant};
-
-use capi_ipam_provider::api::IPAddressClaim;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, environment};
-use support::consumer::{Consumer, ready, retry_unanswered, unique};
-use support::patience::Patience;
-use support::wait::eventually;
 
 /// The condition `Ready` of an object that aggregates the `v1beta1` conditions of its claims, as
 /// the vSphere provider does on a VSphereVM: a claim without condition is still in progress, and
@@ -53,12 +47,7 @@ fn mirrored(claim: &IPAddressClaim) -> (String, String, String) {
 #[tokio::test]
 async fn conditions_are_correct_in_both_contract_versions() {
     let consumer = consumer().await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.2").await;
     for name in ["a", "b", "c"] {
         consumer.create_claim(name, "web").await;
         if name != "c" {
@@ -111,14 +100,11 @@ async fn touch(consumer: &Consumer, name: &str) {
 #[tokio::test]
 async fn changed_message_is_written_after_a_delay() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.create_pool("web", "10.0.0.1").await;
+    consumer.bind("a", "web").await;
     consumer.create_claim("b", "web").await;
     let before = consumer.wait_for_reason("b", "PoolExhausted").await;
-    assert!(before.contains("1 in total"), "{before}");
+    assert_contains(&before, "1 in total");
     // One more address, which is excluded.
     consumer.reserve("web", "10.0.0.2", Value::Null).await;
     let (changed, patience) = (Instant::now(), Patience::new(Duration::from_secs(55)));
@@ -134,7 +120,7 @@ async fn changed_message_is_written_after_a_delay() {
         (text != before).then_some(text)
     })
     .await;
-    assert!(after.contains("2 in total"), "{after}");
+    assert_contains(&after, "2 in total");
     let took = changed.elapsed();
     assert!(
         took >= Duration::from_secs(4) && !patience.is_over(),
@@ -152,14 +138,10 @@ fn lines_about(object: &str) -> Vec<String> {
 #[tokio::test]
 async fn changes_of_a_pool_are_logged_once() {
     let consumer = consumer().await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.create_pool("web", "10.0.0.1").await;
+    consumer.bind("a", "web").await;
     for waiting in ["b", "c", "d"] {
-        consumer.create_claim(waiting, "web").await;
-        consumer.wait_for_reason(waiting, "PoolExhausted").await;
+        consumer.claim_waits(waiting, "web", "PoolExhausted").await;
     }
     consumer.release("a").await;
     consumer.wait_for_address("b").await;
@@ -186,11 +168,8 @@ async fn changes_of_a_pool_are_logged_once() {
         lines.into_iter().filter_map(part).collect::<Vec<_>>()
     };
     let ended = r#""Exhausted" from="True" to="False""#;
-    eventually("the end is logged", || async {
-        changes()
-            .last()
-            .is_some_and(|last| last == ended)
-            .then_some(())
+    until("the end is logged", async || {
+        Some(changes().last().is_some_and(|last| last == ended))
     })
     .await;
     let changes = changes();

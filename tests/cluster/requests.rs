@@ -1,10 +1,8 @@
 //! Claims that request an address.
 
-use capi_ipam_api::InClusterKind;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, unique};
 
 const KIND: &str = "InClusterIPPool";
 const ANNOTATION: &str = "ipam.cluster.x-k8s.io/requested-address";
@@ -55,23 +53,22 @@ async fn claim_gets_the_address_that_it_requests() {
     let consumer = with_pool(json!({})).await;
     // With the length of its subnet, as other programs write it.
     request(&consumer, "a", "10.0.0.17/24").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.17");
+    consumer.assert_address("a", "10.0.0.17").await;
     request_of(&consumer, "metal3", KIND, "pool", "ipAddress", "10.0.0.18").await;
-    assert_eq!(consumer.wait_for_address("metal3").await, "10.0.0.18");
+    consumer.assert_address("metal3", "10.0.0.18").await;
     let both = json!({"annotations": {ANNOTATION: "10.0.0.19", "ipAddress": "10.0.0.20"}});
     consumer.create_claim_with("both", KIND, "pool", both).await;
-    assert_eq!(consumer.wait_for_address("both").await, "10.0.0.19");
-    consumer.create_claim("any", "pool").await;
-    assert_eq!(consumer.wait_for_address("any").await, "10.0.0.10");
+    consumer.assert_address("both", "10.0.0.19").await;
+    consumer.bind_to("any", "pool", "10.0.0.10").await;
 }
 
 #[tokio::test]
 async fn request_is_ignored_unless_the_pool_accepts_it() {
     let consumer = with_pool(json!({"allocation": null})).await;
     request(&consumer, "a", "10.0.0.17").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.10");
+    consumer.assert_address("a", "10.0.0.10").await;
     request(&consumer, "b", "nonsense").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.11");
+    consumer.assert_address("b", "10.0.0.11").await;
 }
 
 #[tokio::test]
@@ -128,22 +125,21 @@ async fn each_unavailable_address_is_explained() {
         .wait_for_event("taken", "Warning", REASON, "")
         .await;
     // Claims without a request are not delayed.
-    consumer.create_claim("any", "pool").await;
-    assert_eq!(consumer.wait_for_address("any").await, "10.0.0.10");
+    consumer.bind_to("any", "pool", "10.0.0.10").await;
     // The claim of the promise gets it by request.
     request(&consumer, "promised", "10.0.0.13").await;
-    assert_eq!(consumer.wait_for_address("promised").await, "10.0.0.13");
+    consumer.assert_address("promised", "10.0.0.13").await;
     for (name, address, result) in [
         ("text", json!("10.0.0.16"), "10.0.0.16"),
         ("taken", json!(null), "10.0.0.17"),
     ] {
         change_request(&consumer, name, address).await;
-        assert_eq!(consumer.wait_for_address(name).await, result);
+        consumer.assert_address(name, result).await;
     }
     consumer
         .modify_pool("pool", |spec| spec["excludedAddresses"] = json!([]))
         .await;
-    assert_eq!(consumer.wait_for_address("excluded").await, "10.0.0.15");
+    consumer.assert_address("excluded", "10.0.0.15").await;
     // A bound claim keeps its address, whatever it requests.
     change_request(&consumer, "any", json!("10.0.0.18")).await;
     consumer
@@ -152,8 +148,8 @@ async fn each_unavailable_address_is_explained() {
             &format!("p.{}.pool.10.0.0.14", consumer.namespace),
         )
         .await;
-    assert_eq!(consumer.wait_for_address("blocked").await, "10.0.0.14");
-    assert_eq!(consumer.wait_for_address("any").await, "10.0.0.10");
+    consumer.assert_address("blocked", "10.0.0.14").await;
+    consumer.assert_address("any", "10.0.0.10").await;
 }
 
 #[tokio::test]
@@ -169,7 +165,7 @@ async fn requests_of_one_address_are_served_in_order() {
     let mut holder = "holder";
     for next in ["first", "second", "third"] {
         consumer.release(holder).await;
-        assert_eq!(consumer.wait_for_address(next).await, "10.0.0.12");
+        consumer.assert_address(next, "10.0.0.12").await;
         holder = next;
     }
 }
@@ -179,28 +175,33 @@ async fn names_of_other_namespaces_are_not_revealed() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = unique("shared");
     let kind = InClusterKind::GlobalIPPool.name();
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "allocation": {"requests": true},
-                      "limits": {"perNamespace": 1}});
-    one.create_global_pool(&pool, spec).await;
+    one.create_global_pool(
+        &pool,
+        (
+            "10.0.0.1-10.0.0.9",
+            json!({"allocation": {"requests": true},
+                      "limits": {"perNamespace": 1}}),
+        ),
+    )
+    .await;
     request_of(&one, "secret", kind, &pool, ANNOTATION, "10.0.0.5").await;
-    assert_eq!(one.wait_for_address("secret").await, "10.0.0.5");
+    one.assert_address("secret", "10.0.0.5").await;
     request_of(&two, "curious", kind, &pool, ANNOTATION, "10.0.0.5").await;
     let text = two.wait_for_reason("curious", REASON).await;
-    assert!(
-        text.contains("an IPAddressClaim in another namespace"),
-        "{text}"
-    );
+    assert_contains(&text, "an IPAddressClaim in another namespace");
     assert!(
         !text.contains("secret") && !text.contains(&one.namespace),
         "{text}"
     );
     // A request beyond a limit waits for the limit, and then for its address.
     request_of(&one, "more", kind, &pool, ANNOTATION, "10.0.0.6").await;
-    let text = one.wait_for_reason("more", "QuotaExceeded").await;
-    assert!(text.contains("spec.limits.perNamespace"), "{text}");
+    assert_contains(
+        &one.wait_for_reason("more", "QuotaExceeded").await,
+        "spec.limits.perNamespace",
+    );
     one.release("secret").await;
-    assert_eq!(one.wait_for_address("more").await, "10.0.0.6");
-    assert_eq!(two.wait_for_address("curious").await, "10.0.0.5");
+    one.assert_address("more", "10.0.0.6").await;
+    two.assert_address("curious", "10.0.0.5").await;
     request_of(&two, "refused", kind, &pool, ANNOTATION, "10.0.0.7").await;
     two.wait_for_reason("refused", "QuotaExceeded").await;
 }
@@ -216,10 +217,9 @@ async fn prefixes_and_ipv6_addresses_are_requested() {
     let kind = InClusterKind::PrefixPool.name();
     for (name, text) in [("cidr", "fd00:10:0:5::/64"), ("base", "fd00:10:0:6::")] {
         request_of(&consumer, name, kind, "prefixes", ANNOTATION, text).await;
-        assert_eq!(
-            consumer.wait_for_address(name).await,
-            text.trim_end_matches("/64")
-        );
+        consumer
+            .assert_address(name, text.trim_end_matches("/64"))
+            .await;
     }
     request_of(
         &consumer,
@@ -260,12 +260,12 @@ async fn prefixes_and_ipv6_addresses_are_requested() {
         "fd00:20:0:0:0::beef",
     )
     .await;
-    assert_eq!(consumer.wait_for_address("v6").await, "fd00:20::beef");
+    consumer.assert_address("v6", "fd00:20::beef").await;
     // What a claim requests has precedence over its former address, and kept addresses can be
     // requested.
     consumer.release("v6").await;
     request_of(&consumer, "v6", KIND, "v6", ANNOTATION, "fd00:20::cafe").await;
-    assert_eq!(consumer.wait_for_address("v6").await, "fd00:20::cafe");
+    consumer.assert_address("v6", "fd00:20::cafe").await;
     request_of(
         &consumer,
         "another",
@@ -275,16 +275,15 @@ async fn prefixes_and_ipv6_addresses_are_requested() {
         "fd00:20::beef",
     )
     .await;
-    assert_eq!(consumer.wait_for_address("another").await, "fd00:20::beef");
+    consumer.assert_address("another", "fd00:20::beef").await;
 }
 
 #[tokio::test]
 async fn ignored_request_is_an_event() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
-    consumer.create_pool("pool", spec).await;
+    consumer.create_pool("pool", "10.0.0.1-10.0.0.9").await;
     request(&consumer, "a", "10.0.0.5").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
     consumer
         .wait_for_event("a", "Warning", "RequestIgnored", "10.0.0.5")
         .await;

@@ -1,15 +1,10 @@
 //! Claims and reservations from another cluster: `clusterctl move`, or a restored backup.
 
-use std::collections::BTreeMap;
-
-use capi_ipam_api::{IPReservation, InClusterKind};
+use capi_ipam_api::IPReservation;
 use capi_ipam_provider::api::IPAddress;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, environment};
-use support::consumer::{Consumer, object};
-use support::wait::{consistently, eventually};
 
 /// The metadata of a claim that had an address in its source cluster, and of a copied claim.
 fn with_finalizer() -> Value {
@@ -23,12 +18,7 @@ async fn with_pool() -> Consumer {
 }
 
 async fn create_pool(consumer: &Consumer) {
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
 }
 
 fn managed_fields(manager: &str, fields: &Value) -> Value {
@@ -83,10 +73,9 @@ async fn copy_claim(consumer: &Consumer, name: &str, mut metadata: Value) {
 #[tokio::test]
 async fn restored_claim_waits_for_its_address() {
     let consumer = with_restored_claim("a").await;
-    let text = consumer.wait_for_reason("a", "AwaitingAddress").await;
-    assert!(
-        text.contains("ipam.cluster.x-k8s.io/ReleaseAddress"),
-        "{text}"
+    assert_contains(
+        &consumer.wait_for_reason("a", "AwaitingAddress").await,
+        "ipam.cluster.x-k8s.io/ReleaseAddress",
     );
     // Other claims are bound meanwhile. A reconcile of the waiting claim at the same time can leave
     // the first address to it.
@@ -111,7 +100,7 @@ async fn restored_claim_with_the_finalizer_of_a_policy_waits() {
     create_pool(&consumer).await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     consumer.create_address("a", "web", "10.0.0.7").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    consumer.assert_address("a", "10.0.0.7").await;
 }
 
 #[tokio::test]
@@ -119,7 +108,7 @@ async fn copied_claim_is_bound_within_seconds() {
     let consumer = with_pool().await;
     copy_claim(&consumer, "a", json!({})).await;
     // The timeout of a claim that was moved is an hour.
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -129,7 +118,7 @@ async fn restored_claim_with_a_cluster_waits_for_its_address() {
     copy_claim(&consumer, "a", json!({"clusterName": "alpha"})).await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     consumer.create_address("a", "web", "10.0.0.7").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    consumer.assert_address("a", "10.0.0.7").await;
 }
 
 #[tokio::test]
@@ -137,7 +126,7 @@ async fn removed_finalizer_lets_a_restored_claim_allocate() {
     let consumer = with_restored_claim("a").await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     remove_finalizer(&consumer, "a").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -148,7 +137,7 @@ async fn reservation_lets_a_restored_claim_keep_its_address() {
     let claim = json!({"namespace": consumer.namespace, "name": "a"});
     consumer.reserve("web", "10.0.0.7", claim).await;
     remove_finalizer(&consumer, "a").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    consumer.assert_address("a", "10.0.0.7").await;
     // The user chose the address, so no machine has another one.
     assert_eq!(replaced(&consumer, "a").await, None);
 }
@@ -176,7 +165,7 @@ async fn request_lets_a_restored_claim_keep_its_address() {
             claim["metadata"]["finalizers"] = json!([]);
         })
         .await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    consumer.assert_address("a", "10.0.0.7").await;
     assert_eq!(replaced(&consumer, "a").await, None);
 }
 
@@ -197,7 +186,7 @@ async fn documented_command_removes_only_the_finalizer_of_the_provider() {
     let claim = json!({"namespace": consumer.namespace, "name": "machine-0"});
     consumer.reserve("web", "10.0.0.7", claim).await;
     run_documented_patch(&consumer);
-    assert_eq!(consumer.wait_for_address("machine-0").await, "10.0.0.7");
+    consumer.assert_address("machine-0", "10.0.0.7").await;
     let claims = consumer.claims();
     let found = claims.get("machine-0").await;
     let found = found.expect("claims can be read").expect("it exists");
@@ -273,8 +262,7 @@ async fn restore_address(consumer: &Consumer, name: &str, address: &str) {
 #[tokio::test]
 async fn restored_addresses_wait_for_their_claims() {
     let consumer = consumer().await;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.40"], "prefix": 24});
-    consumer.create_pool("web", spec).await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.40").await;
     let restored: BTreeMap<String, String> = (1..=30)
         .map(|number| (format!("m{number}"), format!("10.0.0.{number}")))
         .collect();
@@ -287,18 +275,17 @@ async fn restored_addresses_wait_for_their_claims() {
     consumer
         .create_leftover_address("left", web, "10.0.0.40")
         .await;
-    eventually("the other IPAddress is deleted", || async {
+    until("the other IPAddress is deleted", async || {
         let left = consumer.allocated_addresses().await;
-        (!left.contains_key("left")).then_some(())
+        Some(!left.contains_key("left"))
     })
     .await;
     let is_kept = || async { consumer.allocated_addresses().await == restored };
     consistently("all restored IPAddresses are kept", is_kept).await;
-    consumer.create_claim("other", "web").await;
-    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.31");
+    consumer.bind_to("other", "web", "10.0.0.31").await;
     for (name, address) in &restored {
         copy_claim(&consumer, name, json!({})).await;
-        assert_eq!(consumer.wait_for_address(name).await, *address);
+        consumer.assert_address(name, address).await;
     }
 }
 
@@ -341,12 +328,11 @@ async fn restored_reservation_waits_for_its_claim() {
     })
     .await;
     consistently("the restored reservation is kept", only_the_restored_one).await;
-    consumer.create_claim("other", "web").await;
-    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.2");
+    consumer.bind_to("other", "web", "10.0.0.2").await;
     // The claim keeps the reservation with its IPAddress, which is restored next.
     restore_address(&consumer, "restored", "10.0.0.1").await;
     copy_claim(&consumer, "restored", json!({})).await;
-    assert_eq!(consumer.wait_for_address("restored").await, "10.0.0.1");
+    consumer.assert_address("restored", "10.0.0.1").await;
     let expected = [("10.0.0.1", "restored"), ("10.0.0.2", "other")];
     consumer.wait_for_reservations("web", &expected).await;
 }
@@ -368,11 +354,9 @@ async fn back_up(consumer: &Consumer, name: &str, flags: &[&str]) -> String {
 /// addresses.
 async fn with_backup(consumer: &Consumer, flags: &[&str]) -> String {
     create_pool(consumer).await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "web", "10.0.0.1").await;
     let backup = back_up(consumer, "a", flags).await;
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.bind_to("b", "web", "10.0.0.1").await;
     // The clocks of API servers can differ, so a status that is a second older shows nothing.
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     backup
@@ -397,7 +381,7 @@ async fn claim_applied_from_a_backup_waits_for_its_address() {
     kubectl_with(&consumer, &["apply"], &backup);
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     consumer.create_address("a", "web", "10.0.0.7").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    consumer.assert_address("a", "10.0.0.7").await;
     assert_eq!(replaced(&consumer, "a").await, None);
 }
 
@@ -409,7 +393,7 @@ async fn claim_with_an_older_status_entry_waits_for_its_address() {
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     // A new address on request is visible as well.
     remove_finalizer(&consumer, "a").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    consumer.assert_address("a", "10.0.0.2").await;
     assert_eq!(
         replaced(&consumer, "a").await.as_deref(),
         Some("AddressNotRestored")
@@ -422,7 +406,7 @@ async fn claim_that_may_be_restored_reports_its_new_address() {
     let consumer = consumer().await;
     let backup = with_backup(&consumer, &[]).await;
     kubectl_with(&consumer, &["create"], &backup);
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
+    consumer.assert_address("a", "10.0.0.2").await;
     assert_eq!(
         replaced(&consumer, "a").await.as_deref(),
         Some("FinalizerAtCreation")
@@ -444,12 +428,7 @@ async fn claim_that_may_be_restored_reports_its_new_address() {
 
 /// The reason of the condition of a bound claim that its address is new.
 async fn replaced(consumer: &Consumer, name: &str) -> Option<String> {
-    let claim = consumer
-        .claims()
-        .get(name)
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    let claim = consumer.the_claim(name).await;
     let status = claim.status.expect("the claim is bound");
     assert!(status.address_ref.is_some(), "{status:?}");
     let condition = status
@@ -470,8 +449,7 @@ async fn only_manual_reservations_get_the_move_label() {
             json!({"namespace": consumer.namespace, "name": "vip"}),
         )
         .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     let labelled = |name: String| {
         let reservations = consumer.reservations();
         async move {

@@ -1,24 +1,18 @@
 //! Pools with slices for Clusters, namespaces and values of a label.
 
-use std::collections::{BTreeMap, BTreeSet};
+use capi_ipam_api::{IPSlice, ProblemStatus};
+use support::{prelude::*, wait::EVENT_TIMEOUT};
 
-use capi_ipam_api::{IPSlice, InClusterKind, ProblemStatus};
-use futures::future::join_all;
-use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::kstatus::kstatus;
-use crate::{consumer, environment};
-use support::consumer::{Consumer, create, object, ready, retry_unanswered, unique};
-use support::wait::{EVENT_TIMEOUT, eventually, eventually_within};
+use crate::{consumer, environment, kstatus::kstatus};
 
 const KIND: &str = "GlobalInClusterIPPool";
 
 /// Creates a global pool of 64 addresses. Returns its name.
 async fn create_pool(consumer: &Consumer, slices: Value) -> String {
     let pool = unique("sliced");
-    let spec = json!({"addresses": ["10.8.0.0/26"], "prefix": 24, "slices": slices});
-    consumer.create_global_pool(&pool, spec).await;
+    consumer
+        .create_global_pool(&pool, ("10.8.0.0/26", json!({"slices": slices})))
+        .await;
     pool
 }
 
@@ -40,8 +34,8 @@ async fn wait_for_slices(consumer: &Consumer, pool: &str, expected: &[(&str, &st
         .iter()
         .map(|(block, owner)| ((*block).into(), (*owner).into()))
         .collect();
-    eventually(&format!("the slices are {expected:?}"), || async {
-        (slices_of(consumer, pool).await == expected).then_some(())
+    until(&format!("the slices are {expected:?}"), async || {
+        Some(slices_of(consumer, pool).await == expected)
     })
     .await;
 }
@@ -122,20 +116,19 @@ async fn each_owner_has_contiguous_addresses() {
             .await;
     }
     // Some of them are bound, in any order.
-    let text = eventually("a claim reports the limit", || async {
-        let claims = consumer.claims().list().await.ok()?;
-        let mut reported = claims
-            .iter()
-            .filter(|claim| claim.name_any().starts_with("more-"))
-            .map(ready);
-        reported
-            .find(|ready| ready.reason.as_deref() == Some("SliceLimit"))?
-            .message
-    })
-    .await;
-    assert!(
-        text.contains("label value r2 has 2 of 2 slices that the pool allows each owner"),
-        "{text}"
+    assert_contains(
+        &eventually("a claim reports the limit", || async {
+            let claims = consumer.claims().list().await.ok()?;
+            let mut reported = claims
+                .iter()
+                .filter(|claim| claim.name_any().starts_with("more-"))
+                .map(ready);
+            reported
+                .find(|ready| ready.reason.as_deref() == Some("SliceLimit"))?
+                .message
+        })
+        .await,
+        "label value r2 has 2 of 2 slices that the pool allows each owner",
     );
 }
 
@@ -153,17 +146,18 @@ async fn full_owner_does_not_delay_others() {
         consumer
             .create_claim_with(name, KIND, &pool, json!({"labels": {"topology/rack": "a"}}))
             .await;
-        let text = consumer.wait_for_reason(name, "NoFreeSlice").await;
-        assert!(
-            text.contains("the slices of label value a (1) have no free address"),
-            "{text}"
+        assert_contains(
+            &consumer.wait_for_reason(name, "NoFreeSlice").await,
+            "the slices of label value a (1) have no free address",
         );
     }
     let pools = consumer.global_pools();
-    let text = consumer
-        .wait_for_condition(&pools, &pool, "SlicesExhausted", "True", "NoFreeSlice")
-        .await;
-    assert!(text.contains("2 of 2 slices are assigned"), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_condition(&pools, &pool, "SlicesExhausted", "True", "NoFreeSlice")
+            .await,
+        "2 of 2 slices are assigned",
+    );
     bind(&consumer, &pool, "b", &names("b-more", 20)).await;
     consumer
         .create_claim_with(
@@ -173,10 +167,9 @@ async fn full_owner_does_not_delay_others() {
             json!({"labels": {"topology/rack": "c"}}),
         )
         .await;
-    let text = consumer.wait_for_reason("other", "NoFreeSlice").await;
-    assert!(
-        text.contains("no slice is free for label value c"),
-        "{text}"
+    assert_contains(
+        &consumer.wait_for_reason("other", "NoFreeSlice").await,
+        "no slice is free for label value c",
     );
     consumer.release("a-5").await;
     consumer.wait_for_address("a-31").await;
@@ -194,8 +187,10 @@ async fn claim_without_an_owner_waits_for_its_label() {
     consumer
         .create_claim_with("a", KIND, &pool, json!({}))
         .await;
-    let text = consumer.wait_for_reason("a", "SliceOwnerMissing").await;
-    assert!(text.contains("has no label topology/rack"), "{text}");
+    assert_contains(
+        &consumer.wait_for_reason("a", "SliceOwnerMissing").await,
+        "has no label topology/rack",
+    );
     let namespace = format!("--namespace={}", consumer.namespace);
     environment().control_plane.kubectl(&[
         "label",
@@ -217,7 +212,7 @@ async fn slice_is_returned_after_its_last_address() {
     consumer.release("a-0").await;
     // Normal events are rate limited, and other tests produce many: so the test retries until both
     // are published.
-    eventually_within(EVENT_TIMEOUT, "events report the slice", || async {
+    until_within(EVENT_TIMEOUT, "events report the slice", || async {
         bind(&consumer, &pool, "b", &names("b", 1)).await;
         wait_for_slices(
             &consumer,
@@ -234,7 +229,7 @@ async fn slice_is_returned_after_its_last_address() {
             "-o",
             "json",
         ]);
-        (events.contains("SliceReturned") && events.contains("SliceAssigned")).then_some(())
+        Some(events.contains("SliceReturned") && events.contains("SliceAssigned"))
     })
     .await;
     bind(&consumer, &pool, "c", &names("c", 1)).await;
@@ -260,18 +255,19 @@ async fn slices_of_a_cluster_stay_until_it_is_deleted() {
     consumer
         .create_claim_with("none", KIND, &pool, json!({}))
         .await;
-    let text = consumer.wait_for_reason("none", "SliceOwnerMissing").await;
-    assert!(text.contains("has no cluster name"), "{text}");
+    assert_contains(
+        &consumer.wait_for_reason("none", "SliceOwnerMissing").await,
+        "has no cluster name",
+    );
     let owned = slices_of(&consumer, &pool).await;
     consumer.release("alpha").await;
     delete_cluster(&consumer, "beta");
-    eventually("the empty slice is marked", || async {
+    until("the empty slice is marked", async || {
         let all = consumer.slices().list().await.ok()?;
         let mut mine = all
             .iter()
             .filter(|slice| slice.spec.scope == format!("g.{pool}"));
-        mine.any(|slice| slice.spec.owner.name == "alpha" && slice.spec.empty_since.is_some())
-            .then_some(())
+        Some(mine.any(|slice| slice.spec.owner.name == "alpha" && slice.spec.empty_since.is_some()))
     })
     .await;
     // Neither the Cluster without an address, nor the deleted one with an address, loses its slice.
@@ -323,8 +319,7 @@ async fn pinned_slice_is_for_its_owner() {
             .map(drop)
     })
     .await;
-    consumer.create_global_claim("a", &pool).await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.8.0.32");
+    consumer.bind_global_to("a", &pool, "10.8.0.32").await;
     consumer.release("a").await;
     tokio::time::sleep(std::time::Duration::from_secs(5)).await;
     wait_for_slices(&consumer, &pool, &[("10.8.0.32/28", &consumer.namespace)]).await;
@@ -378,8 +373,7 @@ async fn slices_follow_the_specification_of_the_pool() {
     .await;
     // Without slices in the specification, a slice without addresses in use is deleted.
     modify(json!({"spec": {"slices": null}})).await;
-    consumer.create_global_claim("free", &pool).await;
-    assert_eq!(consumer.wait_for_address("free").await, "10.8.0.2");
+    consumer.bind_global_to("free", &pool, "10.8.0.2").await;
     consumer.release("a-0").await;
     consumer.release("free").await;
     wait_for_slices(&consumer, &pool, &[]).await;

@@ -1,15 +1,8 @@
 //! Claims of a sticky pool get the former address of their name back.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
-use futures::future::join_all;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::consumer;
-use support::consumer::{Consumer, unique};
-use support::wait::eventually;
 
 const KIND: &str = "InClusterIPPool";
 
@@ -82,17 +75,20 @@ async fn recreated_claims_keep_random_addresses() {
 #[tokio::test]
 async fn absent_claims_do_not_exhaust_a_sticky_pool() {
     let consumer = consumer().await;
-    let spec =
-        json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24, "allocation": {"sticky": true}});
-    consumer.create_pool("pool", spec).await;
+    consumer
+        .create_pool(
+            "pool",
+            ("10.0.0.1-10.0.0.3", json!({"allocation": {"sticky": true}})),
+        )
+        .await;
     for name in ["a", "b", "c"] {
-        consumer.create_claim(name, "pool").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "pool").await;
     }
-    consumer.create_claim("waiting", "pool").await;
-    consumer.wait_for_reason("waiting", "PoolExhausted").await;
+    consumer
+        .claim_waits("waiting", "pool", "PoolExhausted")
+        .await;
     consumer.release("b").await;
-    assert_eq!(consumer.wait_for_address("waiting").await, "10.0.0.2");
+    consumer.assert_address("waiting", "10.0.0.2").await;
     for name in ["c", "a"] {
         consumer.release(name).await;
         // The times of releases have a precision of one second.
@@ -101,8 +97,7 @@ async fn absent_claims_do_not_exhaust_a_sticky_pool() {
     consumer.wait_for_counts("pool", (3, 2, 1, 0)).await;
     // The address that was released first is allocated first.
     for (name, address) in [("d", "10.0.0.3"), ("a", "10.0.0.1")] {
-        consumer.create_claim(name, "pool").await;
-        assert_eq!(consumer.wait_for_address(name).await, address);
+        consumer.bind_to(name, "pool", address).await;
     }
     consumer.wait_for_counts("pool", (3, 0, 3, 0)).await;
     let holders = [
@@ -124,14 +119,14 @@ async fn cooling_address_is_only_for_the_claim_of_its_name() {
     let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 600,
                       "allocation": {"sticky": true}});
     consumer.create_pool("pool", spec).await;
-    consumer.create_claim("a", "pool").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "pool").await;
     consumer.release("a").await;
     consumer.create_claim("other", "pool").await;
-    let text = consumer.wait_for_reason("other", "PoolExhausted").await;
-    assert!(text.contains("1 cooling down until"), "{text}");
-    consumer.create_claim("a", "pool").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    assert_contains(
+        &consumer.wait_for_reason("other", "PoolExhausted").await,
+        "1 cooling down until",
+    );
+    consumer.bind_to("a", "pool", "10.0.0.1").await;
     consumer.release("a").await;
     // After the cool-down, others get it.
     consumer
@@ -139,9 +134,8 @@ async fn cooling_address_is_only_for_the_claim_of_its_name() {
             spec["addressReuseGracePeriodSeconds"] = json!(1)
         })
         .await;
-    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.1");
-    consumer.create_claim("a", "pool").await;
-    consumer.wait_for_reason("a", "PoolExhausted").await;
+    consumer.assert_address("other", "10.0.0.1").await;
+    consumer.claim_waits("a", "pool", "PoolExhausted").await;
 }
 
 #[tokio::test]
@@ -171,7 +165,7 @@ async fn prefixes_and_global_pools_are_sticky() {
         }
         for name in names.iter().rev() {
             consumer.create_claim_of(kind, name, pool).await;
-            assert_eq!(consumer.wait_for_address(name).await, before[name]);
+            consumer.assert_address(name, &before[name]).await;
         }
     }
 }
@@ -182,8 +176,7 @@ async fn restored_address_ends_its_memory() {
     let spec =
         json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "allocation": {"sticky": true}});
     consumer.create_pool("pool", spec).await;
-    consumer.create_claim("a", "pool").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "pool").await;
     consumer.release("a").await;
     assert!(
         consumer
@@ -194,12 +187,10 @@ async fn restored_address_ends_its_memory() {
     // An operator restores the IPAddress of the claim, and that of another claim with a kept
     // address.
     consumer.create_address("a", "pool", "10.0.0.1").await;
-    consumer.create_claim("a", "pool").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "pool", "10.0.0.1").await;
     consumer.release("a").await;
     consumer.create_address("b", "pool", "10.0.0.1").await;
-    consumer.create_claim("b", "pool").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.bind_to("b", "pool", "10.0.0.1").await;
     consumer
         .wait_for_reservations("pool", &[("10.0.0.1", "b")])
         .await;

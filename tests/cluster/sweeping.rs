@@ -1,15 +1,10 @@
 //! The sweeper frees orphaned addresses, reserves addresses in use, and writes nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_api::names;
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{consumer, environment};
-use support::consumer::{Consumer, object, retry_unanswered, unique};
-use support::wait::{consistently, eventually};
 
 /// A consumer with a pool `web` of `count` addresses.
 async fn with_pool(count: u8) -> Consumer {
@@ -63,8 +58,7 @@ async fn address_of_a_missing_claim_is_removed() {
     let consumer = with_pool(20).await;
     let shared = unique("shared");
     consumer.create_global_pool(&shared, pool_spec(5)).await;
-    consumer.create_claim("bound", "web").await;
-    assert_eq!(consumer.wait_for_address("bound").await, "10.0.0.1");
+    consumer.bind_to("bound", "web", "10.0.0.1").await;
 
     // Nothing is removed before all objects exist.
     consumer.set_paused(&consumer.pools(), "web", true).await;
@@ -128,17 +122,14 @@ async fn manually_created_address_is_kept_and_reported() {
     consumer
         .wait_for_event("router", "Warning", "NoClaim", "10.0.0.1")
         .await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.2");
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.bind_to("a", "web", "10.0.0.2").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
     consistently("the manually created address exists", || async {
         given(&consumer).await.contains("router")
     })
     .await;
     // A claim of the same name adopts it.
-    consumer.create_claim("router", "web").await;
-    assert_eq!(consumer.wait_for_address("router").await, "10.0.0.1");
+    consumer.bind_to("router", "web", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -204,19 +195,13 @@ async fn foreign_and_paused_addresses_are_kept() {
 async fn only_orphaned_reservations_are_freed() {
     let consumer = with_pool(20).await;
     let namespace = &consumer.namespace;
-    consumer.create_claim("bound", "web").await;
-    assert_eq!(consumer.wait_for_address("bound").await, "10.0.0.1");
+    consumer.bind_to("bound", "web", "10.0.0.1").await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
     let unbound = consumer
         .create_claim_with("unbound", InClusterKind::IPPool.name(), "web", metadata)
         .await;
     consumer.wait_for_reason("unbound", "Paused").await;
-    let bound = consumer
-        .claims()
-        .get("bound")
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    let bound = consumer.the_claim("bound").await;
     let of =
         |name: &str, uid: Option<String>| json!({"namespace": namespace, "name": name, "uid": uid});
     // These stay: of an unbound claim, for a claim name, and without claim.
@@ -251,8 +236,8 @@ async fn only_orphaned_reservations_are_freed() {
     consumer
         .set_paused(&consumer.claims(), "unbound", false)
         .await;
-    assert_eq!(consumer.wait_for_address("unbound").await, "10.0.0.5");
-    assert_eq!(consumer.wait_for_address("bound").await, "10.0.0.1");
+    consumer.assert_address("unbound", "10.0.0.5").await;
+    consumer.assert_address("bound", "10.0.0.1").await;
 }
 
 #[tokio::test]
@@ -305,12 +290,7 @@ async fn addresses_of_force_removed_claims_cool_down() {
     consumer.create_claims(&names, "web").await;
     consumer.wait_for_addresses(&names).await;
     // Of a claim that is bound to another address, and of one that never existed.
-    let bound = consumer
-        .claims()
-        .get("c1")
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    let bound = consumer.the_claim("c1").await;
     let of = |name: &str, uid: Option<String>| json!({"namespace": consumer.namespace, "name": name, "uid": uid});
     consumer
         .reserve("web", "10.0.0.19", of("c1", bound.uid()))
@@ -348,28 +328,23 @@ async fn addresses_of_force_removed_claims_cool_down() {
             .expect("finalizers can be removed");
     }
     assert_only_these_stay(&[], || given(&consumer)).await;
-    eventually("all addresses cool down", || async {
+    until("all addresses cool down", async || {
         let found = reservations().await;
         assert_eq!(
             found.keys().cloned().collect::<BTreeSet<_>>(),
             before,
             "no reservation is deleted"
         );
-        found
-            .values()
-            .all(|found| found.spec.released_at.is_some())
-            .then_some(())
+        Some(found.values().all(|found| found.spec.released_at.is_some()))
     })
     .await;
-    consumer.create_claim("next", "web").await;
-    assert_eq!(consumer.wait_for_address("next").await, "10.0.0.9");
+    consumer.bind_to("next", "web", "10.0.0.9").await;
 }
 
 #[tokio::test]
 async fn lost_reservation_of_a_bound_claim_is_recreated() {
     let consumer = with_pool(2).await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "web", "10.0.0.1").await;
     let claim = consumer
         .claims()
         .get("a")
@@ -389,12 +364,7 @@ async fn lost_reservation_of_a_bound_claim_is_recreated() {
     consumer.create_claim("b", "web").await;
     consumer.create_claim("c", "web").await;
     let after = eventually("the reservation is recreated", || async {
-        let address = consumer
-            .addresses()
-            .get("a")
-            .await
-            .expect("addresses can be read")
-            .expect("it stays");
+        let address = consumer.the_address("a").await;
         assert_eq!(address.spec.address, "10.0.0.1");
         let found = consumer
             .reservations()
@@ -412,7 +382,7 @@ async fn lost_reservation_of_a_bound_claim_is_recreated() {
             .find(|(served, _)| given.contains(*served))
     })
     .await;
-    assert_eq!(consumer.wait_for_address(served).await, "10.0.0.2");
+    consumer.assert_address(served, "10.0.0.2").await;
     consumer.wait_for_reason(waits, "PoolExhausted").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", served)])

@@ -2,17 +2,12 @@
 //! the token of such a user.
 
 use std::fmt::Debug;
-use std::time::Duration;
 
-use capi_ipam_api::InClusterKind;
 use capi_ipam_controller::client::{CallError, connect};
 use capi_ipam_provider::api::names::GROUP;
-use futures::future::join_all;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::{consumer, environment};
-use support::consumer::{Consumer, object, ready, unique};
-use support::wait::{eventually, eventually_within};
 
 /// A namespace, its administrator, and its user.
 struct Tenant {
@@ -66,8 +61,8 @@ impl Tenant {
             .await
             .expect("the kubeconfig is valid");
         let user = admin.with_client_of(client);
-        eventually("the roles are aggregated and observed", || async {
-            (user.pools().list().await.is_ok() && user.claims().list().await.is_ok()).then_some(())
+        until("the roles are aggregated and observed", async || {
+            Some(user.pools().list().await.is_ok() && user.claims().list().await.is_ok())
         })
         .await;
         Self { admin, user }
@@ -143,10 +138,9 @@ async fn foreign_network_cannot_be_joined_or_exhausted() {
             pool["metadata"]["labels"] = label.clone()
         })
         .await;
-    let names: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 20);
     tenant.user.create_claims(&names, "named").await;
-    tenant.user.create_claim("own", "labelled").await;
-    tenant.user.wait_for_address("own").await;
+    tenant.user.bind("own", "labelled").await;
     let text = tenant.user.wait_for_reason("c0", "PoolNotReady").await;
     assert!(!text.contains(&owner.namespace), "{text}");
     assert_eq!(
@@ -154,7 +148,7 @@ async fn foreign_network_cannot_be_joined_or_exhausted() {
         0,
         "the pools are no members"
     );
-    let names: Vec<String> = (0..5).map(|number| format!("o{number}")).collect();
+    let names: Vec<String> = numbered("o", 5);
     owner.create_claims(&names, "secret-pool").await;
     owner.wait_for_addresses(&names).await;
     // What would give access.
@@ -222,8 +216,7 @@ async fn block_length_of_a_foreign_network_cannot_be_set() {
             json!({"addresses": ["fd00::1-fd00::9"], "prefix": 64, "network": network}),
         )
         .await;
-    owner.create_claim("a", "web").await;
-    owner.wait_for_address("a").await;
+    owner.bind("a", "web").await;
 }
 
 #[tokio::test]
@@ -237,25 +230,14 @@ async fn names_of_other_namespaces_are_not_readable() {
         .await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24, "network": network});
     owner.create_pool("secret-pool", spec.clone()).await;
-    owner
-        .create_pool(
-            "secret-other",
-            json!({"addresses": ["10.0.0.0/24"], "prefix": 24}),
-        )
-        .await;
+    owner.create_pool("secret-other", "10.0.0.0/24").await;
     for name in ["secret-1", "secret-2"] {
-        owner.create_claim(name, "secret-pool").await;
-        owner.wait_for_address(name).await;
+        owner.bind(name, "secret-pool").await;
     }
     let user = &tenant.user;
     user.create_pool("shared", spec.clone()).await;
-    user.create_pool(
-        "overlapping",
-        json!({"addresses": ["10.0.0.0/24"], "prefix": 24}),
-    )
-    .await;
-    user.create_claim("waits", "shared").await;
-    user.wait_for_reason("waits", "PoolExhausted").await;
+    user.create_pool("overlapping", "10.0.0.0/24").await;
+    user.claim_waits("waits", "shared", "PoolExhausted").await;
     user.wait_for_condition(
         &user.pools(),
         "overlapping",
@@ -265,8 +247,7 @@ async fn names_of_other_namespaces_are_not_readable() {
     )
     .await;
     // Addresses in use in both pools when they join one network.
-    user.create_claim("twice", "overlapping").await;
-    user.wait_for_address("twice").await;
+    user.bind("twice", "overlapping").await;
     user.modify_pool("overlapping", |spec| spec["network"] = json!(network))
         .await;
     user.wait_until_unready("twice", "DuplicateAddress").await;
@@ -288,8 +269,8 @@ async fn deletions_of_others_are_not_blocked() {
     let (owner, tenant) = (consumer().await, Tenant::new().await);
     let network = network_with_pool(&owner, "10.0.0.1-10.0.0.5").await;
     let user = &tenant.user;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.5"], "prefix": 24, "network": network});
-    user.create_pool("named", spec).await;
+    user.create_pool("named", ("10.0.0.1-10.0.0.5", json!({"network": network})))
+        .await;
     user.wait_for_pool_condition("named", "False", "NetworkNotAllowed")
         .await;
     user.modify(&user.pools(), "named", |pool| {
@@ -329,11 +310,9 @@ async fn namespace_is_deleted_with_everything_in_it() {
     let in_network = |network: &str| json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24, "network": network});
     user.create_pool("refused", in_network(&foreign)).await;
     user.create_pool("member", in_network(&own)).await;
-    user.create_pool("plain", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
+    user.create_pool("plain", "10.0.0.1").await;
     for (claim, pool) in [("a", "member"), ("b", "plain")] {
-        user.create_claim(claim, pool).await;
-        user.wait_for_address(claim).await;
+        user.bind(claim, pool).await;
     }
     for (claim, pool) in [("c", "plain"), ("d", "refused"), ("e", "missing")] {
         user.create_claim(claim, pool).await;
@@ -344,12 +323,12 @@ async fn namespace_is_deleted_with_everything_in_it() {
         .control_plane
         .kubectl(&["delete", "namespace", &user.namespace, "--wait=false"]);
     tenant.admin.wait_until_namespace_deleted().await;
-    eventually("its reservations are deleted", || async {
+    until("its reservations are deleted", async || {
         let all = owner.reservations().list().await.ok()?;
         let of_tenant = all
             .iter()
             .filter(|it| it.spec.pool_ref.namespace.as_deref() == Some(&user.namespace));
-        (of_tenant.count() == 0).then_some(())
+        Some(of_tenant.count() == 0)
     })
     .await;
     owner.delete_object(&owner.networks(), &own).await;
@@ -371,10 +350,7 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
     let pool = unique("shared");
     let limits = json!({"perNamespace": 3, "perCluster": 3});
     other
-        .create_global_pool(
-            &pool,
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "limits": limits}),
-        )
+        .create_global_pool(&pool, ("10.0.0.1-10.0.0.9", json!({"limits": limits})))
         .await;
     let user = &tenant.user;
     let attributes = [
@@ -394,7 +370,7 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
         }
     }))
     .await;
-    eventually_within(
+    until_within(
         Duration::from_mins(3),
         "three claims are bound, and the others wait",
         || async {
@@ -407,13 +383,12 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
             };
             // A claim of a Cluster that does not exist waits for it.
             let waiting = with("QuotaExceeded") + with("ClusterNotFound");
-            (with("AddressAllocated") == 3 && waiting == 21).then_some(())
+            Some(with("AddressAllocated") == 3 && waiting == 21)
         },
     )
     .await;
     for name in ["a", "b", "c"] {
-        other.create_global_claim(name, &pool).await;
-        other.wait_for_address(name).await;
+        other.bind_global(name, &pool).await;
     }
     // A claim that is released and created again does not add an address.
     let admin = &tenant.admin;
@@ -425,8 +400,8 @@ async fn limit_of_a_global_pool_cannot_be_evaded() {
         .expect("three claims are bound");
     user.release(&first).await;
     user.create_global_claim(&first, &pool).await;
-    eventually("another claim gets the address", || async {
-        (admin.allocated_addresses().await.len() == 3).then_some(())
+    until("another claim gets the address", async || {
+        Some(admin.allocated_addresses().await.len() == 3)
     })
     .await;
 }

@@ -162,5 +162,18 @@ pub(super) fn the_longest_lists_are_accepted(plane: &ControlPlane) {
         "spec.addresses",
         "must have at most 4096 items",
     );
+    let range = |number| json!({"addresses": [format!("10.1.0.{number}")], "prefix": 24});
+    let ranges: Vec<_> = (0..65).map(range).collect();
+    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "ranges": ranges});
+    table.rejects(ADDRESSES, spec, "spec.ranges", "64");
+    let metadata = json!({"annotations": {"a": "x".repeat(4097)}});
+    let field = "spec.addressMetadata.annotations.a";
+    for (kind, mut spec) in [
+        (ADDRESSES, json!({"addresses": ["fd00::1"], "prefix": 64})),
+        (PREFIXES, json!({"prefixes": ["fd00::/48"]})),
+    ] {
+        spec["addressMetadata"] = metadata.clone();
+        table.rejects(kind, spec, field, "4096");
+    }
     table.done();
 }

@@ -1,42 +1,35 @@
 //! Validation by the CRDs when an object is created.
 
-#[path = "rules/addresses.rs"]
-mod addresses;
-#[path = "rules/all_pools.rs"]
-mod all_pools;
 #[path = "rules/go_provider.rs"]
 mod go_provider;
-#[path = "rules/networks.rs"]
-mod networks;
-#[path = "rules/policies.rs"]
-mod policies;
-#[path = "rules/prefixes.rs"]
-mod prefixes;
-#[path = "rules/reservations.rs"]
-mod reservations;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use support::specifications::{self, Case, Denial};
 
-use self::addresses::pools_of_addresses;
-use self::all_pools::what_pools_have_in_common;
 use self::go_provider::pools_of_the_go_provider_are_accepted;
-use self::networks::networks;
-use self::policies::access_of_global_pools;
-use self::prefixes::pools_of_prefixes;
-use self::reservations::reservations;
 use super::entries::{entries_are_read_as_by_the_provider, the_longest_lists_are_accepted};
-use super::{COMMITTED, ControlPlane, Options};
+use super::table::{ADDRESSES, PREFIXES, Table};
+use super::{COMMITTED, ControlPlane};
 
 #[test]
 fn api_server_validates_objects_by_the_crd_rules() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     assert_crds_accepted(&plane);
-    pools_of_addresses(&plane);
-    pools_of_prefixes(&plane);
-    what_pools_have_in_common(&plane);
-    networks(&plane);
-    access_of_global_pools(&plane);
-    reservations(&plane);
+    let mut table = Table::new(&plane);
+    specifications::all()
+        .iter()
+        .for_each(|case| table.check(case));
+    for kind in [ADDRESSES, PREFIXES] {
+        let mut empty = Case::new(kind, "case", json!({}));
+        empty
+            .object
+            .as_object_mut()
+            .expect("an object")
+            .remove("spec");
+        empty.crd = Some(Denial::new("spec", "Required value: spec is required"));
+        table.check(&empty);
+    }
+    table.done();
     entries_are_read_as_by_the_provider(&plane);
     the_longest_lists_are_accepted(&plane);
     pools_of_the_go_provider_are_accepted(&plane);

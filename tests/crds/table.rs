@@ -1,15 +1,12 @@
 //! Objects that an API server has to accept or to reject.
 
-use capi_ipam_api::Pool;
-use serde::Deserialize;
 use serde_json::Value;
+use support::specifications::{Case, Denial};
 
-use super::{ControlPlane, object};
+use super::ControlPlane;
 
 pub(super) const ADDRESSES: &str = "InClusterIPPool";
-pub(super) const GLOBAL_ADDRESSES: &str = "GlobalInClusterIPPool";
 pub(super) const PREFIXES: &str = "InClusterPrefixPool";
-pub(super) const GLOBAL_PREFIXES: &str = "GlobalInClusterPrefixPool";
 
 /// Collects unexpected results, so that all of them are reported at once.
 pub(super) struct Table<'a> {
@@ -25,64 +22,38 @@ impl<'a> Table<'a> {
         }
     }
 
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the lines of a table are more readable without ampersands"
-    )]
     pub(super) fn accepts(&mut self, kind: &str, spec: Value) {
-        self.accepts_object(&object(kind, "case", &spec));
+        self.check(&Case::new(kind, "case", spec));
     }
 
     /// `field` and `text` are parts of the error about one field.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the lines of a table are more readable without ampersands"
-    )]
     pub(super) fn rejects(&mut self, kind: &str, spec: Value, field: &str, text: &str) {
-        self.rejects_object(&object(kind, "case", &spec), field, text);
+        let crd = Some(Denial::new(field, text));
+        self.check(&Case {
+            crd,
+            ..Case::new(kind, "case", spec)
+        });
     }
 
-    /// The CRD accepts the object. `field` has the problem that the provider reports, by the webhooks
-    /// or in the condition of the pool.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "the lines of a table are more readable without ampersands"
-    )]
-    pub(super) fn leaves_to_webhooks(&mut self, kind: &str, spec: Value, field: &str) {
-        let object = object(kind, "case", &spec);
-        self.accepts_object(&object);
-        let pool = Pool::deserialize(&object).expect("a pool");
-        let problems = pool.spec.usable().err().unwrap_or_default();
-        let mut texts = problems.iter().map(ToString::to_string);
-        if !texts.any(|text| text.starts_with(field)) {
-            self.wrong
-                .push(format!("{object}: {field} is not in {problems:?}"));
-        }
-    }
-
-    pub(super) fn accepts_object(&mut self, object: &Value) {
-        if let Err(output) = make(self.plane, object) {
-            self.wrong.push(format!("{object} is refused: {output}"));
-        }
-    }
-
-    pub(super) fn rejects_object(&mut self, object: &Value, field: &str, text: &str) {
-        match make(self.plane, object) {
-            Ok(()) => self.wrong.push(format!("{object} is accepted")),
-            Err(output) => {
-                let reported = output
-                    .lines()
-                    .any(|line| line.contains(&format!("{field}: ")) && line.contains(text));
+    /// Compares what the API server says with the verdict of the CRD.
+    pub(super) fn check(&mut self, case: &Case) {
+        let problem = match (&case.crd, make(self.plane, &case.object)) {
+            (None, Ok(())) => return,
+            (None, Err(output)) => format!("is rejected: {output}"),
+            (Some(_), Ok(())) => "is accepted".to_owned(),
+            (Some(Denial { field, text }), Err(output)) => {
+                let start = format!("{field}: ");
+                let is_reported = |line: &str| line.contains(&start) && line.contains(text);
                 // The error for a rule that could not be evaluated.
-                let failed = ["evaluating rule", "cost", "no such"]
-                    .iter()
-                    .any(|text| output.contains(text));
-                if !reported || failed {
-                    self.wrong
-                        .push(format!("{object}: {field}: {text} is not in: {output}"));
+                let failures = ["evaluating rule", "cost", "no such"];
+                let has_failed = failures.iter().any(|text| output.contains(text));
+                if output.lines().any(is_reported) && !has_failed {
+                    return;
                 }
+                format!("{field}: {text} is not in: {output}")
             }
-        }
+        };
+        self.wrong.push(format!("{}: {problem}", case.object));
     }
 
     pub(super) fn done(self) {

@@ -1,16 +1,9 @@
 //! Connections that stay open and deliver nothing, as after the loss of a machine or of the state
 //! of a router.
 
-use std::time::{Duration, Instant};
-
-use serde_json::json;
+use support::prelude::*;
 
 use crate::proxy::Proxy;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::eventually_within;
 
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// How much longer a takeover may take than the lease duration.
@@ -32,7 +25,7 @@ fn holder(control_plane: &ControlPlane) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_with_dead_connections_becomes_leader_in_time() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut first = Manager::start(&control_plane, &["--leader-elect"]);
     first.wait_for_log("acquired leadership lease");
     let leader = holder(&control_plane).expect("a leader is elected");
@@ -57,25 +50,18 @@ async fn standby_with_dead_connections_becomes_leader_in_time() {
     assert!(!patience.is_over(), "{took:?}\n{}", second.log());
 
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
+    consumer.bind("a", "web").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_is_bound_despite_dead_watches() {
-    let control_plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, consumer) = scene().await;
     let proxy = Proxy::start(&control_plane, 0, None).await;
     let manager = Manager::launch(&control_plane, proxy.kubeconfig(), &[]).may_lack_permissions();
     manager.wait_until_ready();
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
-    consumer.create_claim("before", "web").await;
-    consumer.wait_for_address("before").await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
+    consumer.bind("before", "web").await;
 
     let dead = ["ipaddressclaims", "ipaddresses", "ipreservations"];
     let watches = dead.map(|resource| proxy.watches(resource));
@@ -94,11 +80,12 @@ async fn claim_is_bound_despite_dead_watches() {
     })
     .await;
     println!("bound {:?} after the watches died", started.elapsed());
-    eventually_within(BOUND, "all three are watched again", || async {
-        dead.iter()
-            .zip(watches)
-            .all(|(resource, before)| proxy.watches(resource) > before)
-            .then_some(())
+    until_within(BOUND, "all three are watched again", || async {
+        Some(
+            dead.iter()
+                .zip(watches)
+                .all(|(resource, before)| proxy.watches(resource) > before),
+        )
     })
     .await;
     println!("all are watched again after {:?}", started.elapsed());
@@ -106,8 +93,7 @@ async fn claim_is_bound_despite_dead_watches() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_is_bound_despite_dead_connections() {
-    let control_plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, consumer) = scene().await;
     let proxy = Proxy::start(&control_plane, 0, None).await;
     // A loaded API server can take seconds for a renewal.
     let flags = [
@@ -118,11 +104,9 @@ async fn claim_is_bound_despite_dead_connections() {
     let mut manager =
         Manager::launch(&control_plane, proxy.kubeconfig(), &flags).may_lack_permissions();
     manager.wait_until_ready();
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     // Many concurrent requests leave many open connections.
-    let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 100);
     consumer.create_claims(&names, "web").await;
     consumer.wait_for_addresses(&names).await;
 

@@ -29,16 +29,17 @@ mod run;
 mod workload;
 mod world;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::env;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::{
+    collections::VecDeque,
+    env,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use fault::Plan;
 use plans::Recording;
 use run::Report;
-use support::control_plane::{ControlPlane, Options};
+use support::prelude::*;
 use workload::Workload;
 
 /// After this number of failures no more plans are started.
@@ -50,8 +51,7 @@ async fn single_faults_are_tolerated() {
         .ok()
         .and_then(|lanes| lanes.parse().ok())
         .unwrap_or(3);
-    let launch =
-        || tokio::task::spawn_blocking(|| Arc::new(ControlPlane::start(Options::default())));
+    let launch = || tokio::task::spawn_blocking(|| Arc::new(ControlPlane::new()));
     let planes = futures::future::join_all((0..lanes).map(|_| launch())).await;
     let planes: Vec<_> = planes
         .into_iter()

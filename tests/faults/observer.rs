@@ -1,27 +1,26 @@
 //! Observes every change of every relevant object, with watches that bypass the proxy.
 
-use std::fmt::Debug;
-use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use capi_ipam_api::{
-    IPReservation, IPSlice, InClusterKind, PoolKey, PoolSpec, Scope, conditions, names,
+use std::{
+    fmt::Debug,
+    net::Ipv4Addr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_paused};
+
+use capi_ipam_api::{IPReservation, IPSlice, PoolKey, PoolSpec, Scope, conditions, names};
+use capi_ipam_provider::api::{ContractVersion, IPAddress, is_paused};
 use futures::TryStreamExt;
-use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{
+    Client, Resource,
+    api::{ListParams, WatchEvent, WatchParams},
+};
 use serde::de::DeserializeOwned;
+use support::{consumer::counts_of, prelude::*};
 use tokio::task::JoinHandle;
 
-use crate::workload::{NETWORK_LABEL, SLICE_LABEL};
-use crate::world::{
-    Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World,
+use crate::{
+    workload::{NETWORK_LABEL, SLICE_LABEL},
+    world::{Address, Change, Claim, Name, Object, Pool, PoolName, Reservation, Slice, World},
 };
-use support::consumer::counts_of;
-use support::patience::Patience;
-use support::wait::eventually;
 
 /// The number of addresses of a block of a pool of prefixes in the workloads.
 const PREFIX_SIZE: u32 = 4;

@@ -6,23 +6,26 @@
 
 mod writes;
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use hyper::Response;
-use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
+use hyper::{Response, body::Incoming, header::CONTENT_TYPE};
 use kube::Client;
+use support::{
+    prelude::*,
+    proxy::{ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response},
+};
 use tokio::sync::Notify;
 
-use crate::fault::{Fault, WatchFault, WriteFault};
-use crate::frames::{self, Disturbance};
-use crate::request::Write;
-use support::control_plane::ControlPlane;
-use support::proxy::{
-    ApiRequest, Broken, Forward, ProxyResponse, ProxyServer, Verb, error_response,
+use crate::{
+    fault::{Fault, WatchFault, WriteFault},
+    frames::{self, Disturbance},
+    request::Write,
 };
 
 /// How long a late write waits for another write.

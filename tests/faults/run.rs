@@ -1,25 +1,25 @@
 //! Runs one plan.
 
-use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use futures::FutureExt;
 use kube::Client;
+use support::prelude::*;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::fault::Plan;
-use crate::observer::Observer;
-use crate::oracle::{self, Rule, Violation};
-use crate::proxy::{Entry, Proxy};
-use crate::request::Write;
-use crate::workload;
-use crate::world::in_order;
-use support::consumer::Consumer;
-use support::control_plane::ControlPlane;
-use support::manager::Manager;
-use support::patience::Patience;
+use crate::{
+    fault::Plan,
+    observer::Observer,
+    oracle::{self, Rule, Violation},
+    proxy::{Entry, Proxy},
+    request::Write,
+    workload,
+    world::in_order,
+};
 
 /// How long the provider may take to come to rest after the last fault.
 const TIMEOUT: Duration = Duration::from_mins(2);

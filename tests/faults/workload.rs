@@ -11,17 +11,9 @@ mod slices;
 mod sticky;
 mod views;
 
-use std::time::Duration;
-
-use capi_ipam_api::{InClusterKind, Pool};
-use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_provider::api::IPAddressClaim;
-use kube::ResourceExt;
+use capi_ipam_api::Pool;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-
-use support::consumer::{Consumer, ready};
-use support::wait::eventually_within;
+use support::prelude::*;
 
 pub use networks::NETWORK_LABEL;
 pub use slices::SLICE_LABEL;
@@ -268,14 +260,14 @@ impl Work<'_> {
         what: &str,
         holds: impl Fn(Option<&IPAddressClaim>) -> bool,
     ) {
-        eventually_within(TIMEOUT, &format!("{names:?} {what}"), || async {
+        until_within(TIMEOUT, &format!("{names:?} {what}"), || async {
             let claims = self.claims().await;
             let find = |name: &String| {
                 claims
                     .iter()
                     .find(|claim| claim.metadata.name.as_ref() == Some(name))
             };
-            names.iter().all(|name| holds(find(name))).then_some(())
+            Some(names.iter().all(|name| holds(find(name))))
         })
         .await;
     }
@@ -412,13 +404,13 @@ impl Work<'_> {
         self.delete_all(&first[..2]).await;
         self.wait_until_deleted(&first[..2]).await;
         // One keeps waiting.
-        eventually_within(TIMEOUT, "two of the waiting claims are bound", || async {
+        until_within(TIMEOUT, "two of the waiting claims are bound", || async {
             let claims = self.claims().await;
             let bound = claims
                 .iter()
                 .filter(|claim| claim.bound_address().is_some())
                 .count();
-            (bound == 3).then_some(())
+            Some(bound == 3)
         })
         .await;
     }

@@ -1,17 +1,9 @@
 //! The component that adds the finalizer to new claims when they are created.
 
-use std::time::Duration;
-
-use capi_ipam_api::{InClusterKind, names};
-use capi_ipam_provider::api::IPAddressClaim;
-use kube::ResourceExt;
-use serde_json::json;
+use capi_ipam_api::names;
+use support::prelude::*;
 
 use crate::tenants::overlay;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually_within;
 
 const KIND: &str = InClusterKind::IPPool.name();
 
@@ -27,7 +19,7 @@ async fn install(plane: &ControlPlane, consumer: &Consumer, more: &str, probe: s
         "-k",
         &policy.path().join("overlay").display().to_string(),
     ]);
-    eventually_within(POLICY_TIMEOUT, "the policy is applied", || async {
+    until_within(POLICY_TIMEOUT, "the policy is applied", || async {
         // Before the API server has read the schemas, it can answer 503.
         let claim = consumer
             .try_create_claim("probe", KIND, "web", probe.clone())
@@ -39,7 +31,7 @@ async fn install(plane: &ControlPlane, consumer: &Consumer, more: &str, probe: s
             .delete("probe", &uid)
             .await
             .expect("the claim can be deleted");
-        has_finalizer(&claim).then_some(())
+        Some(has_finalizer(&claim))
     })
     .await;
 }
@@ -53,14 +45,8 @@ fn has_finalizer(claim: &IPAddressClaim) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn new_claim_is_bound_at_once_and_a_restored_one_waits() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24}),
-        )
-        .await;
+    let (plane, consumer) = scene().await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.99").await;
     install(&plane, &consumer, "", json!({})).await;
     let claim = consumer
         .create_claim_with("new", KIND, "web", json!({}))
@@ -106,7 +92,7 @@ async fn new_claim_is_bound_at_once_and_a_restored_one_waits() {
     consumer
         .create_address("restored", "web", "10.0.0.77")
         .await;
-    assert_eq!(consumer.wait_for_address("restored").await, "10.0.0.77");
+    consumer.assert_address("restored", "10.0.0.77").await;
     consumer.release("new").await;
 
     plane.kubectl(&[
@@ -119,8 +105,7 @@ async fn new_claim_is_bound_at_once_and_a_restored_one_waits() {
         "mutatingadmissionpolicy",
         "capi-ipam-in-cluster-claim-finalizer",
     ]);
-    consumer.create_claim("late", "web").await;
-    consumer.wait_for_address("late").await;
+    consumer.bind("late", "web").await;
     consumer.release("new-of-cluster").await;
 }
 
@@ -140,8 +125,7 @@ async fn label_selects_the_claims_that_get_the_finalizer() {
         .split_once("patches:")
         .expect("the example has patches")
         .1;
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let blue = json!({"labels": {"cluster.x-k8s.io/watch-filter": "blue"}});
     install(&plane, &consumer, &format!("patches:{patches}\n"), blue).await;
     assert!(!has_finalizer(&consumer.create_claim("other", "web").await));

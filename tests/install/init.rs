@@ -1,10 +1,11 @@
 //! `clusterctl init`.
 
-use serde_json::{Value, json};
+use support::{
+    clusterctl::{Releases, VERSION, start_core},
+    prelude::*,
+};
 
 use crate::installed;
-use support::clusterctl::{Releases, VERSION, start_core};
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
 
 /// The arguments that the Cluster API operator adds to a manager.
 const BY_THE_OPERATOR: [&str; 4] = [

@@ -2,16 +2,8 @@
 //! account.
 
 use std::thread::sleep;
-use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use support::clusterctl::PROVIDER;
-use support::control_plane::{ControlPlane, NAMESPACE};
-use support::manager::{Manager, built};
-use support::patience::Patience;
-use support::ports::free_port;
-use support::webhooks::Webhooks;
+use support::{clusterctl::PROVIDER, manager::built, ports::free_port, prelude::*};
 
 const DEPLOYMENT: &str = "capi-ipam-in-cluster-controller-manager";
 

@@ -1,12 +1,12 @@
 //! The content of the released files.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
-use serde_json::Value;
-
-use support::clusterctl::{VERSION, documents, manifest};
-use support::control_plane::{NAMESPACE, kustomize};
+use support::{
+    clusterctl::{VERSION, documents, manifest},
+    control_plane::kustomize,
+    prelude::*,
+};
 
 /// Cluster-scoped kinds.
 const CLUSTER_WIDE: [&str; 5] = [

@@ -1,23 +1,15 @@
 //! `clusterctl move` from one cluster to another.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use capi_ipam_api::{IPRegistry, InClusterKind};
-use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_api::IPRegistry;
 use capi_ipam_registry::{Entry, Record};
-use futures::future::{FutureExt as _, join_all};
-use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use futures::future::FutureExt as _;
+use support::{
+    clusterctl::{CORE, Releases, install_infrastructure_stub, start_core},
+    prelude::*,
+    registry::{Hub, REGISTRY},
+};
 
 use crate::installed;
-use support::clusterctl::{CORE, Releases, install_infrastructure_stub, start_core};
-use support::consumer::{Consumer, create, object, ready};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::registry::{Hub, REGISTRY};
-use support::wait::eventually;
-use support::webhooks::Webhooks;
 
 /// A cluster with Cluster API and this provider, both installed by clusterctl.
 struct Side {
@@ -130,17 +122,22 @@ async fn allocate_in_each_kind(consumer: &Consumer, owners: &Value) -> Vec<Strin
 /// Allocates addresses in a pool with the order RoundRobin. Returns the names of the claims that
 /// are left.
 async fn allocate_round_robin(consumer: &Consumer) -> [String; 2] {
-    let ring =
-        json!({"addresses": ["10.2.0.0/24"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
-    consumer.create_pool("ring", ring).await;
+    consumer
+        .create_pool(
+            "ring",
+            (
+                "10.2.0.0/24",
+                json!({"allocation": {"order": "RoundRobin"}}),
+            ),
+        )
+        .await;
     // Moved in the order of their names, which is another one than that of their allocation.
     for (name, address) in [
         ("ring-c", "10.2.0.1"),
         ("ring-b", "10.2.0.2"),
         ("ring-a", "10.2.0.3"),
     ] {
-        consumer.create_claim(name, "ring").await;
-        assert_eq!(consumer.wait_for_address(name).await, address);
+        consumer.bind_to(name, "ring", address).await;
     }
     consumer.release("ring-b").await;
     ["ring-a", "ring-c"].map(str::to_owned)
@@ -159,7 +156,7 @@ async fn allocate_in_a_slice(consumer: &Consumer, owners: &Value) -> String {
     consumer
         .create_claim_with("sliced-a", kind.name(), "sliced", owned)
         .await;
-    assert_eq!(consumer.wait_for_address("sliced-a").await, "10.3.0.16");
+    consumer.assert_address("sliced-a", "10.3.0.16").await;
     "sliced-a".to_owned()
 }
 
@@ -173,11 +170,7 @@ async fn clusterctl_move_keeps_all_addresses() {
     let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1"});
     consumer.create_pool("web", spec.clone()).await;
     consumer
-        .create_pool_of(
-            InClusterKind::GlobalIPPool,
-            "all",
-            json!({"addresses": ["10.1.0.0/24"], "prefix": 24}),
-        )
+        .create_pool_of(InClusterKind::GlobalIPPool, "all", "10.1.0.0/24")
         .await;
     consumer
         .create_pool_of(
@@ -224,7 +217,7 @@ async fn clusterctl_move_keeps_all_addresses() {
         .env("KUBECONFIG", source.plane.kubeconfig())
         .spawn()
         .expect("it starts");
-    eventually("claims and their pools are restored", || async {
+    until("claims and their pools are restored", async || {
         let (claims, pools) = (arrived.claims(), arrived.pools());
         let (global, prefixes) = (
             arrived.global_pools(),
@@ -239,7 +232,7 @@ async fn clusterctl_move_keeps_all_addresses() {
         ]);
         let (claims, pools) = tokio::join!(claims.list().boxed(), restored);
         let are_there = pools.iter().all(|pool| matches!(pool, Ok(Some(_))));
-        (claims.ok()?.len() >= 5 && are_there).then_some(())
+        Some(claims.ok()?.len() >= 5 && are_there)
     })
     .await;
     killed
@@ -299,8 +292,7 @@ async fn clusterctl_move_keeps_all_addresses() {
             Some(reservation.spec.clone())
         );
     }
-    arrived.create_claim("later", "web").await;
-    assert_eq!(arrived.wait_for_address("later").await, "10.0.0.201");
+    arrived.bind_to("later", "web", "10.0.0.201").await;
     arrived.create_claim("ring-d", "ring").await;
     assert_eq!(
         arrived.wait_for_address("ring-d").await,
@@ -322,13 +314,13 @@ async fn clusterctl_move_keeps_all_addresses() {
         "the Cluster has the same slice"
     );
     // Only cluster-scoped objects remain.
-    eventually("the source is empty", || async {
+    until("the source is empty", async || {
         let (claims, addresses) = (
             consumer.claims().list().await.ok()?,
             consumer.addresses().list().await.ok()?,
         );
         let pools = consumer.pools().list().await.ok()?;
-        (claims.is_empty() && addresses.is_empty() && pools.is_empty()).then_some(())
+        Some(claims.is_empty() && addresses.is_empty() && pools.is_empty())
     })
     .await;
     assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());

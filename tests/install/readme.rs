@@ -1,27 +1,22 @@
 //! The commands and objects in README.md and docs, run unchanged: installation, takeover, upgrade
 //! and uninstallation; pools, claims and reservations.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
-use kube::ResourceExt;
-use serde_json::{Value, json};
-
-use crate::installed;
-use crate::markdown::blocks;
-use support::clusterctl::{
-    CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, install_cert_manager_stub,
-    manifest,
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
 };
-use support::consumer::{Consumer, object};
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::wait::{eventually, eventually_within};
-use support::webhooks::Webhooks;
+
+use support::{
+    clusterctl::{
+        CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, install_cert_manager_stub,
+        manifest,
+    },
+    prelude::*,
+};
+
+use crate::{installed, markdown::blocks};
 
 /// The clusterctl configuration that `make release` writes.
 const CONFIGURATION: &str = "target/release-files/clusterctl.yaml";
@@ -131,14 +126,8 @@ impl Operator {
 }
 
 async fn assert_pool_allocates(consumer: &Consumer, pool: &str, claim: &str) {
-    consumer
-        .create_pool(
-            pool,
-            json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24}),
-        )
-        .await;
-    consumer.create_claim(claim, pool).await;
-    assert_eq!(consumer.wait_for_address(claim).await, "10.0.0.10");
+    consumer.create_pool(pool, "10.0.0.10-10.0.0.19").await;
+    consumer.bind_to(claim, pool, "10.0.0.10").await;
 }
 
 /// The components of this tree, with `version` as their version.
@@ -167,18 +156,12 @@ async fn clusterctl_installs_upgrades_and_uninstalls() {
     operator.run("make release");
     operator.run(upgrade);
     assert_eq!(operator.version(), VERSION);
-    let address = consumer
-        .addresses()
-        .get("a")
-        .await
-        .expect("addresses can be read")
-        .expect("it is there");
+    let address = consumer.the_address("a").await;
     {
         let (running, _webhooks) = installed::start(&operator.plane, &[]);
         // Its roles are deleted before the manager.
         let _running = running.may_lack_permissions();
-        consumer.create_claim("b", "web").await;
-        assert_eq!(consumer.wait_for_address("b").await, "10.0.0.11");
+        consumer.bind_to("b", "web", "10.0.0.11").await;
         let now = consumer
             .addresses()
             .get("a")
@@ -414,8 +397,7 @@ async fn commands_replace_the_go_provider() {
             before,
             "it sees no change"
         );
-        consumer.create_claim("b", "web").await;
-        assert_eq!(consumer.wait_for_address("b").await, "10.0.0.10");
+        consumer.bind_to("b", "web", "10.0.0.10").await;
     }
 }
 
@@ -453,7 +435,7 @@ fn documented_objects_are_accepted_and_become_ready() {
     // A quota without a status admits nothing.
     let (quotas, objects): (Vec<_>, Vec<_>) =
         objects.partition(|object| object["kind"] == "ResourceQuota");
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _manager = Manager::start(&plane, &[]);
     objects
         .iter()

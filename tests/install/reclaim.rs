@@ -2,24 +2,21 @@
 //! infrastructure machines to Machines and waits for their deletion.
 
 use capi_ipam_provider::api::conditions;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::{
+    clusterctl::{Releases, install_infrastructure_stub, start_core},
+    prelude::*,
+};
 
-use crate::installed;
-use crate::moving::provisioned;
-use support::clusterctl::{Releases, install_infrastructure_stub, start_core};
-use support::consumer::{Consumer, object};
-use support::control_plane::{ControlPlane, Options};
-use support::wait::eventually;
+use crate::{installed, moving::provisioned};
 
 const IN_USE: &str = "example.com/in-use";
 const GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 async fn wait_for_use(consumer: &Consumer, name: &str, status: &str, reason: &str) {
-    eventually(&format!("{name} reports {status} {reason}"), || async {
+    until(&format!("{name} reports {status} {reason}"), async || {
         let found = consumer.claims().get(name).await.ok()??.status?;
         let in_use = conditions::find(&found.conditions, conditions::IN_USE)?;
-        (in_use.status == status && in_use.reason.as_deref() == Some(reason)).then_some(())
+        Some(in_use.status == status && in_use.reason.as_deref() == Some(reason))
     })
     .await;
 }
@@ -75,8 +72,12 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
     let consumer = Consumer::new(&plane).await;
     let namespace = consumer.namespace.as_str();
     provisioned(&plane, &consumer, "alpha").await;
-    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "reclaim": {"verify": "Report"}});
-    consumer.create_pool("web", spec).await;
+    consumer
+        .create_pool(
+            "web",
+            ("10.0.0.1", json!({"reclaim": {"verify": "Report"}})),
+        )
+        .await;
     let owner = create_infrastructure_machine(&plane, namespace);
     let metadata =
         json!({"ownerReferences": [owner], "finalizers": [IN_USE], "clusterName": "alpha"});
@@ -105,15 +106,9 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
 
     consumer.delete_object(&consumer.machines(), "web-1").await;
     consumer.delete("m-0").await;
-    consumer.create_claim("next", "web").await;
-    consumer.wait_for_reason("next", "PoolExhausted").await;
+    consumer.claim_waits("next", "web", "PoolExhausted").await;
     consumer.wait_until_unready("m-0", "Deleting").await;
-    let claim = consumer
-        .claims()
-        .get("m-0")
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    let claim = consumer.the_claim("m-0").await;
     let uid = claim.uid().expect("objects have a uid");
     let annotation = format!("ipam.cluster.x-k8s.io/release-now={uid}");
     let resource = "ipaddressclaims.ipam.cluster.x-k8s.io";
@@ -125,7 +120,7 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
         namespace,
         &annotation,
     ]);
-    assert_eq!(consumer.wait_for_address("next").await, address);
+    consumer.assert_address("next", address).await;
     let left = eventually("our finalizer is removed", || async {
         let claim = consumer.claims().get("m-0").await.ok()??;
         (claim.finalizers() == [IN_USE]).then(|| claim.finalizers().to_vec())

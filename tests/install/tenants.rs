@@ -1,15 +1,10 @@
 //! The permissions of namespace users, and network access to the webhooks: the roles and the
 //! optional components.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
-use serde_json::Value;
+use support::{clusterctl::documents, control_plane::kustomize, prelude::*};
 use tempfile::TempDir;
-
-use support::clusterctl::documents;
-use support::control_plane::{ControlPlane, NAMESPACE, Options, kustomize};
-use support::wait::eventually;
 
 const POOLS: [&str; 2] = ["inclusterippools", "inclusterprefixpools"];
 
@@ -169,7 +164,7 @@ fn network_policy_allows_only_api_servers_to_the_webhooks() {
         ingress[0]["from"][1]["ipBlock"]["cidr"], "10.0.0.12/32",
         "the example replaces the addresses"
     );
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     plane.kubectl_apply(&policy.to_string());
     plane.kubectl(&[
         "-n",

@@ -2,22 +2,24 @@
 //! proxy for the repository, and downloads the files of the release from GitHub. A small server
 //! stands in for both.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::crypto::ring;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use serde_json::json;
-
-use support::clusterctl::{
-    CLUSTER_API, CORE, Releases, VERSION, install_cert_manager_stub, manifest,
+use rustls::{
+    ServerConfig, ServerConnection, StreamOwned,
+    crypto::ring,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
-use support::control_plane::{ControlPlane, Options};
+use support::{
+    clusterctl::{CLUSTER_API, CORE, Releases, VERSION, install_cert_manager_stub, manifest},
+    prelude::*,
+};
 
 /// The repository of the provider in this test.
 const REPOSITORY: &str = "github.com/team/capi-ipam";

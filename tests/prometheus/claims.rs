@@ -1,11 +1,10 @@
 //! The causes of the alerts of pools and claims.
 
-use serde_json::json;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::policy::{DENIED, Policy, wait_until_rejected};
-use support::ports::free_port;
+use support::{
+    policy::{DENIED, Policy, wait_until_rejected},
+    ports::free_port,
+    prelude::*,
+};
 
 use crate::server::{Prometheus, scraped};
 
@@ -18,7 +17,7 @@ struct System {
 
 impl System {
     fn start() -> Self {
-        let plane = ControlPlane::start(Options::default());
+        let plane = ControlPlane::new();
         let metrics = free_port();
         let [address, plain] = scraped(metrics);
         let flags = ["--sweep-interval=1s", "--sweep-grace=2s", &address, &plain];
@@ -48,8 +47,7 @@ async fn full_pools_and_waiting_claims() {
     let prometheus = &system.prometheus;
     let consumer = Consumer::new(&system.plane).await;
     create_pool(&consumer, "small", "10.0.0.1").await;
-    consumer.create_claim("a", "small").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "small").await;
     let nearly_full = prometheus.wait_for_alert("CapiIpamPoolNearlyFull").await;
     assert_eq!(nearly_full["pool"], "small", "{nearly_full}");
 
@@ -130,8 +128,7 @@ async fn address_of_two_bound_claims() {
     let consumer = Consumer::new(&system.plane).await;
     create_pool(&consumer, "web", "10.0.0.1-10.0.0.9").await;
     for name in ["a", "b"] {
-        consumer.create_claim(name, "web").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "web").await;
     }
     let first = consumer.wait_for_address("a").await;
     let addresses = consumer.addresses();
@@ -168,8 +165,7 @@ async fn address_of_two_overlapping_pools() {
     let consumer = Consumer::new(&system.plane).await;
     for (claim, pool) in [("a", "one"), ("b", "two")] {
         create_pool(&consumer, pool, "10.0.0.1-10.0.0.9").await;
-        consumer.create_claim(claim, pool).await;
-        assert_eq!(consumer.wait_for_address(claim).await, "10.0.0.1");
+        consumer.bind_to(claim, pool, "10.0.0.1").await;
     }
     let prometheus = &system.prometheus;
     prometheus.wait_for_alert("CapiIpamSharedAddresses").await;

@@ -14,19 +14,13 @@ mod registries;
 mod server;
 mod webhooks;
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use serde_json::{Value, json};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, NAMESPACE, Options, ensure};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::process::TemporaryFolder;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
+use support::{control_plane::ensure, ports::free_port, prelude::*, process::TemporaryFolder};
 
 use crate::server::{Prometheus, scraped};
 
@@ -220,7 +214,7 @@ fn metrics_of_alerts_and_dashboard_exist() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_have_results_for_a_real_manager() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (metrics, webhooks) = (free_port(), Webhooks::new(&plane));
     let [address, plain] = scraped(metrics);
     let [port, certificates] = webhooks.flags();
@@ -235,11 +229,8 @@ async fn queries_have_results_for_a_real_manager() {
     let _manager = Manager::start(&plane, &flags);
     webhooks.register(&plane);
     let consumer = Consumer::new(&plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.create_pool("web", "10.0.0.1").await;
+    consumer.bind("a", "web").await;
     consumer.create_claim("b", "web").await;
     consumer.wait_for_reason("b", "PoolExhausted").await;
 

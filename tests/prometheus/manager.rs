@@ -1,19 +1,16 @@
 //! The causes of the alerts of the manager.
 
-use std::convert::Infallible;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{convert::Infallible, sync::Arc};
 
-use capi_ipam_controller::controller::{Action, reconcile_fn};
-use capi_ipam_controller::manager::{Identity, Manager as Framework, run_with_options};
-use capi_ipam_controller::options::Options as Flags;
-use capi_ipam_controller::watch::WatchSpec;
+use capi_ipam_controller::{
+    controller::{Action, reconcile_fn},
+    manager::{Identity, Manager as Framework, run_with_options},
+    options::Options as Flags,
+    watch::WatchSpec,
+};
 use clap::Parser as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use serde_json::json;
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::ports::free_port;
+use support::{ports::free_port, prelude::*};
 use tokio_util::sync::CancellationToken;
 
 use crate::server::{Prometheus, scraped};
@@ -23,7 +20,7 @@ const HANG: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_replica_and_no_leader() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let metrics = free_port();
     let prometheus = Prometheus::start(plane.folder(), &[metrics]);
     prometheus.wait_for_alert("CapiIpamDown").await;
@@ -48,7 +45,7 @@ async fn no_replica_and_no_leader() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_without_permissions() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace=default"]);
     let kubeconfig = plane.kubeconfig_of_account("default", "nobody");
     let metrics = free_port();
@@ -63,7 +60,7 @@ async fn manager_without_permissions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn definition_that_was_deleted_before_the_start() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let definition = "ipreservations.ipam.cluster.x-k8s.io";
     plane.kubectl(&["delete", "customresourcedefinition", definition]);
     let metrics = free_port();
@@ -77,7 +74,7 @@ async fn definition_that_was_deleted_before_the_start() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_etcd() {
-    let mut plane = ControlPlane::start(Options::default());
+    let mut plane = ControlPlane::new();
     let metrics = free_port();
     let [address, plain] = scraped(metrics);
     let namespace = format!("--leader-election-namespace={NAMESPACE}");
@@ -96,7 +93,7 @@ async fn slow_etcd() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_api_server() {
-    let mut plane = ControlPlane::start(Options::default());
+    let mut plane = ControlPlane::new();
     let metrics = free_port();
     let [address, plain] = scraped(metrics);
     // Without a lease it keeps running.
@@ -170,7 +167,7 @@ fn add_controller(manager: &mut Framework) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reconciler_that_panics() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let metrics = free_port();
     let _manager = Panicking::start(&plane, metrics);
     let prometheus = Prometheus::start(plane.folder(), &[metrics]);

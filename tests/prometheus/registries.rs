@@ -1,18 +1,12 @@
 //! The causes of the alerts of registries: a management cluster with a registry at another API server.
 
-use std::time::Duration;
-
 use capi_ipam_testing::control_plane::{self as generic, Installation, embedded_kubeconfig};
-use serde_json::{Value, json};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::repository::in_repository;
-use support::wait::{EVENT_TIMEOUT, eventually, eventually_within};
+use support::{ports::free_port, prelude::*, repository::in_repository, wait::EVENT_TIMEOUT};
 
-use crate::server::{Prometheus, scraped};
-use crate::{OF_REGISTRIES, queries};
+use crate::{
+    OF_REGISTRIES, queries,
+    server::{Prometheus, scraped},
+};
 
 /// The network that shares blocks.
 const NETWORK: &str = "backbone";
@@ -36,7 +30,7 @@ impl Site {
         // The test process ends soon.
         let installation: &'static Installation = Box::leak(Box::new(Installation::of(&manifest)));
         let hub = generic::ControlPlane::start(Options::default(), installation);
-        let plane = ControlPlane::start(Options::default());
+        let plane = ControlPlane::new();
         let metrics = free_port();
         let [address, plain] = scraped(metrics);
         let manager = Manager::start(&plane, &[&address, &plain]);
@@ -88,8 +82,7 @@ impl Site {
 async fn registry_that_is_away_and_taken_blocks() {
     let mut site = Site::start().await;
     site.create_pool("web", "10.0.1.0-10.0.1.15").await;
-    site.consumer.create_claim("a", "web").await;
-    site.consumer.wait_for_address("a").await;
+    site.consumer.bind("a", "web").await;
 
     // The only block of another pool is taken.
     let taken = json!({
@@ -138,11 +131,11 @@ async fn cluster_id_of_two_processes() {
     let site = Site::start().await;
     let other = json!({"cluster": {"process": "other"}});
     let in_use = "capi_ipam_registry_cluster_id_in_use > 0";
-    eventually_within(EVENT_TIMEOUT, "the second process is found", || async {
+    until_within(EVENT_TIMEOUT, "the second process is found", || async {
         site.change_record("cluster.west", &other).await;
         tokio::time::sleep(OTHER_WRITES).await;
         let found = site.prometheus.query(in_use)?.ok()?;
-        (!found.is_empty()).then_some(())
+        Some(!found.is_empty())
     })
     .await;
     let in_use = site

@@ -1,14 +1,13 @@
 //! A real Prometheus.
 
-use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
+    path::Path,
+};
 
-use serde_json::{Value, json};
-use support::ports::free_port;
-use support::process::Supervised;
-use support::wait::eventually;
+use support::{ports::free_port, prelude::*, process::Supervised};
 
 use crate::{program, rules};
 

@@ -1,15 +1,8 @@
 //! The causes of the alerts of the webhooks.
 
-use std::time::Duration;
-
 use capi_ipam::admission::routes::paths_of;
 use capi_ipam_api::InClusterKind::IPPool;
-use serde_json::{Value, json};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::webhooks::Webhooks;
-use support::webhooks::direct::review;
+use support::{ports::free_port, prelude::*, webhooks::direct::review};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::server::{Prometheus, scraped};
@@ -53,7 +46,7 @@ async fn send_slowly(webhooks: &Webhooks, path: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn webhooks_that_deny_fail_are_slow_and_expire() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let webhooks = Webhooks::new(&plane);
     let metrics = free_port();
     let [address, plain] = scraped(metrics);

@@ -1,14 +1,9 @@
 //! Damaged IPAddress objects, and IPAddress objects without a claim.
 
-use std::collections::BTreeSet;
-
 use capi_ipam_provider::api::IPAddress;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::{wait_until_ready, with_claims};
-use support::consumer::{Consumer, ready};
-use support::wait::eventually;
 
 /// Waits until the IPAddress of a bound claim is restored, and asserts that it is the same object.
 async fn wait_until_repaired(consumer: &Consumer, before: &IPAddress) {
@@ -52,7 +47,7 @@ async fn wrong_owner_references_are_repaired() {
             .await;
         wait_until_repaired(&consumer, &before).await;
     }
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.assert_address("b", "10.0.0.2").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
         .await;
@@ -78,12 +73,12 @@ async fn address_with_a_wrong_reference_is_reported_and_kept() {
         consumer
             .modify(&consumer.addresses(), "a", set(wrong))
             .await;
-        eventually(
+        until(
             &format!("claim a reports that {field} is wrong"),
-            || async {
+            async || {
                 let claim = consumer.claims().get("a").await.ok()??;
                 assert_eq!(claim.bound_address(), Some("a"));
-                (ready(&claim).reason.as_deref() == Some("AllocationFailed")).then_some(())
+                Some(ready(&claim).reason.as_deref() == Some("AllocationFailed"))
             },
         )
         .await;
@@ -111,16 +106,16 @@ async fn address_changed_to_a_duplicate_is_reported() {
             address["spec"]["address"] = json!("10.0.0.1")
         })
         .await;
-    eventually(
+    until(
         "claim b reports that its address is a duplicate",
-        || async {
+        async || {
             let claim = consumer.claims().get("b").await.ok()??;
             assert_eq!(claim.bound_address(), Some("b"));
-            (ready(&claim).reason.as_deref() == Some("DuplicateAddress")).then_some(())
+            Some(ready(&claim).reason.as_deref() == Some("DuplicateAddress"))
         },
     )
     .await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
     for name in ["c", "d"] {
         consumer.create_claim(name, "web").await;
         let address = consumer.wait_for_address(name).await;
@@ -149,12 +144,7 @@ async fn invalid_address_is_reported_and_kept() {
         assert_ne!(consumer.wait_for_address(&name).await, "10.0.0.1", "{bad}");
         consumer.release(&name).await;
     }
-    let claim = consumer
-        .claims()
-        .get("a")
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    let claim = consumer.the_claim("a").await;
     assert_eq!(claim.bound_address(), Some("a"));
     consumer
         .modify(&consumer.addresses(), "a", |address| {
@@ -162,7 +152,7 @@ async fn invalid_address_is_reported_and_kept() {
         })
         .await;
     wait_until_ready(&consumer, "a").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a")])
         .await;

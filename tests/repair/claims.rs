@@ -1,11 +1,8 @@
 //! Claims with a damaged finalizer, status or IPAddress.
 
-use kube::ResourceExt;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::{pause, wait_until_ready, with_claims};
-use support::consumer::ready;
-use support::wait::eventually;
 
 #[tokio::test]
 async fn lost_finalizer_is_restored() {
@@ -27,17 +24,18 @@ async fn lost_finalizer_is_restored() {
             pool["metadata"]["finalizers"] = json!([])
         })
         .await;
-    eventually("all three have their finalizers", || async {
+    until("all three have their finalizers", async || {
         let has = |finalizers: &[String], name: &str| {
             finalizers.iter().any(|present| present.ends_with(name))
         };
         let claim = consumer.claims().get("a").await.ok()??;
         let address = consumer.addresses().get("a").await.ok()??;
         let pool = pools.get("web").await.ok()??;
-        (has(claim.finalizers(), "/ReleaseAddress")
-            && has(address.finalizers(), "/ProtectAddress")
-            && has(pool.finalizers(), "/ProtectPool"))
-        .then_some(())
+        Some(
+            has(claim.finalizers(), "/ReleaseAddress")
+                && has(address.finalizers(), "/ProtectAddress")
+                && has(pool.finalizers(), "/ProtectPool"),
+        )
     })
     .await;
     let after = consumer.wait_for_ip_address("a").await;
@@ -74,13 +72,13 @@ async fn wrong_address_reference_of_a_claim_is_repaired() {
             .patch_status("a", patch)
             .await
             .expect("the status can be changed");
-        eventually("the claim names its own address", || async {
-            (consumer.claims().get("a").await.ok()??.bound_address() == Some("a")).then_some(())
+        until("the claim names its own address", async || {
+            Some(consumer.claims().get("a").await.ok()??.bound_address() == Some("a"))
         })
         .await;
-        assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+        consumer.assert_address("a", "10.0.0.1").await;
     }
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.assert_address("b", "10.0.0.2").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
         .await;
@@ -110,11 +108,11 @@ async fn force_deleted_address_is_recreated_with_the_same_value() {
         consumer.create_claim(&format!("new{number}"), "web").await;
         if number == 0 {
             // Before the others, so that it is this one which gets the free address.
-            assert_eq!(consumer.wait_for_address("new0").await, "10.0.0.3");
+            consumer.assert_address("new0", "10.0.0.3").await;
         }
-        eventually("the IPAddress is recreated", || async {
+        until("the IPAddress is recreated", async || {
             let found = consumer.addresses().get("a").await.ok()??;
-            (found.uid() != before.uid()).then_some(())
+            Some(found.uid() != before.uid())
         })
         .await;
         let after = consumer.wait_for_ip_address("a").await;
@@ -122,6 +120,8 @@ async fn force_deleted_address_is_recreated_with_the_same_value() {
     }
     consumer.wait_for_reason("new1", "PoolExhausted").await;
     consumer.wait_for_counts("web", (3, 0, 3, 0)).await;
+    let holders = [("10.0.0.1", "a"), ("10.0.0.2", "b"), ("10.0.0.3", "new0")];
+    consumer.wait_for_reservations("web", &holders).await;
 }
 
 /// The IPAddress of a bound claim was deleted, and its address is in use by an IPAddress without a
@@ -158,7 +158,7 @@ async fn bound_claim_gets_no_other_address_while_its_own_is_used() {
         .delete_object(&consumer.addresses(), "squatter")
         .await;
     wait_until_ready(&consumer, "a").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a")])
         .await;

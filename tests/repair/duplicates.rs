@@ -1,13 +1,8 @@
 //! Two IPAddress objects with one address.
 
-use std::time::Duration;
-
-use kube::ResourceExt;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::{metric, pause, wait_until_ready, with_claims};
-use support::consumer::{Consumer, ready};
-use support::wait::eventually;
 
 const METRIC: &str = "capi_ipam_duplicate_addresses";
 
@@ -62,12 +57,7 @@ async fn duplicate_of_bound_claims_is_reported_and_not_repaired() {
         .expect("addresses can be read");
     create_duplicate(&consumer, "b", "10.0.0.1").await;
     consumer.set_paused(&consumer.claims(), "b", false).await;
-    let damaged = consumer
-        .addresses()
-        .get("b")
-        .await
-        .expect("addresses can be read")
-        .expect("it exists");
+    let damaged = consumer.the_address("b").await;
 
     let text = wait_for_duplicate(&consumer, "b").await;
     for part in [
@@ -77,19 +67,20 @@ async fn duplicate_of_bound_claims_is_reported_and_not_repaired() {
     ] {
         assert!(text.contains(part), "{part:?} is missing: {text}");
     }
-    eventually("an event reports it", || async {
+    until("an event reports it", async || {
         let reported = consumer.events("b").await;
-        reported
-            .iter()
-            .any(|(kind, reason, _)| kind == "Warning" && reason == "DuplicateAddress")
-            .then_some(())
+        Some(
+            reported
+                .iter()
+                .any(|(kind, reason, _)| kind == "Warning" && reason == "DuplicateAddress"),
+        )
     })
     .await;
-    eventually("the metric counts it", || async {
-        (metric(METRIC)? >= 1.0).then_some(())
+    until("the metric counts it", async || {
+        Some(metric(METRIC)? >= 1.0)
     })
     .await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
     assert_eq!(
         consumer
             .addresses()
@@ -98,12 +89,7 @@ async fn duplicate_of_bound_claims_is_reported_and_not_repaired() {
             .expect("addresses can be read"),
         before
     );
-    let after = consumer
-        .addresses()
-        .get("b")
-        .await
-        .expect("addresses can be read")
-        .expect("it is not deleted");
+    let after = consumer.the_address("b").await;
     assert_eq!((after.uid(), &after.spec), (damaged.uid(), &damaged.spec));
 
     // It is reported once.
@@ -123,9 +109,8 @@ async fn duplicate_of_bound_claims_is_reported_and_not_repaired() {
     );
     // The recreated claim gets another address, and the other keeps its own.
     consumer.release("b").await;
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("b", "web", "10.0.0.2").await;
+    consumer.assert_address("a", "10.0.0.1").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
         .await;
@@ -139,13 +124,12 @@ async fn duplicate_report_is_cleared_with_the_other_claim() {
     wait_for_duplicate(&consumer, "b").await;
     consumer.release("a").await;
     wait_until_ready(&consumer, "b").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.assert_address("b", "10.0.0.1").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "b")])
         .await;
     consumer.wait_for_counts("web", (9, 8, 1, 0)).await;
-    consumer.create_claim("c", "web").await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.2");
+    consumer.bind_to("c", "web", "10.0.0.2").await;
 }
 
 /// Without a reservation the older claim takes precedence.
@@ -154,8 +138,7 @@ async fn older_claim_keeps_a_duplicate_without_reservation() {
     let consumer = with_claims(9, &["old"]).await;
     // Creation timestamps have whole seconds.
     tokio::time::sleep(Duration::from_millis(1100)).await;
-    consumer.create_claim("another", "web").await;
-    assert_eq!(consumer.wait_for_address("another").await, "10.0.0.2");
+    consumer.bind_to("another", "web", "10.0.0.2").await;
     create_duplicate(&consumer, "another", "10.0.0.1").await;
     let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
     consumer
@@ -196,6 +179,6 @@ async fn unbound_claim_does_not_adopt_a_dead_claims_address() {
         })
         .await;
     consumer.set_paused(&consumer.claims(), "b", false).await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("b", "10.0.0.2").await;
+    consumer.assert_address("a", "10.0.0.1").await;
 }

@@ -16,17 +16,13 @@ mod pools;
 mod pressure;
 mod reservations;
 
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
-use std::sync::OnceLock;
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
+    sync::OnceLock,
+};
 
-use serde_json::json;
-
-use support::consumer::{Consumer, ready};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::wait::eventually;
+use support::{ports::free_port, prelude::*};
 
 /// The environment that most tests share. Never dropped: its processes end with the test process.
 struct Environment {
@@ -38,7 +34,7 @@ struct Environment {
 fn environment() -> &'static Environment {
     static WORLD: OnceLock<Environment> = OnceLock::new();
     WORLD.get_or_init(|| {
-        let control_plane = ControlPlane::start(Options::default());
+        let control_plane = ControlPlane::new();
         let metrics = free_port();
         let diagnostics = format!("--diagnostics-address=127.0.0.1:{metrics}");
         let flags = [
@@ -72,17 +68,12 @@ async fn consumer() -> Consumer {
 async fn with_claims(count: u8, claims: &[&str]) -> Consumer {
     let consumer = consumer().await;
     consumer
-        .create_pool(
-            "web",
-            json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24}),
-        )
+        .create_pool("web", format!("10.0.0.1-10.0.0.{count}"))
         .await;
     for (name, number) in claims.iter().zip(1..) {
-        consumer.create_claim(name, "web").await;
-        assert_eq!(
-            consumer.wait_for_address(name).await,
-            format!("10.0.0.{number}")
-        );
+        consumer
+            .bind_to(name, "web", format!("10.0.0.{number}"))
+            .await;
     }
     let (total, used) = (
         i64::from(count),
@@ -108,8 +99,8 @@ async fn pause(consumer: &Consumer, name: &str) {
 
 /// Waits until a claim reports that it is ready.
 async fn wait_until_ready(consumer: &Consumer, name: &str) {
-    eventually(&format!("claim {name} is ready"), || async {
-        (ready(&consumer.claims().get(name).await.ok()??).status == "True").then_some(())
+    until(&format!("claim {name} is ready"), async || {
+        Some(ready(&consumer.claims().get(name).await.ok()??).status == "True")
     })
     .await;
 }

@@ -1,11 +1,8 @@
 //! The metrics of pools, claims, controllers and requests.
 
-use std::collections::BTreeSet;
-
-use serde_json::json;
+use support::prelude::*;
 
 use crate::{environment, metric, scrape, with_claims};
-use support::wait::eventually;
 
 /// The metrics that a manager without webhooks, leader election and registries has, and without a
 /// failure of a watch.
@@ -33,10 +30,8 @@ async fn documented_metrics_are_served() {
         .create_leftover_address("left", pool, "10.0.0.3")
         .await;
     // Creation times have whole seconds: of two waiting claims either could get the freed address.
-    consumer.create_claim("c", "web").await;
-    consumer.wait_for_address("c").await;
-    consumer.create_claim("d", "web").await;
-    consumer.wait_for_reason("d", "PoolExhausted").await;
+    consumer.bind("c", "web").await;
+    consumer.claim_waits("d", "web", "PoolExhausted").await;
     let network = format!("net-{}", consumer.namespace);
     consumer.create_open_network(&network).await;
     for (pool, addresses) in [
@@ -77,8 +72,8 @@ async fn documented_metrics_are_served() {
             2.0,
         ),
     ] {
-        eventually(&sample, || async {
-            ((metric(&sample)? - value).abs() < 0.5).then_some(())
+        until(&sample, async || {
+            Some((metric(&sample)? - value).abs() < 0.5)
         })
         .await;
     }
@@ -91,7 +86,7 @@ async fn documented_metrics_are_served() {
         "apiserver_request_seconds_count{verb=\"create\",resource=\"ipreservations\",code=\"201\"}",
         "apiserver_request_seconds_count{verb=\"watch\",resource=\"ipaddressclaims\",code=\"200\"}",
     ] {
-        eventually(sample, || async { (metric(sample)? >= 1.0).then_some(()) }).await;
+        until(sample, async || Some(metric(sample)? >= 1.0)).await;
     }
     let text = scrape().expect("the manager serves metrics");
     let served: BTreeSet<&str> = text
@@ -118,9 +113,6 @@ async fn documented_metrics_are_served() {
     consumer.release("a").await;
     consumer.wait_for_address("d").await;
     let sample = format!("capi_ipam_pool_waiting_claims{{{labels}}}");
-    eventually("no claim waits", || async {
-        (metric(&sample)? < 0.5).then_some(())
-    })
-    .await;
+    until("no claim waits", async || Some(metric(&sample)? < 0.5)).await;
     assert!(!environment().manager.was_forbidden());
 }

@@ -1,13 +1,8 @@
 //! Pools that are changed or deleted while their addresses are in use.
 
-use kube::ResourceExt;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::with_claims;
-use support::consumer::{Consumer, ready};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::{consistently, eventually};
 
 #[tokio::test]
 async fn shrunk_pool_frees_nothing_and_still_repairs() {
@@ -16,16 +11,18 @@ async fn shrunk_pool_frees_nothing_and_still_repairs() {
         .modify_pool("web", |spec| spec["addresses"] = json!(["10.0.0.4"]))
         .await;
     consumer.wait_for_counts("web", (1, 1, 0, 3)).await;
-    let text = consumer
-        .wait_for_condition(
-            &consumer.pools(),
-            "web",
-            "OutOfRange",
-            "True",
-            "AddressesOutOfRange",
-        )
-        .await;
-    assert!(text.contains('3'), "{text}");
+    assert_contains(
+        &consumer
+            .wait_for_condition(
+                &consumer.pools(),
+                "web",
+                "OutOfRange",
+                "True",
+                "AddressesOutOfRange",
+            )
+            .await,
+        "3",
+    );
     // A lost address outside of the range is recreated, too.
     let lost = format!("p.{}.web.10.0.0.1", consumer.namespace);
     consumer
@@ -43,10 +40,9 @@ async fn shrunk_pool_frees_nothing_and_still_repairs() {
             consumer.addresses().get(name).await.ok()?.map(drop)
         })
         .await;
-        assert_eq!(consumer.wait_for_address(name).await, address);
+        consumer.assert_address(name, address).await;
     }
-    consumer.create_claim("d", "web").await;
-    assert_eq!(consumer.wait_for_address("d").await, "10.0.0.4");
+    consumer.bind_to("d", "web", "10.0.0.4").await;
 }
 
 #[tokio::test]
@@ -56,8 +52,7 @@ async fn deleted_pool_with_claims_stays_and_still_repairs() {
     consumer
         .wait_for_pool_condition("web", "False", "Deleting")
         .await;
-    consumer.create_claim("late", "web").await;
-    consumer.wait_for_reason("late", "PoolNotReady").await;
+    consumer.claim_waits("late", "web", "PoolNotReady").await;
     consumer
         .modify(&consumer.addresses(), "a", |address| {
             address["metadata"]["labels"] = json!({"x": "y"})
@@ -102,14 +97,8 @@ async fn addresses_stay_in_use_after_pool_recreation() {
         .expect("pools can be read")
         .expect("it exists");
     consumer.force_delete(&pools, "web").await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24}),
-        )
-        .await;
-    consumer.create_claim("c", "web").await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.3");
+    consumer.create_pool("web", "10.0.0.1-10.0.0.4").await;
+    consumer.bind_to("c", "web", "10.0.0.3").await;
     let after = pools
         .get("web")
         .await
@@ -117,7 +106,7 @@ async fn addresses_stay_in_use_after_pool_recreation() {
         .expect("it exists");
     assert_ne!(after.uid(), before.uid());
     for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
-        assert_eq!(consumer.wait_for_address(name).await, address);
+        consumer.assert_address(name, address).await;
     }
     consumer.wait_for_counts("web", (4, 1, 3, 0)).await;
 }
@@ -135,24 +124,18 @@ async fn foreign_address_in_a_pool_is_in_use_and_is_reported() {
         })
         .await;
     consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.3");
+    consumer.bind_to("b", "web", "10.0.0.3").await;
     consistently("it is not changed", || async {
         consumer.allocated_addresses().await.contains_key("foreign")
     })
     .await;
-    let claim = consumer
-        .claims()
-        .get("a")
-        .await
-        .expect("claims can be read")
-        .expect("it exists");
+    let claim = consumer.the_claim("a").await;
     assert_eq!(ready(&claim).status, "True");
     consumer
         .force_delete(&consumer.addresses(), "foreign")
         .await;
-    eventually("it is deleted", || async {
-        (!consumer.allocated_addresses().await.contains_key("foreign")).then_some(())
+    until("it is deleted", async || {
+        Some(!consumer.allocated_addresses().await.contains_key("foreign"))
     })
     .await;
     consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
@@ -161,8 +144,7 @@ async fn foreign_address_in_a_pool_is_in_use_and_is_reported() {
 /// An edit of the definition, or a conversion, can store a pool that no manager can decode.
 #[tokio::test(flavor = "multi_thread")]
 async fn undecodable_pool_in_deletion_is_released() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let mut manager = Manager::start(&plane, &[]);
     let network = "/spec/versions/1/schema/openAPIV3Schema/properties/spec/properties/network";
     let any = json!([{"op": "replace", "path": network,
@@ -173,10 +155,8 @@ async fn undecodable_pool_in_deletion_is_released() {
     let pools = consumer.pools();
     // The second one is decoded by no manager: another one starts.
     for (name, is_restarted) in [("known", false), ("unknown", true)] {
-        let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
-        consumer.create_pool(name, spec).await;
-        consumer.create_claim("a", name).await;
-        consumer.wait_for_address("a").await;
+        consumer.create_pool(name, "10.0.0.1-10.0.0.9").await;
+        consumer.bind("a", name).await;
         if is_restarted {
             manager.stop();
         }
@@ -211,10 +191,7 @@ async fn undecodable_pool_in_deletion_is_released() {
         let exists = || async { !matches!(pools.get_metadata(name).await, Ok(None)) };
         consistently("the pool is in use", exists).await;
         consumer.release("a").await;
-        eventually("the pool is gone", || async {
-            (!exists().await).then_some(())
-        })
-        .await;
+        until("the pool is gone", async || Some(!exists().await)).await;
     }
     assert!(manager.is_running(), "{}", manager.log());
 }

@@ -1,20 +1,16 @@
 //! Stress test of the sweeper: it sweeps continuously while objects are delayed, deleted, damaged
 //! and recreated. A monitor asserts that no address in use is freed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
 
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
-use kube::ResourceExt;
-use serde_json::json;
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::eventually;
+use capi_ipam_provider::api::IPAddress;
+use support::prelude::*;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 const DURATION: Duration = Duration::from_secs(40);
@@ -368,15 +364,9 @@ fn has_seen_enough(onlooker: &Monitor, shared: &Shared) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_in_use_are_never_freed() {
-    let control_plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, consumer) = scene().await;
     // Few more addresses than claims: a freed address is allocated again immediately.
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.12"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.12").await;
     let shared = Arc::new(Shared::default());
     let _ends = Ends(Arc::clone(&shared));
     let disturbed = tokio::task::spawn_blocking({
@@ -398,7 +388,7 @@ async fn addresses_in_use_are_never_freed() {
         }
         shared.over.store(true, Ordering::Relaxed);
     };
-    let names: Vec<String> = (0..CLAIMS).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", CLAIMS);
     let claims = futures::future::join_all(names.iter().map(|name| live(&consumer, name, &shared)));
     let (_, (), disturbed) = tokio::join!(claims, watched, disturbed);
     let (_control_plane, _manager) = disturbed.expect("managers can be killed");

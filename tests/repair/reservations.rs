@@ -1,13 +1,8 @@
 //! Deleted, replaced and wrong reservations.
 
-use kube::ResourceExt;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::with_claims;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
 
 /// Replaces the reservation of an address with one for another holder, bypassing all checks. The
 /// manager may recreate the deleted one concurrently.
@@ -48,21 +43,19 @@ async fn deleted_reservation_of_a_bound_claim_is_recreated() {
             .await;
         consumer.release(&new).await;
     }
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("a", "10.0.0.1").await;
 }
 
 /// As `kubectl ipam unreserve` does with the promise of an address that its claim uses.
 #[tokio::test]
 async fn deleted_promise_of_an_address_in_use_is_replaced_at_once() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &["--sweep-interval=1h"]);
     let consumer = Consumer::new(&control_plane).await;
-    let pool = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
-    consumer.create_pool("web", pool).await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
     let promised = json!({"namespace": consumer.namespace, "name": "a"});
     consumer.reserve("web", "10.0.0.7", promised).await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.7");
+    consumer.bind_to("a", "web", "10.0.0.7").await;
     let name = format!("p.{}.web.10.0.0.7", consumer.namespace);
     consumer
         .delete_object(&consumer.reservations(), &name)
@@ -89,21 +82,14 @@ async fn reservation_naming_a_dead_claim_is_repaired() {
     let dead = "00000000-0000-0000-0000-000000000000";
     // Of a claim that never existed; of a previous claim of the name; of another claim that has its
     // own address.
-    let b = consumer
-        .claims()
-        .get("b")
-        .await
-        .expect("claims can be read")
-        .expect("it exists")
-        .metadata
-        .uid;
+    let b = consumer.the_claim("b").await.metadata.uid;
     for (name, uid) in [("never", json!(dead)), ("a", json!(dead)), ("b", json!(b))] {
         let holder = json!({"namespace": consumer.namespace, "name": name, "uid": uid});
         replace_holder(&consumer, "10.0.0.1", holder).await;
         consumer.create_claim("new", "web").await;
         let address = consumer.wait_for_address("new").await;
         assert_ne!(address, "10.0.0.1", "the address is in use");
-        assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+        consumer.assert_address("a", "10.0.0.1").await;
         if name != "a" {
             consumer
                 .wait_for_reservations(
@@ -115,8 +101,7 @@ async fn reservation_naming_a_dead_claim_is_repaired() {
         consumer.release("new").await;
     }
     consumer.release("a").await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
 }
 
@@ -136,8 +121,8 @@ async fn reservation_for_a_waiting_claim_frees_no_address_in_use() {
     consumer
         .set_paused(&consumer.claims(), "waits", false)
         .await;
-    assert_eq!(consumer.wait_for_address("waits").await, "10.0.0.2");
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.assert_address("waits", "10.0.0.2").await;
+    consumer.assert_address("a", "10.0.0.1").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "waits")])
         .await;
@@ -154,19 +139,19 @@ async fn released_mark_on_a_bound_claim_frees_nothing() {
         .patch(&name, patch)
         .await
         .expect("the reservation can be released");
-    consumer.create_claim("b", "web").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
+    consumer.bind_to("b", "web", "10.0.0.2").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
         .await;
-    eventually("the released mark is removed", || async {
-        consumer
-            .reservation("web", "10.0.0.1")
-            .await?
-            .spec
-            .released_at
-            .is_none()
-            .then_some(())
+    until("the released mark is removed", || async {
+        Some(
+            consumer
+                .reservation("web", "10.0.0.1")
+                .await?
+                .spec
+                .released_at
+                .is_none(),
+        )
     })
     .await;
     consumer
@@ -183,12 +168,12 @@ async fn leftovers_of_a_previous_claim_are_cleaned_up() {
     let holder = json!({"namespace": consumer.namespace, "name": "again", "uid": dead});
     consumer.reserve("web", "10.0.0.3", holder.clone()).await;
     consumer.reserve("web", "10.0.0.4", holder).await;
-    consumer.create_claim("again", "web").await;
-    assert_eq!(consumer.wait_for_address("again").await, "10.0.0.2");
-    eventually("the leftovers are freed", || async {
-        (consumer.reservation("web", "10.0.0.3").await.is_none()
-            && consumer.reservation("web", "10.0.0.4").await.is_none())
-        .then_some(())
+    consumer.bind_to("again", "web", "10.0.0.2").await;
+    until("the leftovers are freed", async || {
+        Some(
+            consumer.reservation("web", "10.0.0.3").await.is_none()
+                && consumer.reservation("web", "10.0.0.4").await.is_none(),
+        )
     })
     .await;
     consumer
@@ -198,7 +183,7 @@ async fn leftovers_of_a_previous_claim_are_cleaned_up() {
 
 #[tokio::test]
 async fn report_only_sweep_frees_nothing() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let flags = [
         "--sweep-interval=200ms",
         "--sweep-grace=1s",
@@ -206,12 +191,7 @@ async fn report_only_sweep_frees_nothing() {
     ];
     let manager = Manager::start(&control_plane, &flags);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.4").await;
     let pool =
         json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
     consumer
@@ -229,17 +209,17 @@ async fn report_only_sweep_frees_nothing() {
         (&consumer, "left", "no IPAddressClaim left exists"),
         (&everywhere, &reservation, "does not use 10.0.0.1"),
     ] {
-        eventually(&format!("an event reports {object}"), || async {
+        until(&format!("an event reports {object}"), async || {
             let events = scene.events(object).await;
-            events
-                .iter()
-                .any(|(_, reason, text)| reason == "NoClaim" && text.contains(words))
-                .then_some(())
+            Some(
+                events
+                    .iter()
+                    .any(|(_, reason, text)| reason == "NoClaim" && text.contains(words)),
+            )
         })
         .await;
     }
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.3");
+    consumer.bind_to("a", "web", "10.0.0.3").await;
     assert!(consumer.reservation("web", "10.0.0.1").await.is_some());
     assert!(
         consumer

@@ -1,11 +1,6 @@
 //! API servers that serve one version of the Cluster API contract, or both.
 
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
+use support::prelude::*;
 
 /// The kinds of Cluster API.
 const DEFINITIONS: [&str; 4] = [
@@ -65,9 +60,7 @@ async fn work_in(plane: &ControlPlane, version: &str) {
     let manager = Manager::start(plane, &[]);
     let consumer = Consumer::new(plane).await;
     let namespace = consumer.namespace.as_str();
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.10").await;
     for name in ["first", "second"] {
         let claim = json!({
             "apiVersion": format!("ipam.cluster.x-k8s.io/{version}"), "kind": "IPAddressClaim",
@@ -126,7 +119,7 @@ async fn work_in(plane: &ControlPlane, version: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_works_with_either_version_of_the_contract() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     work_in(&control_plane, "v1beta1").await;
     work_in(&control_plane, "v1beta2").await;
     serve(&control_plane, &["v1beta2"]);

@@ -1,25 +1,19 @@
 //! A definition is replaced by an older one, which has fewer fields: the API server removes these
 //! fields from all objects.
 
-use std::cell::RefCell;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{cell::RefCell, sync::Arc};
 
-use capi_ipam_api::{IPNetworkStatus, InClusterKind, PoolStatus};
-use capi_ipam_controller::client::error_chain;
-use capi_ipam_controller::{finalizer, patch};
+use capi_ipam_api::{IPNetworkStatus, PoolStatus};
+use capi_ipam_controller::{client::error_chain, finalizer, patch};
 use http::Method;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use support::{
+    prelude::*,
+    proxy::{ApiRequest, Forward, ProxyServer, error_response},
+};
 use tokio::sync::watch;
 
-use crate::networks::wait_for_other_addresses;
-use crate::stored_versions::change_definition;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::proxy::{ApiRequest, Forward, ProxyServer, error_response};
-use support::wait::eventually;
+use crate::{networks::wait_for_other_addresses, stored_versions::change_definition};
 
 const POOLS: &str = "inclusterippools.ipam.cluster.x-k8s.io";
 const PREFIX_POOLS: &str = "inclusterprefixpools.ipam.cluster.x-k8s.io";
@@ -76,13 +70,12 @@ async fn set_up(consumer: &Consumer) {
     for pool in ["a", "b"] {
         consumer.create_pool(pool, spec.clone()).await;
     }
-    consumer.create_claim("a0", "a").await;
-    assert_eq!(consumer.wait_for_address("a0").await, "10.0.0.10");
+    consumer.bind_to("a0", "a", "10.0.0.10").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn definition_that_loses_fields_opens_no_network() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let mut manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
     set_up(&consumer).await;
@@ -90,14 +83,12 @@ async fn definition_that_loses_fields_opens_no_network() {
     let before = serve_old_fields(&plane, POOLS);
     wait_until_not_ready(&manager, POOLS, "spec.network").await;
     consumer.create_claim("b0", "b").await;
-    let text = consumer.wait_for_reason("b0", "PoolNotReady").await;
-    assert!(text.contains(POOLS), "{text}");
+    assert_contains(&consumer.wait_for_reason("b0", "PoolNotReady").await, POOLS);
     // Nor after a restart, in which nothing but the definition is known.
     manager.kill();
     manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[]);
     wait_until_not_ready(&manager, POOLS, "spec.network").await;
-    consumer.create_claim("b1", "b").await;
-    consumer.wait_for_reason("b1", "PoolNotReady").await;
+    consumer.claim_waits("b1", "b", "PoolNotReady").await;
     let pool = consumer.pools().get("b").await.unwrap().unwrap();
     assert_eq!(
         pool.spec.network(),
@@ -124,7 +115,7 @@ async fn definition_that_loses_fields_opens_no_network() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn network_read_without_its_exclusions_allocates_nothing() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let mut manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
     set_up(&consumer).await;
@@ -134,19 +125,17 @@ async fn network_read_without_its_exclusions_allocates_nothing() {
     manager.kill();
     manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[]);
     wait_until_not_ready(&manager, NETWORKS, "spec.excluded").await;
-    consumer.create_claim("b0", "b").await;
-    consumer.wait_for_reason("b0", "PoolNotReady").await;
+    consumer.claim_waits("b0", "b", "PoolNotReady").await;
     change_definition(&plane, NETWORKS, |versions| versions.clone_from(&before));
     wait_until_ended(&mut manager).await;
     let _manager = Manager::start(&plane, &[]);
-    assert_eq!(consumer.wait_for_address("b0").await, "10.0.0.12");
+    consumer.assert_address("b0", "10.0.0.12").await;
 }
 
 /// A manager writes before it notices that the definition has changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn write_without_fields_that_were_read_is_a_conflict() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let spec = json!({"excluded": ["10.0.0.11"]});
     consumer.create_network("lab", spec.clone()).await;
     let networks = consumer.networks().requiring_fields();
@@ -170,8 +159,7 @@ async fn write_without_fields_that_were_read_is_a_conflict() {
 /// Pools are cached without their specification.
 #[tokio::test(flavor = "multi_thread")]
 async fn write_of_a_cached_pool_keeps_its_fields() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let spec = json!({"prefixes": ["10.0.0.0/24"], "network": "lab", "excludedPrefixes": ["10.0.0.0/28"],
         "allocationPrefixLength": 28, "allocation": {"requests": true}});
     let kind = InClusterKind::PrefixPool;
@@ -197,7 +185,7 @@ async fn write_of_a_cached_pool_keeps_its_fields() {
 /// The manager caches pools without their specification.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_write_of_a_pool_requires_its_fields() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let upstream = ProxyServer::upstream(&plane).await;
     let writes = Arc::new(Mutex::new(Vec::new()));
     let sent = Arc::clone(&writes);
@@ -260,7 +248,7 @@ const CHECKED: Duration = Duration::from_secs(17);
 /// An API server that does not answer has not changed its definitions.
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_that_cannot_be_read_hold_up_nothing() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (sender, fails) = watch::channel(false);
     let proxy = start_proxy(&plane, fails).await;
     let mut manager = Manager::launch(&plane, proxy.kubeconfig(), &[]);
@@ -270,7 +258,6 @@ async fn definitions_that_cannot_be_read_hold_up_nothing() {
 
     sender.send_replace(true);
     tokio::time::sleep(CHECKED).await;
-    consumer.create_claim("b0", "b").await;
-    assert_eq!(consumer.wait_for_address("b0").await, "10.0.0.12");
+    consumer.bind_to("b0", "b", "10.0.0.12").await;
     assert!(manager.is_running() && manager.is_ready());
 }

@@ -2,10 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::{Value, json};
-
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::wait::eventually;
+use support::prelude::*;
 
 const READY: &str = "10.1.0.1";
 

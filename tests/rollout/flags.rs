@@ -1,13 +1,8 @@
 //! Startup errors are reported in one line.
 
 use std::process::{Command, Output};
-use std::time::Duration;
 
-use serde_json::json;
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
+use support::prelude::*;
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_manager"))
@@ -130,7 +125,7 @@ fn help_and_version_exit_successfully() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn startup_waits_for_the_api_server_and_the_crds() {
-    let mut control_plane = ControlPlane::start(Options::default());
+    let mut control_plane = ControlPlane::new();
     let definition = "crd/ipreservations.ipam.cluster.x-k8s.io";
     let saved = control_plane.kubectl(&["get", definition, "-o=json"]);
     control_plane.kubectl(&["delete", definition, "--timeout=120s"]);
@@ -149,16 +144,13 @@ async fn startup_waits_for_the_api_server_and_the_crds() {
     manager.wait_until_ready();
 
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.10");
+    consumer.create_pool("web", "10.0.0.10").await;
+    consumer.bind_to("a", "web", "10.0.0.10").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signal_stops_the_manager_while_it_waits() {
-    let mut control_plane = ControlPlane::start(Options::default());
+    let mut control_plane = ControlPlane::new();
     control_plane.stop_api_server();
     let mut manager = Manager::launch(
         &control_plane,

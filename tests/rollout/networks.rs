@@ -1,16 +1,10 @@
 //! Pools that join a network while they are in use, while the manager is killed, and while another
 //! controller overwrites them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::Duration;
+use std::collections::HashMap;
 
 use capi_ipam_api::{IPReservation, MemberPhase, conditions};
-use serde_json::{Value, json};
-
-use support::consumer::{Consumer, ready};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::{eventually, eventually_within};
+use support::prelude::*;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 
@@ -43,7 +37,7 @@ async fn reserved(consumer: &Consumer, scope: &str) -> BTreeMap<String, String> 
 
 /// Waits until a pool belongs to a network with all its addresses.
 async fn wait_until_joined(consumer: &Consumer, pool: &str) {
-    eventually_within(
+    until_within(
         Duration::from_mins(2),
         "the pool has joined the network",
         async || {
@@ -53,7 +47,7 @@ async fn wait_until_joined(consumer: &Consumer, pool: &str) {
                 .await
                 .expect("pools can be read")?
                 .status?;
-            (status.network?.phase == MemberPhase::Member).then_some(())
+            Some(status.network?.phase == MemberPhase::Member)
         },
     )
     .await;
@@ -61,7 +55,7 @@ async fn wait_until_joined(consumer: &Consumer, pool: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_joins_a_network_while_the_manager_is_killed() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
     consumer
@@ -131,7 +125,7 @@ async fn overwrite(consumer: &Consumer, pool: &str, spec: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &FLAGS);
     let one = Consumer::new(&control_plane).await;
     let two = Consumer::new(&control_plane).await;
@@ -196,12 +190,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
     all.dedup();
     assert_eq!(all.len(), 60, "one address space");
     for consumer in [&one, &two] {
-        let pool = consumer
-            .pools()
-            .get("v4")
-            .await
-            .expect("pools can be read")
-            .expect("it exists");
+        let pool = consumer.the_pool("v4").await;
         assert_eq!(
             pool.spec.network(),
             None,
@@ -213,7 +202,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
 /// A controller with the types of the Go provider removes the fields that it does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_in_use_that_loses_its_network_stays_in_it() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
     consumer.create_open_network("lab").await;
@@ -224,8 +213,7 @@ async fn pool_in_use_that_loses_its_network_stays_in_it() {
         spec["excludedAddresses"] = json!(["10.0.0.12"]);
         consumer.create_pool(pool, spec).await;
     }
-    consumer.create_claim("a0", "a").await;
-    assert_eq!(consumer.wait_for_address("a0").await, "10.0.0.10");
+    consumer.bind_to("a0", "a", "10.0.0.10").await;
     overwrite(&consumer, "a", &known).await;
     let text = consumer
         .wait_for_condition(
@@ -266,7 +254,7 @@ async fn pool_in_use_that_loses_its_network_stays_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_in_use_twice_are_reported_when_pools_join() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
@@ -311,8 +299,7 @@ async fn addresses_in_use_twice_are_reported_when_pools_join() {
     }
     // Nothing is freed. New claims get other addresses.
     assert_eq!(consumer.allocated_addresses().await.len(), 4);
-    consumer.create_claim("new", "p").await;
-    assert_eq!(consumer.wait_for_address("new").await, "10.0.0.3");
+    consumer.bind_to("new", "p", "10.0.0.3").await;
     // The machines of the others are replaced.
     for claim in others {
         consumer.release(claim).await;

@@ -1,10 +1,6 @@
 //! The order of allocation, with restarts and several managers.
 
-use serde_json::json;
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
+use support::prelude::*;
 
 const LEADER: [&str; 1] = ["--leader-elect"];
 
@@ -17,11 +13,18 @@ async fn allocate(consumer: &Consumer, claim: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut first = Manager::start(&control_plane, &LEADER);
     let consumer = Consumer::new(&control_plane).await;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24, "allocation": {"order": "RoundRobin"}});
-    consumer.create_pool("ring", spec).await;
+    consumer
+        .create_pool(
+            "ring",
+            (
+                "10.0.0.1-10.0.0.9",
+                json!({"allocation": {"order": "RoundRobin"}}),
+            ),
+        )
+        .await;
     for (claim, address) in [("a", "1"), ("b", "2"), ("c", "3")] {
         assert_eq!(allocate(&consumer, claim).await, address);
     }
@@ -82,7 +85,7 @@ async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn round_robin_continues_in_a_slice_after_a_restart() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &[]);
     let consumer = Consumer::new(&control_plane).await;
     let slices = json!({"size": 8, "per": "Namespace", "mostEach": 1});
@@ -103,7 +106,7 @@ async fn round_robin_continues_in_a_slice_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn random_order_allocates_each_address_once_with_two_managers() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     // Each claim that both serve at once may have two reservations, until the sweeper deletes one
     // of them.
     let flags = ["--sweep-interval=1s", "--sweep-grace=2s"];
@@ -112,9 +115,16 @@ async fn random_order_allocates_each_address_once_with_two_managers() {
         Manager::start(&control_plane, &flags),
     ];
     let consumer = Consumer::new(&control_plane).await;
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.60"], "prefix": 24, "allocation": {"order": "Random"}});
-    consumer.create_pool("ring", spec).await;
-    let names: Vec<String> = (0..60).map(|number| format!("c{number}")).collect();
+    consumer
+        .create_pool(
+            "ring",
+            (
+                "10.0.0.1-10.0.0.60",
+                json!({"allocation": {"order": "Random"}}),
+            ),
+        )
+        .await;
+    let names: Vec<String> = numbered("c", 60);
     consumer.create_claims(&names, "ring").await;
     let addresses = consumer.wait_for_addresses(&names).await;
     let mut allocated: Vec<_> = names.iter().map(|name| addresses[name].clone()).collect();

@@ -1,23 +1,13 @@
 //! The roles of `config/rbac`: they are sufficient, and each rule is needed. All other tests run
 //! the manager with these roles, too.
 
-use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
 
-use capi_ipam_api::InClusterKind;
-use serde_json::json;
+use support::{control_plane::AccessRequest, ports::free_port, prelude::*};
 use xtask::rbac::{
     CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES,
     SELF_MANAGED_CERTS_NAMESPACE_RULES,
 };
-
-use support::consumer::{Consumer, object};
-use support::control_plane::{AccessRequest, ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
 
 /// The lease is deleted before the next manager starts, so that no manager waits for its expiry.
 const FLAGS: [&str; 7] = [
@@ -86,8 +76,15 @@ impl Busy {
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "curious"}});
         plane.kubectl_apply(&curious.to_string());
         let token = plane.kubectl(&["create", "token", "curious"]);
-        let rest = json!({"addresses": ["10.0.0.10-10.0.0.11"], "prefix": 24, "addressReuseGracePeriodSeconds": 1});
-        consumer.create_pool("web", rest).await;
+        consumer
+            .create_pool(
+                "web",
+                (
+                    "10.0.0.10-10.0.0.11",
+                    json!({"addressReuseGracePeriodSeconds": 1}),
+                ),
+            )
+            .await;
         let verified =
             json!({"addresses": ["fd00::/64"], "prefix": 64, "reclaim": {"verify": "Report"}});
         consumer.create_global_pool(&all, verified).await;
@@ -95,8 +92,9 @@ impl Busy {
         let selector = json!({"matchLabels": {"role": "control-plane"}});
         let headroom = json!({"addresses": 1, "for": selector});
         let last = format!("last-{namespace}");
-        let spec = json!({"addresses": ["10.0.9.1"], "prefix": 24, "headroom": headroom});
-        consumer.create_global_pool(&last, spec).await;
+        consumer
+            .create_global_pool(&last, ("10.0.9.1", json!({"headroom": headroom})))
+            .await;
         let owner = json!({"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "ExampleMachine",
                            "name": "worker", "uid": "worker"});
         let metadata = json!({"ownerReferences": [owner]});
@@ -158,20 +156,20 @@ impl Busy {
         for name in ["a", "b", "g", "n", "m"] {
             consumer.wait_for_address(name).await;
         }
-        eventually("the addresses of Machines are compared", || async {
+        until("the addresses of Machines are compared", async || {
             let status = consumer.claims().get("g").await.ok()??.status?;
-            status
-                .conditions
-                .iter()
-                .any(|condition| condition.type_ == "AddressInUse")
-                .then_some(())
+            Some(
+                status
+                    .conditions
+                    .iter()
+                    .any(|condition| condition.type_ == "AddressInUse"),
+            )
         })
         .await;
         use_slices(&consumer).await;
         use_registry(&consumer, plane).await;
         report_problems(&consumer).await;
-        consumer.create_claim("c", "web").await;
-        consumer.wait_for_reason("c", "PoolExhausted").await;
+        consumer.claim_waits("c", "web", "PoolExhausted").await;
         consumer.wait_for_reason("p", "Paused").await;
         // A repeated event is one object with a count.
         for paused in [true, false] {
@@ -209,12 +207,7 @@ impl Busy {
         consumer.delete_object(&networks, &all).await;
         eventually("the network is deleted", async || is_there(false).await).await;
         // A manually deleted address stays until its claim is deleted.
-        let by_hand = consumer
-            .addresses()
-            .get("b")
-            .await
-            .expect("addresses can be read")
-            .expect("the object exists");
+        let by_hand = consumer.the_address("b").await;
         let uid = by_hand.metadata.uid.unwrap_or_default();
         consumer
             .addresses()
@@ -284,9 +277,9 @@ async fn use_registry(consumer: &Consumer, plane: &ControlPlane) {
     });
     plane.kubectl_apply(&registry.to_string());
     let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].message}";
-    eventually("the registry has a status", || async {
+    until("the registry has a status", async || {
         let message = plane.kubectl(&["get", "ipregistries", &consumer.namespace, path]);
-        message.contains("Secret").then_some(())
+        Some(message.contains("Secret"))
     })
     .await;
 }
@@ -294,8 +287,9 @@ async fn use_registry(consumer: &Consumer, plane: &ControlPlane) {
 /// A slice is assigned, marked as empty, and returned.
 async fn use_slices(consumer: &Consumer) {
     let slices = json!({"size": 4, "per": "Label", "label": "rack"});
-    let spec = json!({"addresses": ["10.4.0.0/28"], "prefix": 24, "slices": slices});
-    consumer.create_pool("sliced", spec).await;
+    consumer
+        .create_pool("sliced", ("10.4.0.0/28", json!({"slices": slices})))
+        .await;
     consumer
         .create_claim_with(
             "s",
@@ -306,10 +300,10 @@ async fn use_slices(consumer: &Consumer) {
         .await;
     consumer.wait_for_address("s").await;
     consumer.release("s").await;
-    eventually("the slice is returned", || async {
+    until("the slice is returned", async || {
         // A pinned slice of an interrupted run may be left over.
         let mut blocks = consumer.slice_owners().await.into_keys();
-        (!blocks.any(|block| block.starts_with("10.4."))).then_some(())
+        Some(!blocks.any(|block| block.starts_with("10.4.")))
     })
     .await;
     consumer
@@ -415,7 +409,7 @@ async fn wait_until_repaired(plane: &ControlPlane) {
         r#"{"data": {"tls.crt": "eA=="}}"#,
     ];
     plane.kubectl(&[&["patch"], &secret[..], &damage].concat());
-    eventually("the certificate is regenerated", || async {
+    until("the certificate is regenerated", async || {
         let now = plane.kubectl(
             &[
                 &["get"],
@@ -424,7 +418,7 @@ async fn wait_until_repaired(plane: &ControlPlane) {
             ]
             .concat(),
         );
-        (now != "eA==").then_some(())
+        Some(now != "eA==")
     })
     .await;
 }

@@ -1,14 +1,6 @@
 //! Sticky addresses with restarts, a change of the leader and several managers.
 
-use std::collections::BTreeSet;
-
-use futures::future::join_all;
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
+use support::prelude::*;
 
 const LEADER: [&str; 1] = ["--leader-elect"];
 
@@ -23,13 +15,12 @@ async fn with_pool(plane: &ControlPlane, change: Value) -> Consumer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sticky_address_survives_a_restart_and_a_change_of_leader() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let mut first = Manager::start(&plane, &LEADER);
     let consumer = with_pool(&plane, json!({})).await;
     let names = ["a", "b", "c", "d"].map(str::to_owned);
     for name in &names {
-        consumer.create_claim(name, "pool").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind(name, "pool").await;
     }
     let before = consumer.allocated_addresses().await;
     join_all(names.iter().map(|name| consumer.release(name))).await;
@@ -60,12 +51,8 @@ async fn sticky_address_survives_a_restart_and_a_change_of_leader() {
     consumer
         .modify_pool("pool", |spec| spec["allocation"] = json!(null))
         .await;
-    eventually("the reservation is deleted", || async {
-        consumer
-            .reservation("pool", "10.0.0.5")
-            .await
-            .is_none()
-            .then_some(())
+    until("the reservation is deleted", || async {
+        Some(consumer.reservation("pool", "10.0.0.5").await.is_none())
     })
     .await;
     drop(standby);
@@ -73,11 +60,11 @@ async fn sticky_address_survives_a_restart_and_a_change_of_leader() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_managers_never_give_one_former_address_to_two_claims() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
     for cooldown in [0, 600] {
         let consumer = with_pool(&plane, json!({"addressReuseGracePeriodSeconds": cooldown})).await;
-        let names: Vec<String> = (0..27).map(|number| format!("c{number}")).collect();
+        let names: Vec<String> = numbered("c", 27);
         for part in names.chunks(4).rev() {
             consumer.create_claims(part, "pool").await;
             consumer.wait_for_addresses(part).await;

@@ -1,15 +1,9 @@
 //! Definitions that lack fields of the status which the manager writes: the API server does not
 //! store such fields.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::stored_versions::change_definition;
-use support::consumer::{Consumer, unique};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
 
 /// How often the objects are changed in a way that triggers a reconcile and does not concern their
 /// status.
@@ -77,13 +71,9 @@ async fn field_that_is_not_stored_is_written_once() {
     );
     let _manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-        .await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.create_pool("web", "10.0.0.1").await;
+    consumer.bind_to("a", "web", "10.0.0.1").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
     consumer.wait_for_counts("web", (1, 0, 1, 0)).await;
     for _ in 0..CHANGES {
         label(&consumer, &consumer.claims(), "b").await;
@@ -98,11 +88,11 @@ async fn field_that_is_not_stored_is_written_once() {
         .collect();
     // The claim is served, so its last change was observed.
     consumer.release("a").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.1");
+    consumer.assert_address("b", "10.0.0.1").await;
     // The API server writes its audit log late. A reconcile that wrote would have written the
     // status at each change.
-    eventually("the audit log has the writes", || async {
-        (status_writes(&plane, "ipaddressclaims/status", "b") >= 2).then_some(())
+    until("the audit log has the writes", async || {
+        Some(status_writes(&plane, "ipaddressclaims/status", "b") >= 2)
     })
     .await;
     let of_claim = status_writes(&plane, "ipaddressclaims/status", "b");

@@ -1,17 +1,12 @@
 //! The probes, and when a manager that cannot work exits.
 
-use std::collections::HashSet;
-use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
+};
 
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
-use support::control_plane::{ACCOUNT, ControlPlane, Options};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::wait::{eventually, eventually_ok, eventually_within};
+use support::{control_plane::ACCOUNT, ports::free_port, prelude::*};
 
 /// A kind of Cluster API that is installed but not needed.
 const NOT_NEEDED: &str = "Machine";
@@ -26,7 +21,7 @@ fn is_ok(manager: &Manager, path: &str) -> bool {
 /// serve it itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn unsynced_caches_do_not_fail_readiness() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let definition = [
         "patch",
         "crd",
@@ -47,9 +42,7 @@ async fn unsynced_caches_do_not_fail_readiness() {
     // Until the API server stores pools in the old version.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://127.0.0.1:1/convert"}});
     change(json!({"strategy": "Webhook", "webhook": webhook}));
 
@@ -74,7 +67,7 @@ async fn unsynced_caches_do_not_fail_readiness() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_that_lacks_a_permission_is_not_ready() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let manager = Manager::start(&control_plane, &[]).may_lack_permissions();
     assert!(is_ok(&manager, "/readyz"));
     let bindings = control_plane.kubectl(&["get", "clusterrolebindings", "-o=json"]);
@@ -97,15 +90,16 @@ async fn manager_that_lacks_a_permission_is_not_ready() {
     let saved = control_plane.kubectl(&["get", "clusterrolebinding", &name, "-o=json"]);
     control_plane.kubectl(&["delete", "clusterrolebinding", &name]);
     // Open watches continue until they are restarted.
-    eventually_within(
+    until_within(
         Duration::from_mins(2),
         "the manager is not ready",
         || async {
             let answer = manager.probe("/readyz")?;
-            (answer.starts_with("HTTP/1.1 503")
-                && answer.contains("IPAddressClaim: ")
-                && answer.contains("is forbidden"))
-            .then_some(())
+            Some(
+                answer.starts_with("HTTP/1.1 503")
+                    && answer.contains("IPAddressClaim: ")
+                    && answer.contains("is forbidden"),
+            )
         },
     )
     .await;
@@ -120,7 +114,7 @@ async fn manager_that_lacks_a_permission_is_not_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_exits_when_a_kind_is_no_longer_served() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &["--leader-elect"]).may_lack_permissions();
     manager.wait_for_log("acquired leadership lease");
     eventually("all caches are synced", || async {
@@ -191,7 +185,7 @@ fn needed_definitions(control_plane: &ControlPlane) -> (Vec<(String, String)>, V
 /// A manager that waits for kinds leads and is not ready, and reports each of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_without_its_kinds_is_not_ready() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let (needed, definitions) = needed_definitions(&control_plane);
     assert_eq!(
         needed.len(),
@@ -206,7 +200,7 @@ async fn manager_without_its_kinds_is_not_ready() {
     let flags = ["--leader-elect", &*diagnostics, "--insecure-diagnostics"];
     let manager = Manager::launch(&control_plane, control_plane.provider_kubeconfig(), &flags);
     for path in ["/readyz", "/readyz/caches"] {
-        eventually(&format!("{path} reports all kinds"), || async {
+        until(&format!("{path} reports all kinds"), async || {
             let answer = manager
                 .probe(path)
                 .filter(|answer| answer.starts_with("HTTP/1.1 503"))?;
@@ -215,7 +209,7 @@ async fn manager_without_its_kinds_is_not_ready() {
                     "the API server does not serve this kind; install the CustomResourceDefinition";
                 answer.contains(&format!("\n- {kind}: {text} {name} in version v1"))
             };
-            needed.iter().all(is_reported).then_some(())
+            Some(needed.iter().all(is_reported))
         })
         .await;
     }
@@ -269,7 +263,7 @@ fn scrape(port: u16) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_that_never_had_a_permission_is_not_ready() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     control_plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace=default"]);
     let kubeconfig = control_plane.kubeconfig_of_account("default", "nobody");
     let leaderless =
@@ -308,7 +302,7 @@ async fn manager_that_never_had_a_permission_is_not_ready() {
 /// The watches are retried all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_permission_is_logged_once_for_each_kind() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     control_plane.kubectl(&["create", "serviceaccount", "nobody", "--namespace=default"]);
     let kubeconfig = control_plane.kubeconfig_of_account("default", "nobody");
     let managers = [&["--leader-elect"][..], &[]]
@@ -336,7 +330,7 @@ const QUIET: Duration = Duration::from_secs(80);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn quiet_api_server_causes_no_reconnect() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let manager = Manager::start(&control_plane, &["--leader-elect"]);
     tokio::time::sleep(QUIET).await;
     let log = manager.log();

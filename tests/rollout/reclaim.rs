@@ -1,28 +1,15 @@
 //! The time after which the address of a claim is released although other controllers keep the
 //! claim.
 
-use std::time::Duration;
-
-use capi_ipam_provider::api::{IPAddressClaim, names};
+use capi_ipam_provider::api::names;
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
-use serde_json::json;
-
-use support::consumer::{Consumer, ready};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
+use support::prelude::*;
 
 const IN_USE: &str = "example.com/in-use";
 const LIMIT: SignedDuration = SignedDuration::from_secs(60);
 
 async fn claim(consumer: &Consumer, name: &str) -> IPAddressClaim {
-    consumer
-        .claims()
-        .get(name)
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists")
+    consumer.the_claim(name).await
 }
 
 fn deleted(claim: &IPAddressClaim) -> Timestamp {
@@ -38,13 +25,11 @@ fn deleted(claim: &IPAddressClaim) -> Timestamp {
 /// the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn address_is_released_after_the_time_of_the_pool() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &[]);
     let consumer = Consumer::new(&control_plane).await;
     for pool in ["limited", "unlimited"] {
-        consumer
-            .create_pool(pool, json!({"addresses": ["10.0.0.1"], "prefix": 24}))
-            .await;
+        consumer.create_pool(pool, "10.0.0.1").await;
         consumer
             .create_claim_with(
                 pool,
@@ -56,8 +41,9 @@ async fn address_is_released_after_the_time_of_the_pool() {
         consumer.wait_for_address(pool).await;
         consumer.delete(pool).await;
     }
-    consumer.create_claim("next", "limited").await;
-    consumer.wait_for_reason("next", "PoolExhausted").await;
+    consumer
+        .claim_waits("next", "limited", "PoolExhausted")
+        .await;
     consumer.wait_until_unready("limited", "Deleting").await;
     let limit = json!({"terminating": {"afterSeconds": 60}});
     consumer
@@ -119,12 +105,13 @@ async fn address_is_released_after_the_time_of_the_pool() {
             .await
             .contains_key("unlimited")
     );
-    eventually("an event names the finalizer", || async {
+    until("an event names the finalizer", async || {
         let events = consumer.events("limited").await;
-        events
-            .iter()
-            .any(|(_, reason, note)| reason == "ReleasedEarly" && note.contains(IN_USE))
-            .then_some(())
+        Some(
+            events
+                .iter()
+                .any(|(_, reason, note)| reason == "ReleasedEarly" && note.contains(IN_USE)),
+        )
     })
     .await;
 }

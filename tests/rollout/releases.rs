@@ -1,14 +1,6 @@
 //! The requests for a release.
 
-use std::time::Duration;
-
-use kube::ResourceExt;
-use serde_json::json;
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::{eventually, eventually_ok};
+use support::prelude::*;
 
 /// How long a create request of a previous manager may still be applied.
 const CREATE_EXPIRY: Duration = Duration::from_secs(30);
@@ -44,9 +36,9 @@ async fn release(
         .wait_for_counts("web", (100, 100 - left, left, 0))
         .await;
     // Lists are not counted, unlike reads of one object.
-    eventually("the claims are deleted", || async {
+    until("the claims are deleted", async || {
         let claims = consumer.claims().list().await.ok()?;
-        (!claims.iter().any(|claim| names.contains(&claim.name_any()))).then_some(())
+        Some(!claims.iter().any(|claim| names.contains(&claim.name_any())))
     })
     .await;
     // The API server counts a request after its response.
@@ -67,16 +59,11 @@ async fn release(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_reads_the_address_only_after_a_restart() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &[]);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.100"], "prefix": 24}),
-        )
-        .await;
-    let names: Vec<String> = (0..20).map(|number| format!("c{number}")).collect();
+    consumer.create_pool("web", "10.0.0.1-10.0.0.100").await;
+    let names: Vec<String> = numbered("c", 20);
     consumer.create_claims(&names, "web").await;
     consumer.wait_for_addresses(&names).await;
     manager.stop();

@@ -1,15 +1,8 @@
 //! Restarts of the manager and the API server.
 
-use std::collections::HashSet;
-use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::{collections::HashSet, net::Ipv4Addr};
 
-use serde_json::json;
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
+use support::prelude::*;
 
 /// The number of requests for our kinds from all clients, except for lists and watches.
 fn calls(control_plane: &ControlPlane) -> u64 {
@@ -24,13 +17,13 @@ fn calls(control_plane: &ControlPlane) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_bound_claims_sends_no_request() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &[]);
     let consumer = Consumer::new(&control_plane).await;
     consumer
         .create_pool("big", json!({"addresses": ["10.0.0.0/20"], "prefix": 20}))
         .await;
-    let names: Vec<String> = (0..300).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 300);
     consumer.create_claims(&names, "big").await;
     let before = consumer.wait_for_addresses(&names).await;
     assert_eq!(before.values().collect::<HashSet<_>>().len(), 300);
@@ -70,7 +63,7 @@ async fn restart_with_bound_claims_sends_no_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_overlapping_pools_sends_no_request() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &[]);
     let teams = [
         Consumer::new(&control_plane).await,
@@ -92,10 +85,10 @@ async fn restart_with_overlapping_pools_sends_no_request() {
             .await;
     }
     // The messages of the conditions change until each pool is compared with all others.
-    eventually("no request is sent for 5 s", || async {
+    until("no request is sent for 5 s", async || {
         let before = calls(&control_plane);
         tokio::time::sleep(Duration::from_secs(5)).await;
-        (calls(&control_plane) == before).then_some(())
+        Some(calls(&control_plane) == before)
     })
     .await;
     for _ in 0..3 {
@@ -109,7 +102,7 @@ async fn restart_with_overlapping_pools_sends_no_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_recovers_from_an_api_server_restart() {
-    let mut control_plane = ControlPlane::start(Options::default());
+    let mut control_plane = ControlPlane::new();
     // The manager must not exit before the API server is back, however long its start takes.
     let flags = [
         "--leader-elect",
@@ -118,16 +111,10 @@ async fn manager_recovers_from_an_api_server_restart() {
     ];
     let mut manager = Manager::start(&control_plane, &flags);
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.10-10.0.0.40"], "prefix": 24}),
-        )
-        .await;
-    consumer.create_claim("before", "web").await;
-    assert_eq!(consumer.wait_for_address("before").await, "10.0.0.10");
+    consumer.create_pool("web", "10.0.0.10-10.0.0.40").await;
+    consumer.bind_to("before", "web", "10.0.0.10").await;
     // In progress when the server is killed.
-    let names: Vec<String> = (0..10).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 10);
     consumer.create_claims(&names, "web").await;
     control_plane.stop_api_server();
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -137,8 +124,7 @@ async fn manager_recovers_from_an_api_server_restart() {
     let bound = consumer.wait_for_addresses(&names).await;
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), 10);
     assert!(!bound.values().any(|address| address == "10.0.0.10"));
-    consumer.create_claim("after", "web").await;
-    consumer.wait_for_address("after").await;
+    consumer.bind("after", "web").await;
     consumer.release("before").await;
     consumer.wait_for_counts("web", (31, 20, 11, 0)).await;
     assert!(manager.is_running());
@@ -146,12 +132,9 @@ async fn manager_recovers_from_an_api_server_restart() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_manager_leaves_nothing_behind() {
-    let control_plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
-    let names: Vec<String> = (0..100).map(|number| format!("c{number}")).collect();
+    let (control_plane, consumer) = scene().await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
+    let names: Vec<String> = numbered("c", 100);
     for round in 0_u64..4 {
         let mut manager = Manager::start(&control_plane, &[]);
         if round == 0 {
@@ -182,7 +165,7 @@ async fn killed_manager_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_of_a_force_deleted_pool_stays_in_use() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
     let mut manager = Manager::start(&control_plane, &flags);
     let consumer = Consumer::new(&control_plane).await;
@@ -190,8 +173,7 @@ async fn address_of_a_force_deleted_pool_stays_in_use() {
     consumer.create_open_network("lab").await;
     consumer.create_pool("p", spec.clone()).await;
     consumer.create_pool("q", spec).await;
-    consumer.create_claim("a", "p").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.1");
+    consumer.bind_to("a", "p", "10.0.0.1").await;
     manager.stop();
     consumer.force_delete(&consumer.pools(), "p").await;
     // Only the reservation still shows the network of the address.
@@ -206,10 +188,8 @@ async fn address_of_a_force_deleted_pool_stays_in_use() {
             .expect("reservations can be read")
             .is_some()
     );
-    consumer.create_claim("b", "q").await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.2");
-    consumer.create_claim("c", "q").await;
-    consumer.wait_for_reason("c", "PoolExhausted").await;
+    consumer.bind_to("b", "q", "10.0.0.2").await;
+    consumer.claim_waits("c", "q", "PoolExhausted").await;
     consumer.release("a").await;
-    assert_eq!(consumer.wait_for_address("c").await, "10.0.0.1");
+    consumer.assert_address("c", "10.0.0.1").await;
 }

@@ -1,55 +1,41 @@
 //! The scope of a manager: `--namespace`, `--watch-filter` and `--selector`.
 
-use serde_json::json;
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
+use support::prelude::*;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn global_pool_counts_are_correct_with_namespace_flag() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let (one, two) = (
         Consumer::new(&control_plane).await,
         Consumer::new(&control_plane).await,
     );
-    one.create_global_pool(
-        "shared",
-        json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24}),
-    )
-    .await;
+    one.create_global_pool("shared", "10.0.0.10-10.0.0.12")
+        .await;
     let first = format!("--namespace={}", one.namespace);
     let _first = Manager::start(&control_plane, &[&first]);
     one.create_global_claim("a", "shared").await;
     two.create_global_claim("b", "shared").await;
-    assert_eq!(one.wait_for_address("a").await, "10.0.0.10");
+    one.assert_address("a", "10.0.0.10").await;
     two.assert_stays_unbound("b").await;
 
     // Another one for the other namespace at the same time: it observes the allocations of the
     // first by the reservations.
     let second = format!("--namespace={}", two.namespace);
     let _second = Manager::start(&control_plane, &[&second]);
-    assert_eq!(two.wait_for_address("b").await, "10.0.0.11");
-    one.create_global_claim("c", "shared").await;
-    assert_eq!(one.wait_for_address("c").await, "10.0.0.12");
-    two.create_global_claim("d", "shared").await;
-    two.wait_for_reason("d", "PoolExhausted").await;
+    two.assert_address("b", "10.0.0.11").await;
+    one.bind_global_to("c", "shared", "10.0.0.12").await;
+    two.global_claim_waits("d", "shared", "PoolExhausted").await;
     one.release("a").await;
-    assert_eq!(two.wait_for_address("d").await, "10.0.0.10");
+    two.assert_address("d", "10.0.0.10").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_filter_selects_claims_and_pools() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &["--watch-filter=blue"]);
     let consumer = Consumer::new(&control_plane).await;
     let label = |value: &str| json!({"labels": {"cluster.x-k8s.io/watch-filter": value}});
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.10-10.0.0.12").await;
     consumer
         .create_claim_with("red", "InClusterIPPool", "web", label("red"))
         .await;
@@ -78,7 +64,7 @@ async fn watch_filter_selects_claims_and_pools() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_namespaces_can_be_served() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let (one, two, other) = (
         Consumer::new(&control_plane).await,
         Consumer::new(&control_plane).await,
@@ -87,8 +73,7 @@ async fn several_namespaces_can_be_served() {
     let flags = [&one, &two].map(|team| format!("--namespace={}", team.namespace));
     let _manager = Manager::start(&control_plane, &[&flags[0], &flags[1]]);
     for team in [&one, &two, &other] {
-        team.create_pool("web", json!({"addresses": ["10.0.0.10"], "prefix": 24}))
-            .await;
+        team.create_pool("web", "10.0.0.10").await;
         team.create_cluster("paused", true).await;
         team.create_claim_with(
             "p",
@@ -101,8 +86,7 @@ async fn several_namespaces_can_be_served() {
     for team in [&one, &two] {
         // The Clusters of all selected namespaces are watched.
         team.wait_for_reason("p", "Paused").await;
-        team.create_claim("c", "web").await;
-        assert_eq!(team.wait_for_address("c").await, "10.0.0.10");
+        team.bind_to("c", "web", "10.0.0.10").await;
     }
     other.create_claim("c", "web").await;
     other.assert_stays_unbound("c").await;
@@ -110,16 +94,11 @@ async fn several_namespaces_can_be_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn selector_selects_claims_and_pools() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let _manager = Manager::start(&control_plane, &["--selector=tier in (web,db),!legacy"]);
     let consumer = Consumer::new(&control_plane).await;
     let label = |value: &str| json!({"labels": {"tier": value}});
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.10-10.0.0.12").await;
     consumer
         .create_claim_with("web", "InClusterIPPool", "web", label("web"))
         .await;

@@ -1,16 +1,8 @@
 //! Several managers at the same time.
 
-use std::collections::HashSet;
-use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::{collections::HashSet, convert::Infallible};
 
-use serde_json::json;
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::eventually;
+use support::prelude::*;
 
 const ELECTED: [&str; 4] = [
     "--leader-elect",
@@ -44,7 +36,7 @@ async fn keep_running(control_plane: &ControlPlane, manager: &mut Manager) -> In
 
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_becomes_leader_when_the_leader_is_killed() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut first = Manager::start(&control_plane, &ELECTED);
     first.wait_for_log("acquired leadership lease");
     let mut second = Manager::start(&control_plane, &ELECTED);
@@ -57,10 +49,8 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
         second.log()
     );
     let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
-    let names: Vec<String> = (0..200).map(|number| format!("c{number}")).collect();
+    consumer.create_pool("web", "10.0.0.0/24").await;
+    let names: Vec<String> = numbered("c", 200);
     let leader = holder(&control_plane);
     consumer.create_claims(&names, "web").await;
     first.kill();
@@ -74,9 +64,9 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
         started.elapsed()
     );
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), 200);
-    eventually("the standby leads", || async {
+    until("the standby leads", async || {
         let holder = holder(&control_plane);
-        (!holder.is_empty() && holder != leader).then_some(())
+        Some(!holder.is_empty() && holder != leader)
     })
     .await;
 
@@ -93,7 +83,7 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_exits_when_it_loses_the_lease() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &ELECTED);
     manager.wait_for_log("acquired leadership lease");
     let stolen = r#"{"spec": {"holderIdentity": "thief"}}"#;
@@ -130,7 +120,7 @@ async fn manager_exits_when_it_loses_the_lease() {
 /// Safety must not depend on leader election.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_active_managers_allocate_no_address_twice() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
     let _managers = [
         Manager::start(&control_plane, &flags),
@@ -140,7 +130,7 @@ async fn two_active_managers_allocate_no_address_twice() {
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23}))
         .await;
-    let names: Vec<String> = (0..300).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 300);
     consumer.create_claims(&names, "web").await;
     let bound = consumer.wait_for_addresses(&names).await;
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), 300);
@@ -158,7 +148,7 @@ const EARLIER_WRITES: Duration = Duration::from_secs(31);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_active_managers_are_logged() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     let managers = [
         Manager::start(&control_plane, &[]),
         Manager::start(&control_plane, &[]),
@@ -192,7 +182,7 @@ async fn two_active_managers_are_logged() {
 /// Overlapping pools of one network, and two active managers.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_active_managers_respect_a_shared_network() {
-    let control_plane = ControlPlane::start(Options::default());
+    let control_plane = ControlPlane::new();
     // Both sometimes reserve an address for one claim; the leftovers are swept.
     let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
     let _managers = [

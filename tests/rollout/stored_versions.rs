@@ -1,11 +1,6 @@
 //! Pools that an older version of the provider stored as v1alpha1.
 
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
+use support::prelude::*;
 
 const DEFINITION: &str = "inclusterippools.ipam.cluster.x-k8s.io";
 
@@ -44,17 +39,12 @@ fn stored_versions(plane: &ControlPlane) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_of_an_old_version_are_stored_again() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     store_in(&plane, "v1alpha1");
     let consumer = Consumer::new(&plane).await;
-    let names: Vec<String> = (0..5).map(|number| format!("pool-{number}")).collect();
+    let names: Vec<String> = numbered("pool-", 5);
     for name in &names {
-        consumer
-            .create_pool(
-                name,
-                json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24}),
-            )
-            .await;
+        consumer.create_pool(name, "10.0.0.10-10.0.0.12").await;
     }
     store_in(&plane, "v1alpha2");
     let versions = stored_versions(&plane);
@@ -63,13 +53,12 @@ async fn pools_of_an_old_version_are_stored_again() {
         "{versions}"
     );
     let manager = Manager::start(&plane, &["--leader-elect"]);
-    eventually("the old version is not stored", || async {
-        (stored_versions(&plane) == r#"["v1alpha2"]"#).then_some(())
+    until("the old version is not stored", async || {
+        Some(stored_versions(&plane) == r#"["v1alpha2"]"#)
     })
     .await;
     manager.wait_for_log("the upgrade step is done");
-    consumer.create_claim("a", "pool-0").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.10");
+    consumer.bind_to("a", "pool-0", "10.0.0.10").await;
 
     // The API server accepts a definition without the old version, and all pools can be read with
     // it.
@@ -80,12 +69,7 @@ async fn pools_of_an_old_version_are_stored_again() {
             .retain(|version| version["name"] != "v1alpha1");
     });
     for name in &names {
-        let pool = consumer
-            .pools()
-            .get(name)
-            .await
-            .expect("pools can be read")
-            .expect("the pool exists");
+        let pool = consumer.the_pool(name).await;
         let spec = serde_json::to_value(&pool.spec).expect("a spec is JSON");
         assert_eq!(
             (&spec["addresses"], pool.metadata.generation),

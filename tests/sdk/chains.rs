@@ -1,24 +1,22 @@
 //! Reconcilers that are made of closures and of others, and what they are told.
 
-use std::convert::Infallible;
-use std::fmt;
-use std::sync::{Arc, Mutex};
-
-use capi_ipam_controller::client::{ResourceClient, connect};
-use capi_ipam_controller::controller::{
-    Action, Attempt, Changed, Failure, Reconciler, SourceId, reconcile_fn, watch_fn,
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{Arc, Mutex},
 };
-use capi_ipam_controller::patch;
-use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, ResourceExt};
-use serde_json::json;
 
-use crate::control_plane;
-use crate::patching::client;
-use crate::program::Program;
-use support::consumer::{Consumer, object};
-use support::wait::eventually;
+use capi_ipam_controller::{
+    client::connect,
+    controller::{Action, Attempt, Changed, Failure, Reconciler, SourceId, reconcile_fn, watch_fn},
+    patch,
+    watch::{WatchApi, WatchSpec},
+};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use support::prelude::*;
+
+use crate::{config_maps, control_plane, patching::client, program::Program};
 
 /// What has happened, in order.
 #[derive(Clone, Default)]
@@ -65,8 +63,7 @@ fn value(map: &ConfigMap) -> &str {
 #[tokio::test]
 async fn change_reaches_a_closure_with_the_object_before() {
     let consumer = Consumer::with_client(client().await).await;
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(&consumer);
     let record = Record::default();
     let (of_first, of_second) = (record.clone(), record.clone());
     let first = reconcile_fn(move |map: Arc<ConfigMap>| {
@@ -151,8 +148,7 @@ impl Reconciler for Failing {
 #[tokio::test]
 async fn reconciler_is_told_of_failures() {
     let consumer = Consumer::with_client(client().await).await;
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(&consumer);
     let record = Record::default();
     let failing = Failing(record.clone());
     let program = start(consumer.client.clone(), &consumer.namespace, failing);

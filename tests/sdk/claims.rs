@@ -1,22 +1,22 @@
 //! Several providers in one program.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
 
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_provider::advanced::{
-    ClaimHandler, ClaimOptions, Ensured, PoolKind, PoolView, ProviderAdapter,
+use capi_ipam_provider::{
+    advanced::{ClaimHandler, ClaimOptions, Ensured, PoolKind, PoolView, ProviderAdapter},
+    api::IPAddress,
+    prelude::{Allocation, ClaimReconciler, HandlerError, Released},
 };
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
-use capi_ipam_provider::prelude::{Allocation, ClaimReconciler, HandlerError, Released};
-use serde_json::json;
+use support::prelude::*;
 
-use crate::program::Program;
-use crate::upgrade::define;
-use crate::{control_plane, patching};
-use support::consumer::{Consumer, object};
+use crate::{control_plane, patching, program::Program, upgrade::define};
 
 /// A provider whose pools have one address, which is not recorded anywhere.
 #[derive(Clone)]
@@ -257,17 +257,11 @@ async fn provider_cannot_delete_the_address_of_a_bound_claim() {
     create_claim(&consumer, "w", "whites").await;
     let before = consumer.wait_for_ip_address("w").await;
     is_lost.store(true, Ordering::Relaxed);
-    let text = consumer.wait_until_unready("w", "AllocationFailed").await;
-    assert!(
-        text.contains("IPAddress w of a bound claim: no claim has its address"),
-        "{text}"
+    assert_contains(
+        &consumer.wait_until_unready("w", "AllocationFailed").await,
+        "IPAddress w of a bound claim: no claim has its address",
     );
-    let after = consumer
-        .addresses()
-        .get("w")
-        .await
-        .expect("addresses can be read")
-        .expect("it exists");
+    let after = consumer.the_address("w").await;
     assert_eq!(
         (after.metadata.uid, after.metadata.deletion_timestamp),
         (before.metadata.uid, None)

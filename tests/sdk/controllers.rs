@@ -1,22 +1,19 @@
 //! Controllers and tasks of one manager.
 
-use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
 
-use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_controller::controller::{Action, reconcile_fn};
-use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::watch::WatchSpec;
+use capi_ipam_controller::{
+    controller::{Action, reconcile_fn},
+    manager::Manager,
+    watch::WatchSpec,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, ResourceExt};
-use serde_json::json;
+use support::prelude::*;
 
-use crate::patching::client;
-use crate::program::Program;
-use support::consumer::{Consumer, object};
-use support::wait::eventually;
+use crate::{patching::client, program::Program};
 
 /// The names of reconciled objects.
 type Names = Arc<Mutex<BTreeSet<String>>>;

@@ -2,21 +2,18 @@
 
 use std::sync::{Arc, Mutex};
 
-use capi_ipam_controller::client::{CallError, ResourceClient};
-use capi_ipam_controller::controller::{
-    Action, Attempt, Cause, Finalized, Protect, Protection, Reconciler,
+use capi_ipam_controller::{
+    client::CallError,
+    clock,
+    controller::{Action, Attempt, Cause, Finalized, Protect, Protection, Reconciler},
+    finalizer, patch,
+    watch::{WatchApi, WatchSpec},
 };
-use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use capi_ipam_controller::{clock, finalizer, patch};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::ObjectMeta;
-use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use kube::{Client, core::ObjectMeta};
+use support::prelude::*;
 
-use crate::patching::client;
-use crate::program::Program;
-use support::consumer::{Consumer, object};
-use support::wait::eventually;
+use crate::{config_maps, patching::client, program::Program};
 
 const FINALIZER: &str = "sdk-test.example.com/protect";
 
@@ -137,8 +134,7 @@ async fn delete(maps: &ResourceClient<ConfigMap>, name: &str) {
 #[tokio::test]
 async fn finalizer_goes_when_the_deletion_is_reconciled() {
     let consumer = Consumer::with_client(client().await).await;
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(&consumer);
     // It is created while no program runs.
     create(&maps, "a").await;
     let (program, calls) = start(&consumer.namespace);
@@ -179,8 +175,7 @@ async fn finalizer_goes_when_the_deletion_is_reconciled() {
 #[tokio::test]
 async fn unmanaged_object_gets_no_finalizer() {
     let consumer = Consumer::with_client(client().await).await;
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(&consumer);
     for name in ["postponed", "unmanaged"] {
         create(&maps, name).await;
     }
@@ -199,8 +194,7 @@ async fn unmanaged_object_gets_no_finalizer() {
 #[tokio::test]
 async fn object_whose_deletion_is_undone_keeps_its_finalizer() {
     let consumer = Consumer::with_client(client().await).await;
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(&consumer);
     let metadata = json!({"name": "a", "finalizers": [FINALIZER], "labels": {"free": ""}});
     let map = object(json!({"metadata": metadata}));
     let created = maps.create(&map).await.expect("it can be created");

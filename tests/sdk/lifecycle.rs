@@ -1,23 +1,22 @@
 //! What a program does before its first reconcile and after its last one.
 
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
 
-use capi_ipam_controller::client::{ResourceClient, error_chain};
-use capi_ipam_controller::controller::{Action, reconcile_fn};
-use capi_ipam_controller::manager::{InitializeError, Manager};
-use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
-use serde_json::json;
+use capi_ipam_controller::{
+    client::error_chain,
+    controller::{Action, reconcile_fn},
+    manager::{InitializeError, Manager},
+    watch::{WatchApi, WatchSpec},
+};
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
+use kube::Client;
+use support::prelude::*;
 use tokio::time::sleep;
 
-use crate::patching::client;
-use crate::program::Program;
-use support::consumer::{Consumer, object};
-use support::wait::eventually;
+use crate::{config_maps, patching::client, program::Program};
 
 /// What has happened, in order.
 #[derive(Clone, Default)]
@@ -66,8 +65,7 @@ fn add_slow_controller(manager: &mut Manager, namespace: &str, record: &Record) 
 #[tokio::test]
 async fn stop_actions_run_after_reconciles_with_the_lease() {
     let consumer = Consumer::with_client(client().await).await;
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(&consumer);
     let map = object(json!({"metadata": {"name": "slow"}}));
     maps.create(&map).await.expect("it can be created");
 

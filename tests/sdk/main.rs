@@ -26,10 +26,17 @@ mod upgrade;
 
 use std::sync::OnceLock;
 
-use support::control_plane::{ControlPlane, Options};
+use k8s_openapi::api::core::v1::ConfigMap;
+use support::prelude::*;
 
 /// The control plane that all tests share. Never dropped: its processes end with the test process.
 fn control_plane() -> &'static ControlPlane {
     static SHARED: OnceLock<ControlPlane> = OnceLock::new();
     SHARED.get_or_init(|| ControlPlane::start(Options::default()))
+}
+
+/// The ConfigMaps of the namespace.
+fn config_maps(consumer: &Consumer) -> ResourceClient<ConfigMap> {
+    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
+    ResourceClient::new(api, &())
 }

@@ -2,12 +2,9 @@
 
 use capi_ipam_webhook::diagnostics::MetricsOptions;
 use clap::Parser;
+use support::{ports::free_port, prelude::*};
 
-use crate::control_plane;
-use crate::program::Program;
-use support::ports::free_port;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
+use crate::{control_plane, program::Program};
 
 #[derive(Parser)]
 struct Flags {

@@ -1,14 +1,17 @@
 //! Writes of object and status in one go.
 
-use capi_ipam_controller::client::{CallError, ResourceClient, connect};
-use capi_ipam_controller::patch;
+use capi_ipam_controller::{
+    client::{CallError, connect},
+    patch,
+};
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus};
-use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use kube::Client;
+use support::prelude::*;
 
-use crate::control_plane;
-use crate::interrupt::{Kill, run_until_killed};
-use support::consumer::{object, unique};
+use crate::{
+    control_plane,
+    interrupt::{Kill, run_until_killed},
+};
 
 pub(crate) async fn client() -> Client {
     connect(Some(control_plane().kubeconfig()), "sdk-test/0.0.1")

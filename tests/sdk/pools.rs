@@ -1,27 +1,26 @@
 //! A provider whose pools are objects of one kind, and what a faulty one does to its claims.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Once};
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, Once,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_provider::advanced::{ClaimOptions, SweepOptions};
-use capi_ipam_provider::api::IPAddressClaim;
-use capi_ipam_provider::api::advice::MISSING_POOL;
-use capi_ipam_provider::prelude::{
-    Allocation, Claim, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
+use capi_ipam_provider::{
+    advanced::{ClaimOptions, SweepOptions},
+    api::advice::MISSING_POOL,
+    prelude::{
+        Allocation, Claim, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
+    },
 };
-use kube::{CustomResource, ResourceExt};
+use kube::CustomResource;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use support::prelude::*;
 
-use crate::program::Program;
-use crate::upgrade::define_kind;
-use crate::{control_plane, patching};
-use support::consumer::{Consumer, ready};
-use support::wait::eventually;
+use crate::{control_plane, patching, program::Program, upgrade::define_kind};
 
 /// The longest call of the provider.
 const HANDLER_TIMEOUT: Duration = Duration::from_millis(300);
@@ -337,7 +336,7 @@ async fn undecodable_pool_is_reported() {
         )) && text.ends_with("; correct the pool"),
         "{text}"
     );
-    assert!(text.contains("expected a sequence"), "{text}");
+    assert_contains(&text, "expected a sequence");
     assert!(
         env.event("a", "PoolNotReady")
             .await
@@ -376,11 +375,12 @@ async fn faulty_provider_is_reported_on_the_claim() {
     ] {
         env.apply_pool(claim, &json!({"addresses": ["10.4.0.1"], "fault": fault}));
         env.create_claim(claim, claim).await;
-        let text = env
-            .consumer
-            .wait_for_reason(claim, "AllocationFailed")
-            .await;
-        assert!(text.contains(words), "{text}");
+        assert_contains(
+            &env.consumer
+                .wait_for_reason(claim, "AllocationFailed")
+                .await,
+            words,
+        );
         assert!(env.event(claim, "AllocationFailed").await.contains(words));
     }
     // All others continue, and a fault that is mended is forgotten.
@@ -418,8 +418,10 @@ async fn address_of_another_claim_is_reported() {
     let pool = json!({"apiGroup": "example.com", "kind": "MemoryPool", "name": "other"});
     env.consumer.create_address_for("c", pool, "10.4.0.7").await;
     env.create_claim("c", "other").await;
-    let text = env.consumer.wait_for_reason("c", "AllocationFailed").await;
-    assert!(text.contains("IPAddress c has 10.4.0.7 already"), "{text}");
+    assert_contains(
+        &env.consumer.wait_for_reason("c", "AllocationFailed").await,
+        "IPAddress c has 10.4.0.7 already",
+    );
     assert!(env.program.stop());
 }
 
@@ -498,13 +500,7 @@ async fn bound_claims_are_verified() {
         .wait_until_unready("a", "DuplicateAddress")
         .await;
     assert_eq!(text, format!("{address} is allocated to somebody"));
-    let claim: IPAddressClaim = env
-        .consumer
-        .claims()
-        .get("a")
-        .await
-        .expect("claims can be read")
-        .expect("it exists");
+    let claim: IPAddressClaim = env.consumer.the_claim("a").await;
     assert_eq!(
         claim.bound_address(),
         Some("a"),

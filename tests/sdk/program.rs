@@ -1,17 +1,16 @@
 //! A program with a manager, in a thread of the test process.
 
-use std::process::ExitCode;
-use std::sync::mpsc;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::{process::ExitCode, sync::mpsc, thread::JoinHandle};
 
-use capi_ipam_controller::manager::{BoxError, Identity, Manager, run_with_options};
-use capi_ipam_controller::options::Options;
+use capi_ipam_controller::{
+    manager::{BoxError, Identity, Manager, run_with_options},
+    options::Options,
+};
 use clap::Parser;
+use support::prelude::*;
 use tokio_util::sync::CancellationToken;
 
 use crate::control_plane;
-use support::patience::Patience;
 
 /// How long the setup of a program and its end may take.
 const TIMEOUT: Duration = Duration::from_mins(2);

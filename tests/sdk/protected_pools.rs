@@ -1,33 +1,32 @@
 //! Pools with a finalizer and a status, which the SDK writes.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::sync::{Arc, Once};
-use std::time::Duration;
+use std::{
+    net::IpAddr,
+    sync::{Arc, Once},
+};
 
-use capi_ipam_controller::client::{CallError, ResourceClient};
-use capi_ipam_controller::controller::{Action, Trigger};
-use capi_ipam_controller::finalizer;
-use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::{EventHandler, Invalid, WatchSpec};
-use capi_ipam_provider::advanced::ClaimOptions;
-use capi_ipam_provider::api::{IPAddressClaim, conditions};
-use capi_ipam_provider::prelude::{
-    Allocation, Claim, ClaimReconciler, HandlerError, PoolOptions, PoolProvider, PoolStatus,
-    Released, WatchedPools,
+use capi_ipam_controller::{
+    client::CallError,
+    controller::{Action, Trigger},
+    finalizer,
+    manager::{BoxError, Manager},
+    namespaced_name::NamespacedName,
+    watch::{EventHandler, Invalid, WatchSpec},
+};
+use capi_ipam_provider::{
+    advanced::ClaimOptions,
+    api::conditions,
+    prelude::{
+        Allocation, Claim, ClaimReconciler, HandlerError, PoolOptions, PoolProvider, PoolStatus,
+        Released, WatchedPools,
+    },
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::DynamicObject;
-use kube::{Api, CustomResource, Resource};
+use kube::{CustomResource, Resource, core::DynamicObject};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use support::{policy::DENIED, prelude::*};
 
-use crate::program::Program;
-use crate::{control_plane, patching};
-use support::consumer::{Consumer, object};
-use support::policy::DENIED;
-use support::wait::{consistently, eventually, eventually_within};
+use crate::{control_plane, patching, program::Program};
 
 const FINALIZER: &str = "sdk-test.example.com/protect-pool";
 /// How soon the status describes what has changed. The API server and the other tests share the

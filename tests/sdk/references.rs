@@ -1,14 +1,14 @@
 //! Objects that are kept from deletion while others use them.
 
-use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_provider::references::{self, ReferenceError};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::{Api, ResourceExt};
-use serde_json::json;
+use support::prelude::*;
 
-use crate::interrupt::{Kill, run_until_killed};
-use crate::patching::client;
-use support::consumer::{Consumer, object};
+use crate::{
+    config_maps,
+    interrupt::{Kill, run_until_killed},
+    patching::client,
+};
 
 /// The reference of a user, which does not have to exist.
 fn reference_of(name: &str) -> String {
@@ -17,8 +17,7 @@ fn reference_of(name: &str) -> String {
 }
 
 async fn maps_of(consumer: &Consumer, names: &[&str]) -> ResourceClient<ConfigMap> {
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(consumer);
     for name in names {
         let map = object(json!({"metadata": {"name": name, "finalizers": ["example.com/own"]}}));
         maps.create(&map).await.expect("it can be created");

@@ -1,29 +1,27 @@
 //! Controllers whose objects come from something other than one watch of a Kubernetes kind.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
-
-use capi_ipam_controller::client::{CallError, ResourceClient};
-use capi_ipam_controller::controller::{
-    Action, AddedSource, Attempt, Cause, Controller, Reconciler, Store, Trigger, reconcile_fn,
+use std::{
+    convert::Infallible,
+    hash::{Hash, Hasher},
+    sync::Arc,
 };
-use capi_ipam_controller::health::{Health, ReadinessGate};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::{
-    Change, EventHandler, Invalid, Keyed, Opened, Source, WatchApi, WatchSpec,
+
+use capi_ipam_controller::{
+    client::CallError,
+    controller::{
+        Action, AddedSource, Attempt, Cause, Controller, Reconciler, Store, Trigger, reconcile_fn,
+    },
+    health::{Health, ReadinessGate},
+    namespaced_name::NamespacedName,
+    watch::{Change, EventHandler, Invalid, Keyed, Opened, Source, WatchApi, WatchSpec},
 };
 use futures::stream::unfold;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, ResourceExt};
-use serde_json::json;
+use kube::Client;
+use support::prelude::*;
 use tokio::sync::mpsc;
 
-use crate::patching::client;
-use crate::program::Program;
-use support::consumer::{Consumer, object};
-use support::wait::eventually;
+use crate::{config_maps, patching::client, program::Program};
 
 /// An object of an ordering system.
 #[derive(Clone, Debug)]
@@ -163,8 +161,7 @@ fn order(name: &str, amount: u32) -> Order {
 #[tokio::test]
 async fn objects_outside_of_kubernetes_are_reconciled() {
     let consumer = Consumer::with_client(client().await).await;
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(&consumer);
     let (orders, changes) = mpsc::unbounded_channel();
     let reconciler = Arc::new(OrderReconciler { maps: maps.clone() });
     let namespace = consumer.namespace.clone();
@@ -239,8 +236,7 @@ impl Parts {
 }
 
 async fn create(consumer: &Consumer, name: &str) {
-    let api = Api::namespaced(consumer.client.clone(), &consumer.namespace);
-    let maps: ResourceClient<ConfigMap> = ResourceClient::new(api, &());
+    let maps = config_maps(consumer);
     let map = object(json!({"metadata": {"name": name}}));
     maps.create(&map).await.expect("it can be created");
 }

@@ -1,14 +1,12 @@
 //! The sweep of IPAddresses without a claim.
 
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use capi_ipam_provider::advanced::{ClaimOptions, SweepOptions};
-use serde_json::{Value, json};
+use support::prelude::*;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::pools::Environment;
-use support::wait::{consistently, eventually};
 
 const SWEEP: SweepOptions = SweepOptions {
     interval: Duration::from_millis(200),

@@ -1,19 +1,15 @@
 //! Upgrade steps.
 
-use std::time::Duration;
-
-use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::upgrade::{self, Step, StoredVersions, UpgradeError};
-use kube::api::DynamicObject;
-use kube::core::ApiResource;
-use kube::{Api, Client, ResourceExt};
-use serde_json::{Value, json};
+use kube::{Client, api::DynamicObject, core::ApiResource};
+use support::prelude::*;
 
-use crate::control_plane;
-use crate::interrupt::{Kill, run_until_killed};
-use crate::patching::client;
-use crate::program::Program;
-use support::consumer::object;
+use crate::{
+    control_plane,
+    interrupt::{Kill, run_until_killed},
+    patching::client,
+    program::Program,
+};
 
 const OBJECTS: usize = 3;
 

@@ -10,7 +10,9 @@ use capi_ipam_api::{IPNetwork, IPReservation, IPSlice, InClusterKind, Pool, name
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use capi_ipam_testing::consumer as generic;
-pub use capi_ipam_testing::consumer::{answered, create, object, ready, retry_unanswered, unique};
+pub use capi_ipam_testing::consumer::{
+    answered, create, object, read, ready, retry_unanswered, unique,
+};
 use futures::StreamExt;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -133,18 +135,23 @@ impl Consumer {
     }
 
     /// Creates a pool of single addresses in the namespace.
-    pub async fn create_pool(&self, name: &str, spec: Value) -> Pool {
+    pub async fn create_pool(&self, name: &str, spec: impl Into<PoolSpec>) -> Pool {
         self.create_pool_of(InClusterKind::IPPool, name, spec).await
     }
 
     /// Creates a global pool of single addresses.
-    pub async fn create_global_pool(&self, name: &str, spec: Value) -> Pool {
+    pub async fn create_global_pool(&self, name: &str, spec: impl Into<PoolSpec>) -> Pool {
         self.create_pool_of(InClusterKind::GlobalIPPool, name, spec)
             .await
     }
 
     /// Creates a pool of a kind.
-    pub async fn create_pool_of(&self, kind: InClusterKind, name: &str, spec: Value) -> Pool {
+    pub async fn create_pool_of(
+        &self,
+        kind: InClusterKind,
+        name: &str,
+        spec: impl Into<PoolSpec>,
+    ) -> Pool {
         self.create_labelled_pool(kind, name, json!({}), spec).await
     }
 
@@ -154,8 +161,9 @@ impl Consumer {
         kind: InClusterKind,
         name: &str,
         labels: Value,
-        spec: Value,
+        spec: impl Into<PoolSpec>,
     ) -> Pool {
+        let PoolSpec(spec) = spec.into();
         let namespace = (!kind.is_global()).then_some(&self.namespace);
         let pool = object(json!({
             "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
@@ -187,6 +195,69 @@ impl Consumer {
     pub async fn create_global_claim(&self, name: &str, pool: &str) -> IPAddressClaim {
         self.create_claim_with(name, InClusterKind::GlobalIPPool.name(), pool, json!({}))
             .await
+    }
+
+    /// The claim with a name, which exists.
+    pub async fn the_claim(&self, name: &str) -> IPAddressClaim {
+        read(&self.claims(), name).await
+    }
+
+    /// The pool of the namespace with a name, which exists.
+    pub async fn the_pool(&self, name: &str) -> Pool {
+        read(&self.pools(), name).await
+    }
+
+    /// The IPAddress with a name, which exists.
+    pub async fn the_address(&self, name: &str) -> IPAddress {
+        read(&self.addresses(), name).await
+    }
+
+    /// Creates a claim for a pool of the namespace, and returns its address.
+    pub async fn bind(&self, claim: &str, pool: &str) -> String {
+        self.create_claim(claim, pool).await;
+        self.wait_for_address(claim).await
+    }
+
+    /// Creates a claim for a global pool, and returns its address.
+    pub async fn bind_global(&self, claim: &str, pool: &str) -> String {
+        self.create_global_claim(claim, pool).await;
+        self.wait_for_address(claim).await
+    }
+
+    /// Creates a claim for a pool of the namespace, which gets this address.
+    pub async fn bind_to(&self, claim: &str, pool: &str, address: impl AsRef<str>) {
+        assert_eq!(self.bind(claim, pool).await, address.as_ref(), "{claim}");
+    }
+
+    /// Creates a claim for a global pool, which gets this address.
+    pub async fn bind_global_to(&self, claim: &str, pool: &str, address: impl AsRef<str>) {
+        assert_eq!(
+            self.bind_global(claim, pool).await,
+            address.as_ref(),
+            "{claim}"
+        );
+    }
+
+    /// Creates a claim for a pool of the namespace that reports this reason, and returns the
+    /// message.
+    pub async fn claim_waits(&self, claim: &str, pool: &str, reason: &str) -> String {
+        self.create_claim(claim, pool).await;
+        self.wait_for_reason(claim, reason).await
+    }
+
+    /// Like [`Self::claim_waits`], for a global pool.
+    pub async fn global_claim_waits(&self, claim: &str, pool: &str, reason: &str) -> String {
+        self.create_global_claim(claim, pool).await;
+        self.wait_for_reason(claim, reason).await
+    }
+
+    /// Waits until a claim is bound, to this address.
+    pub async fn assert_address(&self, claim: &str, address: impl AsRef<str>) {
+        assert_eq!(
+            self.wait_for_address(claim).await,
+            address.as_ref(),
+            "{claim}"
+        );
     }
 
     /// Creates a claim with more metadata. A field `clusterName` in it sets `spec.clusterName`.
@@ -303,6 +374,51 @@ impl Consumer {
     pub async fn modify_pool(&self, pool: &str, change: impl Fn(&mut Value)) {
         self.modify(&self.pools(), pool, |pool| change(&mut pool["spec"]))
             .await;
+    }
+}
+
+/// Names of objects: the prefix and a number from 0.
+pub fn numbered(prefix: &str, count: usize) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("{prefix}{number}"))
+        .collect()
+}
+
+/// Asserts that a message contains a text.
+pub fn assert_contains(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} is not in {text:?}");
+}
+
+/// The specification of a pool: as JSON, or the addresses with the prefix length 24, separated by
+/// spaces, and other fields.
+pub struct PoolSpec(Value);
+
+impl From<Value> for PoolSpec {
+    fn from(spec: Value) -> Self {
+        Self(spec)
+    }
+}
+
+impl From<(&str, Value)> for PoolSpec {
+    fn from((addresses, more): (&str, Value)) -> Self {
+        let addresses: Vec<&str> = addresses.split(' ').collect();
+        let mut spec = json!({ "addresses": addresses, "prefix": 24 });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        Self(spec)
+    }
+}
+
+impl From<&str> for PoolSpec {
+    fn from(addresses: &str) -> Self {
+        (addresses, json!({})).into()
+    }
+}
+
+impl From<String> for PoolSpec {
+    fn from(addresses: String) -> Self {
+        addresses.as_str().into()
     }
 }
 

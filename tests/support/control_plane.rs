@@ -41,7 +41,18 @@ impl DerefMut for ControlPlane {
     }
 }
 
+impl Default for ControlPlane {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ControlPlane {
+    /// Starts a control plane with the usual options.
+    pub fn new() -> Self {
+        Self::start(Options::default())
+    }
+
     /// Starts a control plane with everything that the provider needs, see [`installation`].
     pub fn start(options: Options) -> Self {
         Self(generic::ControlPlane::start(options, installation()))

@@ -15,9 +15,13 @@ pub mod consumer;
 pub mod control_plane;
 pub mod manager;
 pub mod policy;
+pub mod prelude;
 pub mod registry;
 pub mod repository;
+pub mod scene;
 pub mod snapshot;
+pub mod specifications;
+pub mod wait;
 pub mod webhooks;
 
-pub use capi_ipam_testing::{patience, ports, process, proxy, wait};
+pub use capi_ipam_testing::{patience, ports, process, proxy};

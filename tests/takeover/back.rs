@@ -1,20 +1,15 @@
 //! Switching back to the Go provider, and to this provider again. The Go provider does not read or
 //! change reservations.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use capi_ipam_api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS, SKIP_VALIDATE_DELETE};
-use serde_json::{Value, json};
+use support::{prelude::*, wait::TIMEOUT};
 
-use crate::go_provider::{GoProvider, claim, ip_address};
-use crate::snapshot::{Snapshot, reservation_name};
-use crate::store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text};
-use crate::{MACHINE, fixture};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::{TIMEOUT, eventually};
-use support::webhooks::Webhooks;
+use crate::{
+    MACHINE, fixture,
+    go_provider::{GoProvider, claim, ip_address},
+    snapshot::{Snapshot, reservation_name},
+    store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text},
+};
 
 const NAMESPACE: &str = "tenant-a";
 /// Flags with which orphaned reservations are freed within seconds.
@@ -52,12 +47,12 @@ impl Client<'_> {
     async fn wait_for_addresses<const N: usize>(&self, names: [&str; N]) -> [String; N] {
         let mut addresses = [const { String::new() }; N];
         for (name, address) in names.into_iter().zip(&mut addresses) {
-            eventually(&format!("{name} is bound"), || async {
+            until(&format!("{name} is bound"), async || {
                 let claim = self
                     .store
                     .get_existing("IPAddressClaim", NAMESPACE, name)
                     .await;
-                (text(&claim, "/status/addressRef/name") == name).then_some(())
+                Some(text(&claim, "/status/addressRef/name") == name)
             })
             .await;
             *address = self.address(name).await;
@@ -74,12 +69,13 @@ impl Client<'_> {
     }
 
     async fn wait_until_deleted(&self, name: &str) {
-        eventually(&format!("{name} is gone"), || async {
-            self.store
-                .get("IPAddressClaim", NAMESPACE, name)
-                .await
-                .is_none()
-                .then_some(())
+        until(&format!("{name} is gone"), || async {
+            Some(
+                self.store
+                    .get("IPAddressClaim", NAMESPACE, name)
+                    .await
+                    .is_none(),
+            )
         })
         .await;
     }
@@ -144,7 +140,7 @@ async fn create_reservation_only(store: &Store, claim: &Value, address: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn switching_back_and_forth_keeps_all_addresses() {
     let _machine = MACHINE.read().await;
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let store = Store::new(&plane).await;
     let (go, client) = (GoProvider::new(&store), Client { store: &store });
     fixture::load(&store).await;

@@ -1,22 +1,21 @@
 //! Leader election: while the Go provider holds the lease, this provider only serves webhooks.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use capi_ipam_api::names::IN_CLUSTER_LEASE;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::{Value, json};
+use support::prelude::*;
 
-use crate::go_provider::claim;
-use crate::many::{writes, written_since};
-use crate::snapshot::Snapshot;
-use crate::store::{CONSUMER, GO_PROVIDER, GROUP, Store, text};
-use crate::{MACHINE, fixture};
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
+use crate::{
+    MACHINE, fixture,
+    go_provider::claim,
+    many::{writes, written_since},
+    snapshot::Snapshot,
+    store::{CONSUMER, GO_PROVIDER, GROUP, Store, text},
+};
 
 const HOLDER: &str =
     "capi-ipam-in-cluster-controller-manager-7c6f5b9d4-x2x7q_0b9f4f63-5c80-4f4e-9d43-8a6a3a3c6c51";
@@ -135,7 +134,7 @@ async fn assert_nothing_is_written(plane: &ControlPlane, manager: &Manager) {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_written_while_the_go_provider_leads() {
     let _machine = MACHINE.read().await;
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let store = Store::new(&plane).await;
     fixture::load(&store).await;
     let go = Leader::start(&store).await;

@@ -1,20 +1,16 @@
 //! 2,000 addresses: what is kept, what is written, and that new claims are bound long before the
 //! repair ends.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use support::{control_plane::RequestKey, prelude::*};
 
-use serde_json::{Value, json};
-
-use crate::bulk::{self, RESTORED};
-use crate::go_provider::claim;
-use crate::snapshot::{Snapshot, path};
-use crate::store::{CONSUMER, OPERATOR, Store, text};
-use crate::{MACHINE, fixture};
-use support::control_plane::{ControlPlane, Options, RequestKey};
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::{eventually, eventually_within};
+use crate::{
+    MACHINE,
+    bulk::{self, RESTORED},
+    fixture,
+    go_provider::claim,
+    snapshot::{Snapshot, path},
+    store::{CONSUMER, OPERATOR, Store, text},
+};
 
 /// The number of pools.
 const POOLS: usize = 12;
@@ -147,7 +143,7 @@ fn reservations_before_the_new_claims(after: &Snapshot) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn takeover_of_2000_addresses_does_not_delay_new_claims() {
     let _alone = MACHINE.write().await;
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let store = Store::new(&plane).await;
     fixture::load(&store).await;
     bulk::load(&store).await;
@@ -168,14 +164,15 @@ async fn takeover_of_2000_addresses_does_not_delay_new_claims() {
 
     let mut manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[PATIENT]);
     wait_until_all_bound(&store, &manager).await;
-    eventually_within(
+    until_within(
         Duration::from_mins(5),
         "the addresses in use are reserved",
         || async {
-            manager
-                .log()
-                .contains("created reservations for addresses in use")
-                .then_some(())
+            Some(
+                manager
+                    .log()
+                    .contains("created reservations for addresses in use"),
+            )
         },
     )
     .await;
@@ -240,19 +237,19 @@ async fn takeover_of_2000_addresses_does_not_delay_new_claims() {
             cluster["spec"]["paused"] = json!(false)
         })
         .await;
-    eventually(
+    until(
         "the restored address in the paused Cluster is repaired",
-        || async {
+        async || {
             let address = store.get_existing("IPAddress", "site-b", "racks-b-1").await;
-            (!address["metadata"]["ownerReferences"].is_null()).then_some(())
+            Some(!address["metadata"]["ownerReferences"].is_null())
         },
     )
     .await;
-    eventually("its claim reports it", || async {
+    until("its claim reports it", async || {
         let claim = store
             .get_existing("IPAddressClaim", "site-b", "racks-b-1")
             .await;
-        (text(&claim, "/status/conditions/0/reason") == "AddressAllocated").then_some(())
+        Some(text(&claim, "/status/conditions/0/reason") == "AddressAllocated")
     })
     .await;
     wait_until_settled(&plane).await;
@@ -279,10 +276,10 @@ async fn written(
 
 /// Waits until nothing has been written for a second.
 pub(crate) async fn wait_until_settled(plane: &ControlPlane) {
-    eventually("no write happens", || async {
+    until("no write happens", async || {
         let before = writes(plane);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        (before == writes(plane)).then_some(())
+        Some(before == writes(plane))
     })
     .await;
 }

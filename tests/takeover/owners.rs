@@ -1,13 +1,12 @@
 //! Owner references in a version of the contract that will no longer be served.
 
-use serde_json::{Value, json};
+use support::prelude::*;
 
-use crate::MACHINE;
-use crate::go_provider::{GoProvider, claim};
-use crate::store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
+use crate::{
+    MACHINE,
+    go_provider::{GoProvider, claim},
+    store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text},
+};
 
 const NAMESPACE: &str = "owners";
 const KIND: &str = "InClusterIPPool";
@@ -90,8 +89,8 @@ async fn owners_are_rewritten_before_their_version_is_removed() {
     let manager = Manager::start(&plane, &[]);
     let current = format!("{GROUP}/v1beta2");
     for name in ["a", "b"] {
-        eventually("the owner is rewritten", || async {
-            (owner_version(&address(&store, name).await) == current).then_some(())
+        until("the owner is rewritten", async || {
+            Some(owner_version(&address(&store, name).await) == current)
         })
         .await;
     }
@@ -121,10 +120,10 @@ async fn owners_are_rewritten_before_their_version_is_removed() {
         "--cascade=foreground",
         "--wait=false",
     ]);
-    eventually("the claim and its IPAddress are deleted", || async {
+    until("the claim and its IPAddress are deleted", async || {
         let claim = store.get("IPAddressClaim", NAMESPACE, "a").await;
         let address = store.get("IPAddress", NAMESPACE, "a").await;
-        (claim.is_none() && address.is_none()).then_some(())
+        Some(claim.is_none() && address.is_none())
     })
     .await;
     assert_eq!(owner_version(&address(&store, "b").await), current);

@@ -2,25 +2,21 @@
 //! of a manager that has taken over; each test covers other objects.
 
 use std::fs;
-use std::time::Duration;
 
 use capi_ipam_api::names::{
     CONVERSION_DATA_ANNOTATION, PAUSED_ANNOTATION, PROTECT_ADDRESS, RELEASE_ADDRESS,
 };
-use serde_json::{Value, json};
+use support::prelude::*;
 use tokio::sync::{OnceCell, RwLockReadGuard};
 
-use crate::MACHINE;
-use crate::fixture::{self, HELD, stored};
-use crate::go_provider::claim;
-use crate::many::wait_until_settled;
-use crate::snapshot::Snapshot;
-use crate::store::{CONSUMER, GROUP, OPERATOR, Store, key, remove_finalizer, text};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::{consistently, eventually};
-use support::webhooks::Webhooks;
+use crate::{
+    MACHINE,
+    fixture::{self, HELD, stored},
+    go_provider::claim,
+    many::wait_until_settled,
+    snapshot::Snapshot,
+    store::{CONSUMER, GROUP, OPERATOR, Store, key, remove_finalizer, text},
+};
 
 /// The environment that all tests of this module share. Never dropped: its processes end with the
 /// test process.
@@ -77,7 +73,7 @@ async fn world() -> (&'static World, Store, RwLockReadGuard<'static, ()>) {
 }
 
 async fn start() -> World {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let store = Store::new(&plane).await;
     fixture::load(&store).await;
     let before = Snapshot::of(&store).await;
@@ -170,9 +166,9 @@ fn counts_of(pool: &Value) -> Value {
 
 /// Waits until a claim is bound, and returns its address.
 async fn wait_for_address(store: &Store, namespace: &str, name: &str) -> String {
-    eventually(&format!("{namespace}/{name} is bound"), || async {
+    until(&format!("{namespace}/{name} is bound"), async || {
         let claim = store.get("IPAddressClaim", namespace, name).await?;
-        (text(&claim, "/status/addressRef/name") == name).then_some(())
+        Some(text(&claim, "/status/addressRef/name") == name)
     })
     .await;
     text(
@@ -183,10 +179,10 @@ async fn wait_for_address(store: &Store, namespace: &str, name: &str) -> String 
 }
 
 async fn wait_until_deleted(store: &Store, namespace: &str, name: &str) {
-    eventually(&format!("{namespace}/{name} is gone"), || async {
+    until(&format!("{namespace}/{name} is gone"), async || {
         let claim = store.get("IPAddressClaim", namespace, name).await;
         let address = store.get("IPAddress", namespace, name).await;
-        (claim.is_none() && address.is_none()).then_some(())
+        Some(claim.is_none() && address.is_none())
     })
     .await;
 }
@@ -303,12 +299,13 @@ async fn owner_references_in_old_versions_are_valid() {
     );
     store.delete("IPAddressClaim", "tenant-a", "old-1").await;
     wait_until_deleted(&store, "tenant-a", "old-1").await;
-    eventually("its reservation is deleted", || async {
-        store
-            .get("IPReservation", "", "p.tenant-a.old-subnet.10.10.0.2")
-            .await
-            .is_none()
-            .then_some(())
+    until("its reservation is deleted", || async {
+        Some(
+            store
+                .get("IPReservation", "", "p.tenant-a.old-subnet.10.10.0.2")
+                .await
+                .is_none(),
+        )
     })
     .await;
 }
@@ -378,9 +375,9 @@ async fn addresses_of_a_paused_pool_are_repaired_after_unpause() {
         (&claim_uid, &json!("shared"))
     );
     assert_eq!(repaired["metadata"]["finalizers"], json!([PROTECT_ADDRESS]));
-    eventually("the counts are correct", || async {
+    until("the counts are correct", async || {
         let pool = store.get_existing(of.0, of.1, of.2).await;
-        (counts_of(&pool) == json!([191, 187, 4, 0])).then_some(())
+        Some(counts_of(&pool) == json!([191, 187, 4, 0]))
     })
     .await;
 }

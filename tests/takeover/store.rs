@@ -1,16 +1,9 @@
 //! Objects as JSON, read and written as by other programs: with their field manager, as whole
 //! objects, and in their version.
 
-use std::time::Duration;
-
 use capi_ipam_controller::client::connect;
-use kube::Client;
-use kube::client::Body;
-use serde_json::{Value, json};
-
-use support::control_plane::ControlPlane;
-use support::patience::Patience;
-use support::wait::TIMEOUT;
+use kube::{Client, client::Body};
+use support::{prelude::*, wait::TIMEOUT};
 
 /// The field manager that creates claims.
 pub(crate) const CONSUMER: &str = "capv-manager";

@@ -1,16 +1,9 @@
 //! Cool-downs with the default flags: an address is reused when its cool-down ends, and claims
 //! report its end.
 
-use std::time::Duration;
-
 use capi_ipam_api::conditions::{EXHAUSTED, NO_FREE_ADDRESS};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::{eventually, eventually_within};
+use support::prelude::*;
 
 /// How much later than the end of its cool-down an address may be reused: less than the interval of
 /// the sweeper, and of the resync.
@@ -41,8 +34,7 @@ async fn with_bound_claim(plane: &ControlPlane, seconds: i64) -> (Manager, Consu
     let manager = Manager::start(plane, &[]);
     let consumer = Consumer::new(plane).await;
     consumer.create_pool("web", spec(seconds)).await;
-    consumer.create_claim("first", "web").await;
-    assert_eq!(consumer.wait_for_address("first").await, "10.0.0.1");
+    consumer.bind_to("first", "web", "10.0.0.1").await;
     (manager, consumer)
 }
 
@@ -68,10 +60,9 @@ async fn bound_after(consumer: &Consumer, released: Timestamp, seconds: i64) -> 
 }
 
 async fn is_reused_in_time(seconds: i64) {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (_manager, consumer) = with_bound_claim(&plane, seconds).await;
-    consumer.create_claim("second", "web").await;
-    consumer.wait_for_reason("second", "PoolExhausted").await;
+    consumer.claim_waits("second", "web", "PoolExhausted").await;
     // Until the manager is idle.
     tokio::time::sleep(Duration::from_secs(3)).await;
     consumer.release("first").await;
@@ -82,7 +73,7 @@ async fn is_reused_in_time(seconds: i64) {
         after <= LATE,
         "reused {after:?} after the end of the cool-down"
     );
-    assert_eq!(consumer.wait_for_address("second").await, "10.0.0.1");
+    consumer.assert_address("second", "10.0.0.1").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "second")])
         .await;
@@ -101,7 +92,7 @@ async fn address_is_reused_after_a_cooldown_of_7_seconds() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_of_a_recreated_pool_ends_in_time() {
     const SECONDS: i64 = 6;
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (_manager, consumer) = with_bound_claim(&plane, SECONDS).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     consumer.release("first").await;
@@ -120,12 +111,11 @@ async fn cooldown_of_a_recreated_pool_ends_in_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn shortened_cooldown_ends_in_time() {
     const SECONDS: i64 = 2;
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (_manager, consumer) = with_bound_claim(&plane, 600).await;
     consumer.release("first").await;
     let released = released_at(&consumer).await;
-    consumer.create_claim("second", "web").await;
-    consumer.wait_for_reason("second", "PoolExhausted").await;
+    consumer.claim_waits("second", "web", "PoolExhausted").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     consumer
         .modify_pool("web", |spec| {
@@ -140,7 +130,7 @@ async fn shortened_cooldown_ends_in_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_ends_while_no_manager_runs() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (mut manager, consumer) = with_bound_claim(&plane, 3).await;
     consumer.release("first").await;
     let released = released_at(&consumer).await;
@@ -177,7 +167,7 @@ fn mentions_cooldown(text: &str, end: Timestamp) {
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_and_pool_report_the_end_of_the_cooldown() {
     const SECONDS: i64 = 600;
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (_manager, consumer) = with_bound_claim(&plane, SECONDS).await;
     consumer.release("first").await;
     let end = released_at(&consumer).await + SignedDuration::from_secs(SECONDS);

@@ -1,19 +1,13 @@
 //! Deleted pools and claims: pool and claim do not wait for each other, an invalid object blocks a
 //! pool only while it exists, and a claim leaves nothing behind.
 
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
-use capi_ipam_api::conditions::DELETING;
-use capi_ipam_api::names::{GROUP, PROTECT_POOL};
-use kube::ResourceExt;
-use serde_json::json;
+use capi_ipam_api::{
+    conditions::DELETING,
+    names::{GROUP, PROTECT_POOL},
+};
+use support::prelude::*;
 
 use crate::{serving, unchanged};
-use support::consumer::{Consumer, create, object};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
 
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);
@@ -58,7 +52,7 @@ async fn reserved_claim(consumer: &Consumer, name: &str, address: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reserved_claim_is_bound_in_a_deleted_pool() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let consumer = with_deleted_pool(&plane, async |consumer| {
         reserved_claim(consumer, "reserved", "10.0.0.5").await;
         consumer.create_claim("adopts", "web").await;
@@ -67,10 +61,12 @@ async fn reserved_claim_is_bound_in_a_deleted_pool() {
     })
     .await;
     let _manager = serving(&plane, &[]);
-    assert_eq!(consumer.wait_for_address("reserved").await, "10.0.0.5");
-    assert_eq!(consumer.wait_for_address("adopts").await, "10.0.0.7");
-    let text = consumer.wait_for_reason("empty", "PoolNotReady").await;
-    assert!(text.contains("deleted"), "{text}");
+    consumer.assert_address("reserved", "10.0.0.5").await;
+    consumer.assert_address("adopts", "10.0.0.7").await;
+    assert_contains(
+        &consumer.wait_for_reason("empty", "PoolNotReady").await,
+        "deleted",
+    );
     consumer.assert_stays_unbound("empty").await;
     consumer
         .wait_for_pool_condition("web", "False", DELETING)
@@ -80,7 +76,7 @@ async fn reserved_claim_is_bound_in_a_deleted_pool() {
         .await;
 
     consumer.release("reserved").await;
-    assert_eq!(consumer.wait_for_address("adopts").await, "10.0.0.7");
+    consumer.assert_address("adopts", "10.0.0.7").await;
     consumer.release("adopts").await;
     wait_until_pool_deleted(&consumer).await;
     consumer.wait_for_reservations("web", &[]).await;
@@ -88,7 +84,7 @@ async fn reserved_claim_is_bound_in_a_deleted_pool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_claim_with_a_reservation_unblocks_its_pool() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let consumer = with_deleted_pool(&plane, async |consumer| {
         reserved_claim(consumer, "reserved", "10.0.0.5").await;
         consumer.delete("reserved").await;
@@ -102,23 +98,19 @@ async fn deleted_claim_with_a_reservation_unblocks_its_pool() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreadable_address_blocks_its_pool_only_while_it_exists() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     // The default flags: the sweeper is not involved.
     let _manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
     for (name, value) in [("mapped", "::ffff:10.0.0.5"), ("zoned", "fe80::1%eth0")] {
-        consumer
-            .create_pool(
-                "web",
-                json!({"addresses": ["10.0.0.5-10.0.0.6"], "prefix": 24}),
-            )
-            .await;
-        eventually("the pool has the finalizer", || async {
+        consumer.create_pool("web", "10.0.0.5-10.0.0.6").await;
+        until("the pool has the finalizer", async || {
             let pool = consumer.pools().get("web").await.ok()??;
-            pool.finalizers()
-                .iter()
-                .any(|finalizer| finalizer == PROTECT_POOL)
-                .then_some(())
+            Some(
+                pool.finalizers()
+                    .iter()
+                    .any(|finalizer| finalizer == PROTECT_POOL),
+            )
         })
         .await;
         consumer.create_address(name, "web", value).await;
@@ -148,17 +140,12 @@ async fn unreadable_address_blocks_its_pool_only_while_it_exists() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_deleted_immediately_leaves_nothing_behind() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     // With the default flags the sweeper frees nothing that is abandoned for less than a minute.
     let manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24}),
-        )
-        .await;
-    let names: Vec<_> = (0..30).map(|number| format!("c{number}")).collect();
+    consumer.create_pool("web", "10.0.0.1-10.0.0.3").await;
+    let names: Vec<_> = numbered("c", 30);
     for name in &names {
         consumer.create_claim(name, "web").await;
         consumer.delete(name).await;
@@ -180,15 +167,10 @@ async fn claim_deleted_immediately_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ipv4_mapped_address_counts_as_in_use() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _manager = Manager::start(&plane, &[]);
     let consumer = Consumer::new(&plane).await;
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.5-10.0.0.6"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.5-10.0.0.6").await;
     consumer
         .wait_for_pool_condition("web", "True", "PoolReady")
         .await;
@@ -197,18 +179,16 @@ async fn ipv4_mapped_address_counts_as_in_use() {
         .await;
     // The manager has observed it when it has observed this one, which was created later.
     consumer.create_address("marker", "web", "10.0.9.9").await;
-    eventually("the manager has observed the later address", || async {
+    until("the manager has observed the later address", async || {
         let pool = consumer.pools().get("web").await.ok()??;
-        (pool.status?.ip_addresses?.out_of_range >= 1).then_some(())
+        Some(pool.status?.ip_addresses?.out_of_range >= 1)
     })
     .await;
-    consumer.create_claim("a", "web").await;
-    assert_eq!(consumer.wait_for_address("a").await, "10.0.0.6");
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.bind_to("a", "web", "10.0.0.6").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
     consumer.assert_stays_unbound("b").await;
     consumer
         .delete_object(&consumer.addresses(), "mapped")
         .await;
-    assert_eq!(consumer.wait_for_address("b").await, "10.0.0.5");
+    consumer.assert_address("b", "10.0.0.5").await;
 }

@@ -1,19 +1,10 @@
 //! `--watch-filter`: a label selects the manager of a claim. Changing it writes nothing and frees
 //! nothing.
 
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
 use capi_ipam_api::names::{RELEASE_ADDRESS, WATCH_FILTER_LABEL};
-use capi_ipam_provider::api::IPAddressClaim;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::{control_plane::ProviderRequest, prelude::*};
 
-use crate::versions::version;
-use crate::{serving, settled, unchanged};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options, ProviderRequest};
-use support::wait::eventually;
+use crate::{serving, settled, unchanged, versions::version};
 
 /// Several passes of the sweeper.
 const SEVERAL_PASSES: Duration = Duration::from_secs(5);
@@ -22,10 +13,7 @@ const SEVERAL_PASSES: Duration = Duration::from_secs(5);
 pub(crate) async fn with_blue_pool(plane: &ControlPlane, count: u8) -> Consumer {
     let consumer = Consumer::new(plane).await;
     consumer
-        .create_pool(
-            "web",
-            json!({"addresses": [format!("10.0.0.1-10.0.0.{count}")], "prefix": 24}),
-        )
+        .create_pool("web", format!("10.0.0.1-10.0.0.{count}"))
         .await;
     consumer
         .modify(&consumer.pools(), "web", |pool| {
@@ -104,24 +92,19 @@ impl Holding {
 /// Waits until a claim is bound to the first address of the pool, and returns it with its objects.
 async fn bound_first(consumer: &Consumer, name: &str) -> (IPAddressClaim, Holding) {
     labelled_claim(consumer, name, "blue").await;
-    assert_eq!(consumer.wait_for_address(name).await, "10.0.0.1");
+    consumer.assert_address(name, "10.0.0.1").await;
     let holding = Holding::of(consumer, name, "10.0.0.1").await;
     assert!(holding.is_complete(), "{holding:?}");
     (current(consumer, name).await, holding)
 }
 
 async fn current(consumer: &Consumer, name: &str) -> IPAddressClaim {
-    consumer
-        .claims()
-        .get(name)
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists")
+    consumer.the_claim(name).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn relabelled_claim_keeps_its_address() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _blue = serving(&plane, &["--watch-filter=blue"]);
     let consumer = with_blue_pool(&plane, 20).await;
     let (before, holding) = bound_first(&consumer, "kept").await;
@@ -153,7 +136,7 @@ async fn relabelled_claim_keeps_its_address() {
     consumer.release("kept").await;
     consumer.wait_for_counts("web", (20, 17, 3, 0)).await;
     labelled_claim(&consumer, "next", "blue").await;
-    assert_eq!(consumer.wait_for_address("next").await, "10.0.0.1");
+    consumer.assert_address("next", "10.0.0.1").await;
 }
 
 /// How often the provider wrote claims, addresses and reservations.
@@ -222,13 +205,13 @@ async fn a_hundred_relabels_write_only_the_label() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_deleted_after_relabelling_are_released() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _managers = [
         serving(&plane, &["--watch-filter=blue"]),
         serving(&plane, &["--watch-filter=red"]),
     ];
     let consumer = with_blue_pool(&plane, 20).await;
-    let names: Vec<String> = (0..16).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 16);
     for name in &names {
         labelled_claim(&consumer, name, "blue").await;
     }
@@ -246,7 +229,7 @@ async fn claims_deleted_after_relabelling_are_released() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_claim_that_no_manager_serves_keeps_its_address() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _blue = serving(&plane, &["--watch-filter=blue"]);
     let consumer = with_blue_pool(&plane, 20).await;
     let (_, holding) = bound_first(&consumer, "kept").await;
@@ -263,16 +246,12 @@ async fn deleted_claim_that_no_manager_serves_keeps_its_address() {
     assert!(claim.metadata.deletion_timestamp.is_some());
     assert_eq!(claim.finalizers(), [RELEASE_ADDRESS]);
     labelled_claim(&consumer, "other", "blue").await;
-    assert_eq!(consumer.wait_for_address("other").await, "10.0.0.2");
+    consumer.assert_address("other", "10.0.0.2").await;
 
     relabel(&consumer, "kept", Some("blue")).await;
     consumer.wait_until_deleted("kept").await;
-    eventually("the address is free", || async {
-        consumer
-            .reservation("web", "10.0.0.1")
-            .await
-            .is_none()
-            .then_some(())
+    until("the address is free", || async {
+        Some(consumer.reservation("web", "10.0.0.1").await.is_none())
     })
     .await;
     consumer.wait_for_counts("web", (20, 19, 1, 0)).await;

@@ -1,25 +1,29 @@
 //! A proxy between a manager and the API server. It can delay the watches of addresses and
 //! reservations, and the responses to reads of reservations, which then show an old state.
 
-use std::convert::Infallible;
-use std::io;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    convert::Infallible,
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use futures::StreamExt;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
-use hyper::header::{ACCEPT, CONTENT_TYPE};
-use hyper::{Method, Request, Response};
-use kube::Client;
-use kube::client::Body;
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    Method, Request, Response,
+    body::{Bytes, Frame, Incoming},
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use kube::{Client, client::Body};
+use support::{
+    prelude::*,
+    proxy::{ProxyResponse, ProxyServer},
+};
 use tokio::sync::watch;
-
-use support::control_plane::ControlPlane;
-use support::proxy::{ProxyResponse, ProxyServer};
-use support::wait::eventually;
 
 /// The reads whose responses are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +84,8 @@ impl Lagging {
 
     /// Waits until a response is delayed.
     pub(crate) async fn wait_until_read_is_held(&self) {
-        eventually("the manager waits for a response", || async {
-            (self.shared.waiting.load(Ordering::Relaxed) > 0).then_some(())
+        until("the manager waits for a response", async || {
+            Some(self.shared.waiting.load(Ordering::Relaxed) > 0)
         })
         .await;
     }

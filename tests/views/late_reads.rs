@@ -1,20 +1,19 @@
 //! Two managers of one pool, one with a stale cache: late reads do not make an address unusable.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use futures::StreamExt;
-use futures::future::join_all;
-use serde_json::json;
+use support::prelude::*;
 
-use crate::lagging::{Lagging, Reads};
-use crate::versions::at_rest;
-use crate::{GLOBAL, serving, serving_namespace};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually_within;
+use crate::{
+    GLOBAL,
+    lagging::{Lagging, Reads},
+    serving, serving_namespace,
+    versions::at_rest,
+};
 
 /// The size of 10.0.0.0/24 without network and broadcast address.
 const TOTAL: i64 = 254;
@@ -34,13 +33,13 @@ async fn delete_all(consumer: &Consumer, names: &[String]) {
 }
 
 async fn wait_until_all_deleted(consumer: &Consumer, what: &str) {
-    eventually_within(
+    until_within(
         Duration::from_mins(3),
         &format!("{what} are gone"),
         || async {
             let claims = consumer.claims().list().await.ok()?;
             let addresses = consumer.addresses().list().await.ok()?;
-            (claims.is_empty() && addresses.is_empty()).then_some(())
+            Some(claims.is_empty() && addresses.is_empty())
         },
     )
     .await;
@@ -122,12 +121,9 @@ async fn assert_binds_all(consumer: &Consumer, prefix: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_addresses_are_free_after_bursts_with_two_managers() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let mut managers = [serving(&plane, &[]), serving(&plane, &[])];
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/24"], "prefix": 24}))
-        .await;
+    consumer.create_pool("web", "10.0.0.0/24").await;
     consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
     let over = AtomicBool::new(false);
     let work = async {
@@ -169,7 +165,7 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
 /// The manager of namespace two reads reservations. Before the response arrives they are deleted,
 /// and its watch reports the deletion.
 async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let _of_one = serving_namespace(&plane, &one);
     let lagging = Lagging::start(&plane).await;
@@ -178,13 +174,9 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     let of_two = Manager::launch(&plane, lagging.kubeconfig(), &flags);
     of_two.wait_until_ready();
     let total = taken + 1;
-    one.create_global_pool(
-        "shared",
-        json!({"addresses": [format!("10.0.0.1-10.0.0.{total}")], "prefix": 24}),
-    )
-    .await;
-    two.create_global_claim("first", "shared").await;
-    two.wait_for_address("first").await;
+    one.create_global_pool("shared", format!("10.0.0.1-10.0.0.{total}"))
+        .await;
+    two.bind_global("first", "shared").await;
     two.release("first").await;
     let total = i64::try_from(total).expect("a small number");
     one.wait_for_counts_of(GLOBAL, "shared", (total, total, 0, 0))

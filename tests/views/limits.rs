@@ -1,16 +1,8 @@
 //! Limits of a global pool with two managers that both serve all claims.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use futures::future::join_all;
-use serde_json::json;
+use support::prelude::*;
 
 use crate::lagging::Lagging;
-use support::consumer::{Consumer, ready, retry_unanswered};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually_within;
 
 const LIMIT: usize = 20;
 
@@ -30,12 +22,14 @@ async fn reasons(consumer: &Consumer) -> BTreeMap<String, usize> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_managers_never_exceed_a_limit() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let _managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
-    let spec =
-        json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "limits": {"perNamespace": LIMIT}});
-    consumer.create_global_pool("shared", spec).await;
+    consumer
+        .create_global_pool(
+            "shared",
+            ("10.0.0.0/24", json!({"limits": {"perNamespace": LIMIT}})),
+        )
+        .await;
     let mut most = 0;
     for round in 0..5 {
         let names: Vec<_> = (0..32).map(|number| format!("c{round}-{number}")).collect();
@@ -49,13 +43,13 @@ async fn two_managers_never_exceed_a_limit() {
             ("AddressAllocated".to_owned(), LIMIT),
             ("QuotaExceeded".to_owned(), names.len() - LIMIT),
         ]);
-        eventually_within(
+        until_within(
             Duration::from_mins(3),
             "all claims are bound or wait",
             || async {
                 let bound = consumer.allocated_addresses().await.len();
                 assert!(bound <= LIMIT, "{bound} addresses in use, {LIMIT} allowed");
-                (reasons(&consumer).await == expected).then_some(())
+                Some(reasons(&consumer).await == expected)
             },
         )
         .await;
@@ -75,11 +69,11 @@ async fn two_managers_never_exceed_a_limit() {
             .take(12)
             .collect();
         join_all(bound.iter().map(|name| consumer.delete(name))).await;
-        eventually_within(Duration::from_mins(3), "the others are bound", || async {
+        until_within(Duration::from_mins(3), "the others are bound", || async {
             let reasons = reasons(&consumer).await;
             let expected = BTreeMap::from([("AddressAllocated".to_owned(), LIMIT)]);
             assert!(consumer.allocated_addresses().await.len() <= LIMIT + bound.len());
-            (reasons == expected).then_some(())
+            Some(reasons == expected)
         })
         .await;
         assert_eq!(consumer.allocated_addresses().await.len(), LIMIT);
@@ -92,8 +86,7 @@ async fn two_managers_never_exceed_a_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_managers_leave_the_headroom() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     // Each claim that both serve at once may have two reservations, until the sweeper deletes one
     // of them.
     let flags = ["--sweep-interval=1s", "--sweep-grace=2s"];
@@ -102,9 +95,13 @@ async fn two_managers_leave_the_headroom() {
         Manager::start(&plane, &flags),
     ];
     let headroom = json!({"addresses": 5, "for": {"matchLabels": {"role": "control-plane"}}});
-    let spec = json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24, "headroom": headroom});
-    consumer.create_global_pool("shared", spec).await;
-    let names: Vec<_> = (0..32).map(|number| format!("worker-{number}")).collect();
+    consumer
+        .create_global_pool(
+            "shared",
+            ("10.0.0.1-10.0.0.20", json!({"headroom": headroom})),
+        )
+        .await;
+    let names: Vec<_> = numbered("worker-", 32);
     join_all(
         names
             .iter()
@@ -112,15 +109,13 @@ async fn two_managers_leave_the_headroom() {
     )
     .await;
     let bound = || async { consumer.allocated_addresses().await.len() };
-    eventually_within(
+    until_within(
         Duration::from_mins(3),
         "the other addresses are in use",
-        || async { (bound().await == 15).then_some(()) },
+        || async { Some(bound().await == 15) },
     )
     .await;
-    let selected: Vec<_> = (0..5)
-        .map(|number| format!("control-plane-{number}"))
-        .collect();
+    let selected: Vec<_> = numbered("control-plane-", 5);
     let labels = json!({"labels": {"role": "control-plane"}});
     let create =
         |name| consumer.create_claim_with(name, "GlobalInClusterIPPool", "shared", labels.clone());
@@ -131,25 +126,27 @@ async fn two_managers_leave_the_headroom() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_wait_for_the_watch_occupy_no_worker() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let lagging = Lagging::start(&plane).await;
     let manager = Manager::launch(&plane, lagging.kubeconfig(), &["--concurrency=1"]);
     manager.wait_until_ready();
     let consumer = Consumer::new(&plane).await;
-    let spec = json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "limits": {"perNamespace": 100}});
-    consumer.create_global_pool("limited", spec).await;
-    let spec = json!({"addresses": ["10.0.1.0/24"], "prefix": 24});
-    consumer.create_pool("web", spec).await;
+    consumer
+        .create_global_pool(
+            "limited",
+            ("10.0.0.0/24", json!({"limits": {"perNamespace": 100}})),
+        )
+        .await;
+    consumer.create_pool("web", "10.0.1.0/24").await;
     // Without the reservations of others, no claim of the pool with limits is bound.
     lagging.hold_watches(true);
-    let names: Vec<_> = (0..40).map(|number| format!("limited-{number}")).collect();
+    let names: Vec<_> = numbered("limited-", 40);
     let create = |name| consumer.create_global_claim(name, "limited");
     join_all(names.iter().map(|name| create(name))).await;
-    consumer.create_claim("other", "web").await;
-    consumer.wait_for_address("other").await;
-    eventually_within(Duration::from_mins(1), "each has a reservation", || async {
+    consumer.bind("other", "web").await;
+    until_within(Duration::from_mins(1), "each has a reservation", || async {
         let reservations = consumer.reservations().list().await.ok()?;
-        (reservations.len() == names.len() + 1).then_some(())
+        Some(reservations.len() == names.len() + 1)
     })
     .await;
     assert_eq!(consumer.allocated_addresses().await.len(), 1);

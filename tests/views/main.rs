@@ -28,14 +28,8 @@ mod versions;
 mod waiting;
 
 use std::fmt::Debug;
-use std::time::{Duration, Instant};
 
-use capi_ipam_api::InClusterKind;
-use support::consumer::Consumer;
-use support::control_plane::ControlPlane;
-use support::manager::Manager;
-use support::patience::Patience;
-use support::wait::TIMEOUT;
+use support::{prelude::*, wait::TIMEOUT};
 
 /// The kind of the global pools in these tests.
 const GLOBAL: InClusterKind = InClusterKind::GlobalIPPool;

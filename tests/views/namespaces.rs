@@ -1,17 +1,13 @@
 //! `--namespace`: managers that serve one namespace each share global pools, networks and
 //! cool-downs with the others.
 
-use std::time::Duration;
-
-use capi_ipam_api::InClusterKind;
 use capi_ipam_api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
-use serde_json::{Value, json};
+use support::{consumer::counts_of, prelude::*};
 
-use crate::versions::{at_rest, version};
-use crate::{GLOBAL, serving, serving_namespace, unchanged};
-use support::consumer::{Consumer, counts_of, ready, retry_unanswered};
-use support::control_plane::{ControlPlane, Options};
-use support::wait::{eventually, eventually_within};
+use crate::{
+    GLOBAL, serving, serving_namespace, unchanged,
+    versions::{at_rest, version},
+};
 
 async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
     (Consumer::new(plane).await, Consumer::new(plane).await)
@@ -19,17 +15,19 @@ async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_of_another_namespace_is_not_ended() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
     ];
     for team in [&one, &two] {
-        let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
-        team.create_pool("web", spec).await;
-        team.create_claim("first", "web").await;
-        team.wait_for_address("first").await;
+        team.create_pool(
+            "web",
+            ("10.0.0.1", json!({"addressReuseGracePeriodSeconds": 3600})),
+        )
+        .await;
+        team.bind("first", "web").await;
         team.release("first").await;
         team.wait_for_counts("web", (1, 0, 0, 0)).await;
     }
@@ -52,8 +50,7 @@ async fn cooldown_of_another_namespace_is_not_ended() {
     );
     unchanged("the cool-downs", Duration::from_secs(8), &before, cooling).await;
     for team in [&one, &two] {
-        team.create_claim("second", "web").await;
-        team.wait_for_reason("second", "PoolExhausted").await;
+        team.claim_waits("second", "web", "PoolExhausted").await;
         team.assert_stays_unbound("second").await;
     }
     assert_eq!(cooling().await, before);
@@ -62,14 +59,15 @@ async fn cooldown_of_another_namespace_is_not_ended() {
 /// One manager serves all pools, the other serves a namespace without pools.
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_is_kept_beside_an_unrestricted_manager() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving(&plane, &[])];
-    let spec =
-        json!({"addresses": ["10.0.0.1"], "prefix": 24, "addressReuseGracePeriodSeconds": 3600});
-    two.create_pool("web", spec).await;
-    two.create_claim("first", "web").await;
-    two.wait_for_address("first").await;
+    two.create_pool(
+        "web",
+        ("10.0.0.1", json!({"addressReuseGracePeriodSeconds": 3600})),
+    )
+    .await;
+    two.bind("first", "web").await;
     two.release("first").await;
     two.wait_for_counts("web", (1, 0, 0, 0)).await;
     let cooling = async || {
@@ -85,20 +83,15 @@ async fn cooldown_is_kept_beside_an_unrestricted_manager() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn global_pool_counts_claims_of_all_namespaces() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
     ];
-    one.create_global_pool(
-        "shared",
-        json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-    )
-    .await;
+    one.create_global_pool("shared", "10.0.0.1-10.0.0.9").await;
     for (team, name) in [(&one, "a"), (&one, "b"), (&two, "c")] {
-        team.create_global_claim(name, "shared").await;
-        team.wait_for_address(name).await;
+        team.bind_global(name, "shared").await;
     }
     one.wait_for_counts_of(GLOBAL, "shared", (9, 6, 3, 0)).await;
     // Managers that count differently would write the pool again and again.
@@ -142,7 +135,7 @@ async fn create_claims(
 
 /// Waits until `bound` of these claims are bound and all others report an exhausted pool.
 async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
-    eventually_within(
+    until_within(
         Duration::from_mins(3),
         &format!("{bound} claims are bound, the others wait"),
         || async {
@@ -155,9 +148,10 @@ async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
             }
             let have = |reason: &str| reasons.iter().filter(|found| *found == reason).count();
             let waiting = reasons.len().saturating_sub(bound);
-            (have(conditions::ADDRESS_ALLOCATED) == bound
-                && have(conditions::POOL_EXHAUSTED) == waiting)
-                .then_some(())
+            Some(
+                have(conditions::ADDRESS_ALLOCATED) == bound
+                    && have(conditions::POOL_EXHAUSTED) == waiting,
+            )
         },
     )
     .await;
@@ -165,18 +159,14 @@ async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_managers_with_different_views_write_nothing_at_rest() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
         serving(&plane, &[]),
     ];
-    one.create_global_pool(
-        "small",
-        json!({"addresses": ["10.1.0.1-10.1.0.6"], "prefix": 24}),
-    )
-    .await;
+    one.create_global_pool("small", "10.1.0.1-10.1.0.6").await;
     let in_network = json!({"addresses": ["10.2.0.1-10.2.0.14"], "prefix": 24, "network": "lab"});
     one.create_open_network("lab").await;
     one.create_global_pool("large", in_network.clone()).await;
@@ -202,21 +192,25 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     counts().await;
     at_rest(&one).await;
     counts().await;
-    eventually("there is one reservation for each bound claim", || async {
-        let reserved = one.reservations().list().await.ok()?;
-        (reserved
-            .iter()
-            .filter(|reservation| reservation.spec.claim_ref.is_some())
-            .count()
-            == 16)
-            .then_some(())
-    })
+    until(
+        "there is one reservation for each bound claim",
+        async || {
+            let reserved = one.reservations().list().await.ok()?;
+            Some(
+                reserved
+                    .iter()
+                    .filter(|reservation| reservation.spec.claim_ref.is_some())
+                    .count()
+                    == 16,
+            )
+        },
+    )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlap_is_reported_the_same_by_all_managers() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
@@ -282,7 +276,7 @@ async fn overlap_is_reported_the_same_by_all_managers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlap_events_are_published_once() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = two_namespaces(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),

@@ -1,12 +1,13 @@
 //! Objects of a provider that has no reservations.
 
-use capi_ipam_api::IPReservation;
-use capi_ipam_api::names::{GROUP, PROTECT_ADDRESS, RELEASE_ADDRESS};
-use kube::{Resource, ResourceExt};
-use serde_json::{Value, json};
+use capi_ipam_api::{
+    IPReservation,
+    names::{GROUP, PROTECT_ADDRESS, RELEASE_ADDRESS},
+};
+use kube::Resource;
+use support::prelude::*;
 
 use crate::GLOBAL;
-use support::consumer::{Consumer, create, object};
 
 /// Creates a bound claim of a global pool and its IPAddress, without a reservation. No manager that
 /// serves the namespace of the claim may run.

@@ -1,13 +1,12 @@
 //! Claims that wait for an address while their label changes: a manager grants turns only to claims
 //! that it serves.
 
-use std::time::Duration;
+use support::prelude::*;
 
-use crate::labels::{labelled_claim, relabel, with_blue_pool};
-use crate::serving;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::wait::eventually_within;
+use crate::{
+    labels::{labelled_claim, relabel, with_blue_pool},
+    serving,
+};
 
 /// The maximum time between the release of an address and its allocation to a waiting claim: less
 /// than the minute after which a turn that is not used passes to the next claim.
@@ -25,7 +24,7 @@ async fn assert_is_next(consumer: &Consumer, name: &str) {
             .map(drop)
     })
     .await;
-    assert_eq!(consumer.wait_for_address(name).await, "10.0.0.1");
+    consumer.assert_address(name, "10.0.0.1").await;
 }
 
 /// Creates a claim that finds the pool exhausted.
@@ -36,7 +35,7 @@ async fn waiting_claim(consumer: &Consumer, name: &str, value: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn relabelled_waiting_claim_is_served_by_its_new_manager() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _managers = [
         serving(&plane, &["--watch-filter=blue"]),
         serving(&plane, &["--watch-filter=red"]),
@@ -72,7 +71,7 @@ async fn relabelled_waiting_claim_is_served_by_its_new_manager() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unserved_waiting_claim_does_not_block_the_queue() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _blue = serving(&plane, &["--watch-filter=blue"]);
     let consumer = with_blue_pool(&plane, 1).await;
     labelled_claim(&consumer, "holder", "blue").await;
@@ -98,7 +97,7 @@ async fn unserved_waiting_claim_does_not_block_the_queue() {
 /// The first claim in the queue is relabelled while an address becomes free.
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_relabelled_during_its_turn_does_not_hold_it() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let _managers = [
         serving(&plane, &["--watch-filter=blue"]),
         serving(&plane, &["--watch-filter=red"]),

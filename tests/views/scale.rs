@@ -1,17 +1,15 @@
 //! Many claims, and managers that are killed, restarted, and assigned to other namespaces. Each of
 //! two namespaces has 150 claims, or the number in the variable `CAPI_IPAM_OBJECTS`.
 
-use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
+use std::collections::HashSet;
 
 use futures::StreamExt;
-use serde_json::json;
+use support::prelude::*;
 
-use crate::versions::{Versions, assert_same, at_rest, holdings};
-use crate::{GLOBAL, serving, serving_namespace};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::wait::eventually_within;
+use crate::{
+    GLOBAL, serving, serving_namespace,
+    versions::{Versions, assert_same, at_rest, holdings},
+};
 
 /// The addresses of the network 10.0.0.0/16 that can be allocated.
 const ADDRESSES: usize = 65_534;
@@ -84,7 +82,7 @@ async fn with_one_reservation_each(consumer: &Consumer) -> Versions {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_other_namespaces_writes_nothing() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let teams = [&one, &two];
     let mut of_one = serving_namespace(&plane, &one);
@@ -128,7 +126,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
         .await;
 
     // New claims are bound and released.
-    let more: Vec<String> = (0..20).map(|number| format!("more{number}")).collect();
+    let more: Vec<String> = numbered("more", 20);
     tokio::join!(
         claim_all(&one, &more, "shared"),
         claim_all(&two, &more, "shared")
@@ -156,7 +154,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
 /// Claims are created and released while managers are killed and started for other namespaces.
 #[tokio::test(flavor = "multi_thread")]
 async fn moving_namespaces_under_load_duplicates_no_address() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     let teams = [&one, &two];
     one.create_global_pool(

@@ -1,18 +1,7 @@
 //! Slices with two managers that both serve all claims.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-use capi_ipam_provider::api::IPAddressClaim;
-use futures::StreamExt;
-use futures::future::join_all;
-use futures::stream;
-use serde_json::{Value, json};
-
-use support::consumer::{Consumer, ready};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually_within;
+use futures::{StreamExt, stream};
+use support::prelude::*;
 
 const KIND: &str = "GlobalInClusterIPPool";
 /// The number of pools with one slice each, and how many of them are created at a time.
@@ -88,8 +77,7 @@ fn winner(claims: &[IPAddressClaim], race: usize) -> Option<String> {
 /// observes that the other manager has allocated an address of it.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_managers_race_for_the_last_slice() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let _managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
     let races: Vec<usize> = (0..RACES).collect();
     for races in races.chunks(RACES_AT_ONCE) {
@@ -123,11 +111,10 @@ async fn two_managers_race_for_the_last_slice() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_managers_keep_owners_apart() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let managers = [Manager::start(&plane, &[]), Manager::start(&plane, &[])];
     create_pool(&consumer, "shared", "10.0.0.0-10.0.3.255", 16).await;
-    let owners: Vec<String> = (0..12).map(|number| format!("r{number}")).collect();
+    let owners: Vec<String> = numbered("r", 12);
     let names: Vec<String> = owners
         .iter()
         .flat_map(|owner| (0..20).map(move |number| format!("{owner}-{number}")))

@@ -1,14 +1,11 @@
 //! The sweeper of a manager sends no requests for claims that another manager serves.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use support::{control_plane::ProviderRequest, prelude::*};
 
-use serde_json::json;
-
-use crate::versions::{assert_same, holdings};
-use crate::{serving, settled};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options, ProviderRequest};
+use crate::{
+    serving, settled,
+    versions::{assert_same, holdings},
+};
 
 /// Whether a request may be one of a sweeper. A sweeper reads single objects; lists and watches are
 /// those of caches.
@@ -39,7 +36,7 @@ async fn assert_sends_no_request(flag: impl Fn(&Consumer) -> String) {
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23}))
         .await;
-    let names: Vec<String> = (0..200).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = numbered("c", 200);
     consumer.create_claims(&names, "web").await;
     consumer.wait_for_addresses(&names).await;
     consumer.wait_for_counts("web", (510, 310, 200, 0)).await;

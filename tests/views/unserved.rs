@@ -1,63 +1,54 @@
 //! Namespaces that a manager does not serve: their addresses stay in use, and orphaned reservations
 //! there are freed.
 
-use std::time::Duration;
-
 use capi_ipam_api::conditions::DELETING;
-use kube::ResourceExt;
-use serde_json::json;
+use support::prelude::*;
 
-use crate::predecessor::{
-    create_bound_without_reservation, global_reservation, release_without_reservation,
-    reserve_global,
+use crate::{
+    GLOBAL,
+    predecessor::{
+        create_bound_without_reservation, global_reservation, release_without_reservation,
+        reserve_global,
+    },
+    serving_namespace, unchanged,
+    versions::{holdings, version},
 };
-use crate::versions::{holdings, version};
-use crate::{GLOBAL, serving_namespace, unchanged};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::wait::eventually;
 
 /// More than the pause after which a deleted pool is reconciled again.
 const DELETION_WAIT: Duration = Duration::from_secs(8);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_in_unserved_namespaces_are_not_allocated() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     served
-        .create_global_pool(
-            "shared",
-            json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24}),
-        )
+        .create_global_pool("shared", "10.0.0.1-10.0.0.4")
         .await;
     create_bound_without_reservation(&unserved, "first", "shared", "10.0.0.1").await;
     create_bound_without_reservation(&unserved, "third", "shared", "10.0.0.3").await;
 
     let _manager = serving_namespace(&plane, &served);
     for (name, address) in [("a", "10.0.0.2"), ("b", "10.0.0.4")] {
-        served.create_global_claim(name, "shared").await;
-        assert_eq!(served.wait_for_address(name).await, address);
+        served.bind_global_to(name, "shared", address).await;
     }
-    served.create_global_claim("c", "shared").await;
-    served.wait_for_reason("c", "PoolExhausted").await;
+    served
+        .global_claim_waits("c", "shared", "PoolExhausted")
+        .await;
     served
         .wait_for_counts_of(GLOBAL, "shared", (4, 0, 4, 0))
         .await;
     served.assert_stays_unbound("c").await;
     // An address released by another provider is free.
     release_without_reservation(&unserved, "third").await;
-    assert_eq!(served.wait_for_address("c").await, "10.0.0.3");
+    served.assert_address("c", "10.0.0.3").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_in_unserved_namespaces_are_not_written() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     served
-        .create_global_pool(
-            "shared",
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
+        .create_global_pool("shared", "10.0.0.1-10.0.0.9")
         .await;
     create_bound_without_reservation(&unserved, "bound", "shared", "10.0.0.1").await;
     unserved.create_global_claim("unbound", "shared").await;
@@ -87,21 +78,15 @@ async fn claims_in_unserved_namespaces_are_not_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_global_pool_waits_for_unserved_namespaces() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
-    one.create_global_pool(
-        "shared",
-        json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-    )
-    .await;
+    one.create_global_pool("shared", "10.0.0.1-10.0.0.9").await;
     let mut of_one = serving_namespace(&plane, &one);
-    one.create_global_claim("reserved", "shared").await;
-    assert_eq!(one.wait_for_address("reserved").await, "10.0.0.1");
+    one.bind_global_to("reserved", "shared", "10.0.0.1").await;
     of_one.stop();
     create_bound_without_reservation(&one, "unreserved", "shared", "10.0.0.2").await;
     let _of_two = serving_namespace(&plane, &two);
-    two.create_global_claim("own", "shared").await;
-    two.wait_for_address("own").await;
+    two.bind_global("own", "shared").await;
 
     two.delete_object(&two.global_pools(), "shared").await;
     two.wait_for_condition(&two.global_pools(), "shared", "Ready", "False", DELETING)
@@ -132,29 +117,23 @@ async fn deleted_global_pool_waits_for_unserved_namespaces() {
     )
     .await;
     one.release("unreserved").await;
-    eventually("the pool is gone", || async {
-        (!exists().await).then_some(())
-    })
-    .await;
+    until("the pool is gone", async || Some(!exists().await)).await;
     assert_eq!(global_reservation(&one, "shared", "10.0.0.2").await, None);
 }
 
 /// No manager ever creates reservations for the addresses of another provider there.
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_global_pool_waits_for_addresses_without_reservation() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     served
-        .create_global_pool(
-            "shared",
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
+        .create_global_pool("shared", "10.0.0.1-10.0.0.9")
         .await;
     create_bound_without_reservation(&unserved, "in-use", "shared", "10.0.0.1").await;
     let _manager = serving_namespace(&plane, &served);
-    eventually("the pool has the finalizer", || async {
+    until("the pool has the finalizer", async || {
         let pool = served.global_pools().get("shared").await.ok()??;
-        (!pool.finalizers().is_empty()).then_some(())
+        Some(!pool.finalizers().is_empty())
     })
     .await;
     served.delete_object(&served.global_pools(), "shared").await;
@@ -181,29 +160,18 @@ async fn deleted_global_pool_waits_for_addresses_without_reservation() {
         "it reports how many addresses are in use: {text}"
     );
     release_without_reservation(&unserved, "in-use").await;
-    eventually("the pool is gone", || async {
-        (!exists().await).then_some(())
-    })
-    .await;
+    until("the pool is gone", async || Some(!exists().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_of_a_dead_claim_is_freed_by_any_manager() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
     served
-        .create_global_pool(
-            "shared",
-            json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24}),
-        )
+        .create_global_pool("shared", "10.0.0.1-10.0.0.4")
         .await;
     create_bound_without_reservation(&unserved, "bound", "shared", "10.0.0.1").await;
-    let bound = unserved
-        .claims()
-        .get("bound")
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists");
+    let bound = unserved.the_claim("bound").await;
     reserve_global(
         &unserved,
         "shared",
@@ -249,11 +217,12 @@ async fn reservation_of_a_dead_claim_is_freed_by_any_manager() {
 
     let _manager = serving_namespace(&plane, &served);
     for address in ["10.0.0.3", "10.0.0.4"] {
-        eventually(&format!("{address} is free"), || async {
-            global_reservation(&unserved, "shared", address)
-                .await
-                .is_none()
-                .then_some(())
+        until(&format!("{address} is free"), || async {
+            Some(
+                global_reservation(&unserved, "shared", address)
+                    .await
+                    .is_none(),
+            )
         })
         .await;
     }
@@ -267,38 +236,26 @@ async fn reservation_of_a_dead_claim_is_freed_by_any_manager() {
     served
         .wait_for_counts_of(GLOBAL, "shared", (4, 2, 1, 0))
         .await;
-    served.create_global_claim("a", "shared").await;
-    assert_eq!(served.wait_for_address("a").await, "10.0.0.3");
+    served.bind_global_to("a", "shared", "10.0.0.3").await;
 }
 
 /// A manager that serves no claim with this label frees the reservation of a dead claim.
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_of_a_dead_claim_is_freed_with_any_label() {
-    let plane = ControlPlane::start(Options::default());
-    let consumer = Consumer::new(&plane).await;
+    let (plane, consumer) = scene().await;
     let mut unlimited = crate::serving(&plane, &[]);
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
-    consumer.create_claim("live", "web").await;
-    assert_eq!(consumer.wait_for_address("live").await, "10.0.0.1");
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
+    consumer.bind_to("live", "web", "10.0.0.1").await;
     unlimited.stop();
     let dead = json!({"namespace": consumer.namespace, "name": "dead", "uid": "00000000-0000-0000-0000-000000000000"});
     consumer.reserve("web", "10.0.0.2", dead).await;
     let _blue = crate::serving(&plane, &["--watch-filter=blue"]);
-    eventually("the reservation of the dead claim is gone", || async {
-        consumer
-            .reservation("web", "10.0.0.2")
-            .await
-            .is_none()
-            .then_some(())
+    until("the reservation of the dead claim is gone", || async {
+        Some(consumer.reservation("web", "10.0.0.2").await.is_none())
     })
     .await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "live")])
         .await;
-    assert_eq!(consumer.wait_for_address("live").await, "10.0.0.1");
+    consumer.assert_address("live", "10.0.0.1").await;
 }

@@ -1,17 +1,11 @@
 //! Detects writes by uids and resource versions.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::time::Duration;
 
-use capi_ipam_api::{InClusterKind, Pool};
-use capi_ipam_controller::client::ResourceClient;
-use kube::{Api, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
-use support::consumer::{Consumer, retry_unanswered};
-use support::patience::Patience;
+use capi_ipam_api::Pool;
+use kube::Resource;
+use serde::{Serialize, de::DeserializeOwned};
+use support::prelude::*;
 
 /// How long no write may happen at rest.
 const QUIET: Duration = Duration::from_secs(10);

@@ -1,15 +1,8 @@
 //! Claims that wait while several managers serve them: the reason is written only once.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use support::prelude::*;
 
-use serde_json::json;
-
-use crate::versions::at_rest;
-use crate::{GLOBAL, serving};
-use support::consumer::{Consumer, ready};
-use support::control_plane::{ControlPlane, Options};
-use support::wait::eventually_within;
+use crate::{GLOBAL, serving, versions::at_rest};
 
 /// How often the status of one waiting claim may be written, apart from changes of its message
 /// while the pool fills up.
@@ -80,14 +73,10 @@ async fn two_managers_write_waiting_status_once() {
     let _managers = [serving(&plane, &[]), serving(&plane, &[])];
     let consumer = Consumer::new(&plane).await;
     consumer
-        .create_global_pool(
-            "shared",
-            json!({"addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24}),
-        )
+        .create_global_pool("shared", "10.0.0.1-10.0.0.4")
         .await;
     for name in ["a", "b", "c", "d"] {
-        consumer.create_global_claim(name, "shared").await;
-        consumer.wait_for_address(name).await;
+        consumer.bind_global(name, "shared").await;
     }
     consumer
         .wait_for_counts_of(GLOBAL, "shared", (4, 0, 4, 0))
@@ -111,10 +100,7 @@ async fn burst_of_waiting_claims_is_written_few_times() {
     let _managers = [serving(&plane, &[]), serving(&plane, &[])];
     let consumer = Consumer::new(&plane).await;
     consumer
-        .create_global_pool(
-            "shared",
-            json!({"addresses": ["10.0.0.1-10.0.0.20"], "prefix": 24}),
-        )
+        .create_global_pool("shared", "10.0.0.1-10.0.0.20")
         .await;
     consumer
         .wait_for_counts_of(GLOBAL, "shared", (20, 20, 0, 0))

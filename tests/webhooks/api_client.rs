@@ -2,14 +2,11 @@
 //! and warnings.
 
 use capi_ipam::admission::routes::paths_of;
-use capi_ipam_api::InClusterKind;
-use kube::Client;
-use kube::client::Body;
-use serde_json::{Value, json};
-
-use support::consumer::Consumer;
-use support::webhooks::Webhooks;
-use support::webhooks::direct::{HttpResponse, review};
+use kube::{Client, client::Body};
+use support::{
+    prelude::*,
+    webhooks::direct::{HttpResponse, review},
+};
 
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
@@ -183,6 +180,19 @@ impl ApiClient {
             &self.pool(kind, name, spec),
         )
         .await
+    }
+
+    /// Creates an object of any kind with a dry run.
+    pub(crate) async fn dry_run(&self, object: &Value) -> Response {
+        let text = |value: &Value| value.as_str().map(str::to_lowercase);
+        let kind = text(&object["kind"]).expect("an object has a kind");
+        let plural = kind
+            .strip_suffix('y')
+            .map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"));
+        let namespace = text(&object["metadata"]["namespace"]);
+        let folder = namespace.map_or_else(String::new, |name| format!("/namespaces/{name}"));
+        let path = format!("/apis/ipam.cluster.x-k8s.io/v1alpha2{folder}/{plural}?dryRun=All");
+        self.call("POST", &path, JSON, object).await
     }
 
     /// Creates a pool with a dry run.

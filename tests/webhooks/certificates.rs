@@ -2,18 +2,18 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
-use capi_ipam_api::names;
-use futures::future::{join, join_all};
-use serde_json::{Value, json};
+use capi_ipam_api::{
+    InClusterKind::{GlobalIPPool, IPPool},
+    names,
+};
+use futures::future::join;
+use support::{prelude::*, webhooks::authority};
 
-use crate::api_client::{ApiClient, JSON, MERGE, Response, post_review};
-use crate::{Environment, serving};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
-use support::webhooks::{Webhooks, authority};
+use crate::{
+    Environment,
+    api_client::{ApiClient, JSON, MERGE, Response, post_review},
+    serving,
+};
 
 fn spec() -> Value {
     json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24})
@@ -50,15 +50,14 @@ async fn certificate_renewal_fails_no_request() {
                 requests.load(Ordering::Relaxed),
             );
             webhooks.renew();
-            eventually(
+            until(
                 "the new certificate is served, and requests happen meanwhile",
-                || async {
+                async || {
                     let shown = webhooks
                         .served_certificate()
                         .await
                         .expect("a certificate is served");
-                    (shown != before && requests.load(Ordering::Relaxed) > so_far + 20)
-                        .then_some(())
+                    Some(shown != before && requests.load(Ordering::Relaxed) > so_far + 20)
                 },
             )
             .await;
@@ -124,20 +123,19 @@ async fn unreachable_webhook_blocks_only_pool_spec_changes() {
         .call("POST", &client.path(IPPool, "v1alpha1", ""), JSON, &old)
         .await
         .into_object();
-    consumer.create_claim("before", "web").await;
-    consumer.wait_for_address("before").await;
+    consumer.bind("before", "web").await;
     manager.kill();
 
     let webhook = "failed calling webhook \"validation.inclusterippool.ipam.cluster.x-k8s.io\"";
     // The first error may be about an open connection that was closed.
-    eventually("the API server reports that no server listens", || async {
-        let response = client.create(IPPool, "new", &spec()).await;
-        response.assert_denied(500, "", webhook);
-        response
-            .message
-            .contains("connection refused")
-            .then_some(())
-    })
+    until(
+        "the API server reports that no server listens",
+        async || {
+            let response = client.create(IPPool, "new", &spec()).await;
+            response.assert_denied(500, "", webhook);
+            Some(response.message.contains("connection refused"))
+        },
+    )
     .await;
     client
         .patch(IPPool, "web", &json!({"spec": {"gateway": "10.0.0.9"}}))
@@ -198,8 +196,7 @@ async fn unreachable_webhook_blocks_only_pool_spec_changes() {
         .into_object();
     // Claims need a manager, but no webhook.
     let without = Manager::start(&plane, &[]);
-    consumer.create_claim("during", "web").await;
-    consumer.wait_for_address("during").await;
+    consumer.bind("during", "web").await;
     consumer.release("before").await;
     drop(without);
     // With the webhooks all requests succeed again.
@@ -211,7 +208,7 @@ async fn unreachable_webhook_blocks_only_pool_spec_changes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn renewed_certificate_is_served_without_restart() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let webhooks = Webhooks::new(&plane);
     webhooks.expire();
     let manager = serving(&plane, &webhooks, &[]);
@@ -238,12 +235,13 @@ async fn certificate_of_an_unknown_ca_is_rejected() {
     webhooks.register_with_ca(&plane, &authority().pem());
     wait_for_response(&client, 500, "certificate signed by unknown authority").await;
     let old = client.path(IPPool, "v1alpha1", "web");
-    eventually("conversion does not trust it either", || async {
+    until("conversion does not trust it either", async || {
         let response = client.call("GET", &old, JSON, &Value::Null).await;
-        response
-            .message
-            .contains("certificate signed by unknown authority")
-            .then_some(())
+        Some(
+            response
+                .message
+                .contains("certificate signed by unknown authority"),
+        )
     })
     .await;
     webhooks.register(&plane);
@@ -253,22 +251,23 @@ async fn certificate_of_an_unknown_ca_is_rejected() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_is_unready_until_it_has_a_certificate() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let webhooks = Webhooks::without_certificate(&plane);
     let own = webhooks.flags();
     let flags: Vec<&str> = own.iter().map(String::as_str).collect();
     let manager = Manager::launch(&plane, plane.provider_kubeconfig(), &flags);
-    eventually("only the certificate is missing", || async {
+    until("only the certificate is missing", async || {
         let response = manager.probe("/readyz")?;
         let missing = response
             .lines()
             .filter(|line| line.starts_with("- "))
             .collect::<Vec<_>>();
         let certificate = "- certificate for webhooks: cannot read ";
-        (response.starts_with("HTTP/1.1 503")
-            && missing.len() == 1
-            && missing[0].starts_with(certificate))
-        .then_some(())
+        Some(
+            response.starts_with("HTTP/1.1 503")
+                && missing.len() == 1
+                && missing[0].starts_with(certificate),
+        )
     })
     .await;
     assert!(
@@ -278,8 +277,7 @@ async fn manager_is_unready_until_it_has_a_certificate() {
     // Claims do not wait for it.
     let consumer = Consumer::new(&plane).await;
     consumer.create_pool("web", spec()).await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    consumer.bind("a", "web").await;
     webhooks.renew();
     manager.wait_until_ready();
     webhooks.register(&plane);

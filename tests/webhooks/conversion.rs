@@ -1,19 +1,14 @@
 //! Pools in the old version, through a real API server.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
-use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
-use serde_json::{Value, json};
+use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool};
+use support::prelude::*;
 
-use crate::api_client::{ApiClient, JSON, MERGE};
-use crate::shared;
-use support::consumer::{Consumer, unique};
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
+use crate::{
+    api_client::{ApiClient, JSON, MERGE},
+    shared,
+};
 
 const KINDS: [InClusterKind; 2] = [IPPool, GlobalIPPool];
 const ANNOTATION: &str = "cluster.x-k8s.io/conversion-data";
@@ -327,7 +322,7 @@ fn kubectl_replace_of_a_read_pool_succeeds() {
             .expect("a file can be written");
         match plane.try_kubectl(&["replace", "-f", &file.display().to_string()]) {
             Ok(_) => break,
-            Err(text) => assert!(text.contains("the object has been modified"), "{text}"),
+            Err(text) => assert_contains(&text, "the object has been modified"),
         }
     }
     let text = plane.kubectl(&["get", "globalinclusterippools", &name, "-o=json"]);
@@ -475,7 +470,7 @@ async fn assert_is_converted(client: &ApiClient, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conversion_needs_no_lease_and_no_synced_cache() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let webhooks = Webhooks::new(&plane);
     let own = webhooks.flags();
     let consumer = Consumer::new(&plane).await;

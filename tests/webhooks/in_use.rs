@@ -1,17 +1,16 @@
 //! Addresses in use stay in their pool, pools in use are not deleted; and requests that are always
 //! allowed.
 
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
-use capi_ipam_api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use serde_json::{Value, json};
+use capi_ipam_api::InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
+use support::prelude::*;
 
-use crate::api_client::{ApiClient, JSON, MERGE, post_review};
-use crate::{Environment, shared};
-use support::consumer::{Consumer, unique};
-use support::control_plane::{ControlPlane, Options};
-use support::wait::{consistently, eventually};
+use crate::{
+    Environment,
+    api_client::{ApiClient, JSON, MERGE, post_review},
+    shared,
+};
 
 /// A pool with one address in use.
 struct Used {
@@ -50,8 +49,8 @@ impl Used {
 
     /// Waits until the provider has observed and counted the address.
     async fn wait_until_counted(&self) {
-        eventually("one address is counted", || async {
-            (self.read().await?["status"]["ipAddresses"]["used"] == 1).then_some(())
+        until("one address is counted", async || {
+            Some(self.read().await?["status"]["ipAddresses"]["used"] == 1)
         })
         .await;
     }
@@ -120,7 +119,7 @@ async fn update_that_drops_an_address_in_use_is_denied() {
             .patch(kind, &used.name, &json!({"spec": more}))
             .await
             .into_object();
-        assert_eq!(used.consumer.wait_for_address("holder").await, used.address);
+        used.consumer.assert_address("holder", &used.address).await;
     }
 }
 
@@ -139,7 +138,7 @@ async fn drained_part_is_removed_with_its_entry_in_one_change() {
             .patch(kind, &used.name, &json!({"spec": {"draining": [part]}}))
             .await
             .into_object();
-        assert_eq!(used.consumer.wait_for_address("holder").await, used.address);
+        used.consumer.assert_address("holder", &used.address).await;
         used.client
             .dry_run_patch(kind, &used.name, &removal)
             .await
@@ -189,13 +188,13 @@ async fn pool_in_use_cannot_be_deleted() {
             .assert_denied(400, "", &used.address);
         // Without addresses in use it can be deleted.
         used.consumer.release("holder").await;
-        eventually("the pool can be deleted", || async {
+        until("the pool can be deleted", async || {
             let response = used.client.delete(kind, &used.name).await;
-            (response.code != 400).then_some(())
+            Some(response.code != 400)
         })
         .await;
-        eventually("the pool is gone", || async {
-            used.read().await.is_none().then_some(())
+        until("the pool is gone", || async {
+            Some(used.read().await.is_none())
         })
         .await;
     }
@@ -233,35 +232,16 @@ async fn pool_deletion_with_skip_annotation_waits_for_its_claims() {
             .into_object();
         assert!(used.client.delete(kind, &used.name).await.is_ok());
         used.consumer.release("holder").await;
-        eventually("the pool is gone", || async {
-            used.read().await.is_none().then_some(())
+        until("the pool is gone", || async {
+            Some(used.read().await.is_none())
         })
         .await;
     }
 }
 
-#[tokio::test]
-async fn unused_pool_can_be_deleted() {
-    let client = ApiClient::new(&Consumer::new(&shared().plane).await);
-    for kind in InClusterKind::ALL {
-        let (name, spec) = (
-            unique("unused"),
-            json!({"addresses": ["10.0.0.1"], "prefix": 24}),
-        );
-        let prefixes = json!({"prefixes": ["fd00::/48"]});
-        let spec = if matches!(kind, IPPool | GlobalIPPool) {
-            spec
-        } else {
-            prefixes
-        };
-        client.create(kind, &name, &spec).await.into_object();
-        assert!(client.delete(kind, &name).await.is_ok());
-    }
-}
-
 /// A control plane whose CRDs have no validation rules, until [`restore`].
 fn without_rules() -> ControlPlane {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let all = plane.kubectl(&["get", "crd", "-o=json"]);
     let mut all: Value = serde_json::from_str(&all).expect("kubectl writes JSON");
     for definition in all["items"].as_array_mut().expect("the CRDs are installed") {
@@ -366,8 +346,8 @@ async fn invalid_stored_pool_can_be_labelled_and_fixed() {
     let shared = Environment::with_plane(plane, &[]);
     for (kind, spec) in &specs {
         // The rules are enforced again.
-        eventually("the rules are enforced", || async {
-            (client.dry_run_create(*kind, "another", spec).await.code == 422).then_some(())
+        until("the rules are enforced", async || {
+            Some(client.dry_run_create(*kind, "another", spec).await.code == 422)
         })
         .await;
         let metadata = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.example/f"]}});

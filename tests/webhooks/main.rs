@@ -28,9 +28,7 @@ mod warnings;
 
 use std::sync::OnceLock;
 
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::webhooks::Webhooks;
+use support::prelude::*;
 
 /// A control plane whose API server calls the webhooks of a running manager.
 struct Environment {
@@ -41,7 +39,7 @@ struct Environment {
 
 impl Environment {
     fn start(flags: &[&str]) -> Self {
-        Self::with_plane(ControlPlane::start(Options::default()), flags)
+        Self::with_plane(ControlPlane::new(), flags)
     }
 
     fn with_plane(plane: ControlPlane, flags: &[&str]) -> Self {

@@ -2,14 +2,9 @@
 //! manager needs only the permissions of `config/rbac`.
 
 use capi_ipam_api::InClusterKind::IPPool;
-use serde_json::{Value, json};
+use support::{ports::free_port, prelude::*};
 
 use crate::api_client::post_review;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::ports::free_port;
-use support::webhooks::Webhooks;
 
 fn token(plane: &ControlPlane, account: &str) -> String {
     let token = plane.kubectl(&["-n", NAMESPACE, "create", "token", account]);
@@ -18,7 +13,7 @@ fn token(plane: &ControlPlane, account: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_require_an_authorized_token() {
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     for account in ["curious", "prometheus"] {
         plane.kubectl(&["-n", NAMESPACE, "create", "serviceaccount", account]);
     }
@@ -50,14 +45,8 @@ async fn metrics_require_an_authorized_token() {
     webhooks.register(&plane);
     // A claim, so that metrics are not zero.
     let consumer = Consumer::new(&plane).await;
-    let pool = consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
-    consumer.create_claim("a", "web").await;
-    consumer.wait_for_address("a").await;
+    let pool = consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
+    consumer.bind("a", "web").await;
     let pool = serde_json::to_value(pool).expect("a pool is JSON");
     assert!(
         post_review(&webhooks, IPPool, "CREATE", &Value::Null, &pool)

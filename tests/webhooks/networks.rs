@@ -2,15 +2,16 @@
 //! are warned about.
 
 use capi_ipam::admission::routes::VALIDATE_NETWORK;
-use capi_ipam_api::InClusterKind::{self, GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
-use capi_ipam_api::names;
-use serde_json::{Value, json};
+use capi_ipam_api::{
+    InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool},
+    names,
+};
+use support::{prelude::*, webhooks::direct::review};
 
-use crate::api_client::{ApiClient, JSON, MERGE, Response, parse};
-use crate::shared;
-use support::consumer::{Consumer, unique};
-use support::wait::eventually;
-use support::webhooks::direct::review;
+use crate::{
+    api_client::{ApiClient, JSON, MERGE, Response, parse},
+    shared,
+};
 
 /// The label by which a network selects its pools.
 const LABEL: &str = "example.com/network";
@@ -60,10 +61,10 @@ impl Lab {
 
     async fn wait_until_member(&self, kind: InClusterKind, name: &str) {
         let path = self.client.path(kind, "v1alpha2", name);
-        eventually("the pool is a member", || async {
+        until("the pool is a member", async || {
             let pool = self.client.get(&path).await;
             let network = &pool["status"]["network"];
-            (network["name"] == json!(self.name) && network["phase"] == "Member").then_some(())
+            Some(network["name"] == json!(self.name) && network["phase"] == "Member")
         })
         .await;
     }
@@ -76,8 +77,8 @@ impl Lab {
             .await;
         let address = self.consumer.wait_for_address(&claim).await;
         let path = self.client.path(kind, "v1alpha2", pool);
-        eventually("the address is counted", || async {
-            (self.client.get(&path).await["status"]["ipAddresses"]["used"] == 1).then_some(())
+        until("the address is counted", async || {
+            Some(self.client.get(&path).await["status"]["ipAddresses"]["used"] == 1)
         })
         .await;
         address
@@ -190,13 +191,14 @@ async fn unused_network_can_be_deleted() {
     })
     .await;
     lab.delete().await.into_object();
-    eventually("the network is deleted", || async {
-        (lab.client
-            .call("GET", &lab.path(), JSON, &Value::Null)
-            .await
-            .code
-            == 404)
-            .then_some(())
+    until("the network is deleted", async || {
+        Some(
+            lab.client
+                .call("GET", &lab.path(), JSON, &Value::Null)
+                .await
+                .code
+                == 404,
+        )
     })
     .await;
 }
@@ -261,7 +263,7 @@ async fn leaving_a_network_with_addresses_in_use_is_warned_about() {
         // The pool names another network.
         let (other, network) = (unique("other"), json!({"namespaces": {"from": "All"}}));
         lab.consumer.create_network(&other, network).await;
-        eventually("the other network is observed", || async {
+        until("the other network is observed", async || {
             let change = json!({"spec": {"network": other}});
             let response = lab.client.dry_run_patch(kind, &pool, &change).await;
             let expected = format!("spec.network: {leaves}");
@@ -273,7 +275,7 @@ async fn leaving_a_network_with_addresses_in_use_is_warned_about() {
                 .warnings
                 .iter()
                 .any(|text| text.starts_with(&expected));
-            (response.is_ok() && is_known && is_warned).then_some(())
+            Some(response.is_ok() && is_known && is_warned)
         })
         .await;
         // The network selects other pools.
@@ -395,11 +397,11 @@ async fn pool_with_another_block_length_is_reported_before_it_joins() {
             .await
             .into_object();
         let selector = json!({"matchLabels": {"example.com/site": lab.name, LABEL: null}});
-        eventually("the label is observed", || async {
+        until("the label is observed", async || {
             let response = lab.change(json!({"pools": selector})).await;
             let is_reported =
                 |warning: &String| warning.starts_with("spec: ") && warning.contains(text);
-            (response.is_ok() && response.warnings.iter().any(is_reported)).then_some(())
+            Some(response.is_ok() && response.warnings.iter().any(is_reported))
         })
         .await;
     }

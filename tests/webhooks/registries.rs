@@ -1,12 +1,12 @@
 //! A registry in use is not deleted, and mistakes with shared blocks are warned about.
 
 use capi_ipam_api::names;
-use serde_json::{Value, json};
+use support::prelude::*;
 
-use crate::api_client::{ApiClient, JSON, MERGE, Response};
-use crate::shared;
-use support::consumer::{Consumer, unique};
-use support::wait::eventually;
+use crate::{
+    api_client::{ApiClient, JSON, MERGE, Response},
+    shared,
+};
 
 /// A network that shares blocks through a registry which cannot be reached.
 struct Site {
@@ -84,15 +84,32 @@ async fn registry_in_use_cannot_be_deleted() {
     let site = Site::new().await;
     site.create_registry().await;
     site.create_network().await.into_object();
-    eventually("the deletion is denied", || async {
+    until("the deletion is denied", async || {
         let path = format!("{}?dryRun=All", path("ipregistries", &site.registry));
         let denied = site.client.call("DELETE", &path, JSON, &Value::Null).await;
-        (!denied.is_ok()).then_some(())
+        Some(!denied.is_ok())
     })
     .await;
     let denied = site.delete_registry().await;
     denied.assert_denied(400, "", "Cannot delete IPRegistry");
     denied.assert_denied(400, "", &site.network);
+    let annotation = json!({"metadata": {"annotations": {names::SKIP_VALIDATE_DELETE: ""}}});
+    let registry = path("ipregistries", &site.registry);
+    let annotate = async |annotation| {
+        let changed = site
+            .client
+            .call("PATCH", &registry, MERGE, annotation)
+            .await;
+        changed.into_object();
+    };
+    annotate(&annotation).await;
+    let dry_run = format!("{registry}?dryRun=All");
+    let allowed = site
+        .client
+        .call("DELETE", &dry_run, JSON, &Value::Null)
+        .await;
+    allowed.into_object();
+    annotate(&json!({"metadata": {"annotations": null}})).await;
 
     let without = json!({"spec": {"blocks": null}});
     let changed = site
@@ -111,24 +128,6 @@ async fn registry_in_use_cannot_be_deleted() {
         site.delete_registry().await.is_ok().then_some(())
     })
     .await;
-}
-
-#[tokio::test]
-async fn registry_in_use_is_deleted_with_the_skip_annotation() {
-    let site = Site::new().await;
-    site.create_registry().await;
-    site.create_network().await.into_object();
-    eventually("the deletion is denied", || async {
-        let path = format!("{}?dryRun=All", path("ipregistries", &site.registry));
-        let denied = site.client.call("DELETE", &path, JSON, &Value::Null).await;
-        (!denied.is_ok()).then_some(())
-    })
-    .await;
-    let annotation = json!({"metadata": {"annotations": {names::SKIP_VALIDATE_DELETE: ""}}});
-    let path = path("ipregistries", &site.registry);
-    let annotated = site.client.call("PATCH", &path, MERGE, &annotation).await;
-    annotated.into_object();
-    site.delete_registry().await.into_object();
 }
 
 #[tokio::test]
@@ -184,11 +183,11 @@ async fn network_without_its_registry_is_warned_about() {
     assert!(has_warning(&created, &expected), "{created:?}");
     created.into_object();
     site.create_registry().await;
-    eventually("there is no warning", || async {
+    until("there is no warning", async || {
         let path = format!("{}?dryRun=All", path("ipnetworks", &site.network));
         let change = json!({"spec": {"blocks": {"spare": 2}}});
         let changed = site.client.call("PATCH", &path, MERGE, &change).await;
-        (changed.is_ok() && changed.warnings.is_empty()).then_some(())
+        Some(changed.is_ok() && changed.warnings.is_empty())
     })
     .await;
 }

@@ -1,23 +1,23 @@
 //! Invalid requests, many concurrent requests, and standby managers.
 
-use std::time::Duration;
-
 use capi_ipam::admission::routes::{CONVERT, VALIDATE_RESERVATION, paths_of};
-use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool};
-use capi_ipam_api::names::IN_CLUSTER_LEASE;
-use futures::future::join_all;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use capi_ipam_api::{
+    InClusterKind::{GlobalIPPool, IPPool},
+    names::IN_CLUSTER_LEASE,
+};
+use support::{
+    prelude::*,
+    webhooks::direct::{HttpResponse, conversion, review},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
 
-use crate::api_client::{ApiClient, JSON, parse, post_review};
-use crate::shared;
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::wait::eventually;
-use support::webhooks::Webhooks;
-use support::webhooks::direct::{HttpResponse, conversion, review};
+use crate::{
+    api_client::{ApiClient, JSON, parse, post_review},
+    shared,
+};
 
 /// Longer than any timeout of the manager.
 const HANG: Duration = Duration::from_mins(1);
@@ -169,8 +169,10 @@ async fn reviews_of_unusual_objects_are_answered() {
             ("DELETE", object, &Value::Null),
         ] {
             let response = post_review(webhooks, IPPool, operation, old, new).await;
+            // A pool that cannot be read is deleted if it is not in use.
+            let is_deleted = operation == "DELETE" && response.is_ok();
             assert!(
-                (400..500).contains(&response.code),
+                is_deleted || (400..500).contains(&response.code),
                 "{operation} {object}: {response:?}"
             );
         }
@@ -319,7 +321,7 @@ async fn standby_serves_admission_and_keeps_serving_as_leader() {
         "--leader-elect-renew-deadline=40s",
         "--leader-elect-retry-period=200ms",
     ];
-    let plane = ControlPlane::start(Options::default());
+    let plane = ControlPlane::new();
     let mut leader = Manager::start(&plane, &elected);
     leader.wait_for_log("acquired leadership lease");
     let webhooks = Webhooks::new(&plane);
@@ -327,12 +329,7 @@ async fn standby_serves_admission_and_keeps_serving_as_leader() {
     webhooks.register(&plane);
     let consumer = Consumer::new(&plane).await;
     let client = ApiClient::new(&consumer);
-    consumer
-        .create_pool(
-            "web",
-            json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24}),
-        )
-        .await;
+    consumer.create_pool("web", "10.0.0.5-10.0.0.9").await;
     client
         .create(
             GlobalIPPool,
@@ -349,10 +346,13 @@ async fn standby_serves_admission_and_keeps_serving_as_leader() {
     let drops = [(IPPool, "web", "10.0.0"), (GlobalIPPool, "all", "10.1.0")];
     for (kind, name, net) in drops {
         let less = json!({"spec": {"addresses": [format!("{net}.6-{net}.9")]}});
-        eventually("the standby has observed the addresses in use", || async {
-            let response = client.dry_run_patch(kind, name, &less).await;
-            (response.code == 400 && response.message.contains(&format!("{net}.5"))).then_some(())
-        })
+        until(
+            "the standby has observed the addresses in use",
+            async || {
+                let response = client.dry_run_patch(kind, name, &less).await;
+                Some(response.code == 400 && response.message.contains(&format!("{net}.5")))
+            },
+        )
         .await;
         client
             .delete(kind, name)
@@ -369,7 +369,7 @@ async fn standby_serves_admission_and_keeps_serving_as_leader() {
     // released.
     leader.kill();
     plane.kubectl(&["-n", NAMESPACE, "delete", "lease", IN_CLUSTER_LEASE]);
-    eventually("the standby leads, with its own index", || async {
+    until("the standby leads, with its own index", async || {
         for (kind, name, net) in drops {
             let less = json!({"spec": {"addresses": [format!("{net}.6-{net}.9")]}});
             client.dry_run_patch(kind, name, &less).await.assert_denied(
@@ -380,14 +380,14 @@ async fn standby_serves_admission_and_keeps_serving_as_leader() {
             let more = json!({"spec": {"addresses": [format!("{net}.5-{net}.10")]}});
             client.dry_run_patch(kind, name, &more).await.into_object();
         }
-        standby
-            .log()
-            .contains("the ledger of the provider is complete")
-            .then_some(())
+        Some(
+            standby
+                .log()
+                .contains("the ledger of the provider is complete"),
+        )
     })
     .await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_address("b").await;
+    consumer.bind("b", "web").await;
     client
         .delete(IPPool, "web")
         .await

@@ -1,26 +1,17 @@
 //! Self-managed certificates: the manager runs with the permissions of `config/rbac` and
 //! `config/self-managed-certs` only.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 
 use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool};
-use capi_ipam_controller::client::ResourceClient;
-use futures::future::{join, join_all};
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use serde_json::{Value, json};
+use futures::future::join;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use support::{prelude::*, webhooks::direct::connect_trusting};
 
 use crate::api_client::{ApiClient, JSON, PATCH};
-use support::consumer::Consumer;
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
-use support::wait::{eventually, eventually_within};
-use support::webhooks::Webhooks;
-use support::webhooks::direct::connect_trusting;
 
 const SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
 const CONFIGURATION: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/capi-ipam-in-cluster-validating-webhook-configuration";
@@ -40,7 +31,7 @@ struct Cluster {
 impl Cluster {
     /// Starts it with the permissions in these folders.
     async fn start(permissions: &[&str]) -> Self {
-        let plane = ControlPlane::start(Options::default());
+        let plane = ControlPlane::new();
         permissions.iter().for_each(|folder| permit(&plane, folder));
         // So that the webhook denies, and not the CRD.
         plane.drop_rules();
@@ -138,11 +129,11 @@ impl Cluster {
 
     /// Waits until the API server calls the webhooks for validation and conversion.
     async fn wait_until_working(&self) {
-        eventually("the webhook denies an invalid pool", || async {
+        until("the webhook denies an invalid pool", async || {
             let bad = json!({"addresses": ["10.0.0.1", "fd00::1"], "prefix": 24});
             let response = self.client.dry_run_create(IPPool, "bad", &bad).await;
             assert!(!response.is_ok(), "{response:?}");
-            (response.code == 422).then_some(())
+            Some(response.code == 422)
         })
         .await;
         for kind in [IPPool, GlobalIPPool] {
@@ -315,14 +306,14 @@ async fn certificate_and_ca_rotation_fails_no_request() {
         let first = cluster.injected().await;
         for authority in 1..=2 {
             let before = cluster.value("tls.crt").await;
-            eventually_within(TIMEOUT, "the certificate is renewed", || async {
-                (cluster.value("tls.crt").await != before).then_some(())
+            until_within(TIMEOUT, "the certificate is renewed", || async {
+                Some(cluster.value("tls.crt").await != before)
             })
             .await;
             let bundle = cluster.value("ca.crt").await;
-            eventually_within(TIMEOUT, "the CA is renewed", || async {
+            until_within(TIMEOUT, "the CA is renewed", || async {
                 let newer = cluster.value("ca.crt").await;
-                (newer != bundle && certificates(&newer) >= 2).then_some(())
+                Some(newer != bundle && certificates(&newer) >= 2)
             })
             .await;
             println!(
@@ -330,8 +321,8 @@ async fn certificate_and_ca_rotation_fails_no_request() {
                 requests.load(Ordering::Relaxed)
             );
         }
-        eventually_within(TIMEOUT, "the first CA is removed", || async {
-            (!cluster.value("ca.crt").await.contains(first.trim())).then_some(())
+        until_within(TIMEOUT, "the first CA is removed", || async {
+            Some(!cluster.value("ca.crt").await.contains(first.trim()))
         })
         .await;
         done.store(true, Ordering::Relaxed);
@@ -448,8 +439,8 @@ async fn deleted_or_damaged_secret_is_regenerated() {
     ] {
         let before = certificate(response).await;
         cluster.damage(operations).await;
-        eventually("another certificate is served", || async {
-            (certificate(response).await != before).then_some(())
+        until("another certificate is served", async || {
+            Some(certificate(response).await != before)
         })
         .await;
         assert!(manager.log().contains(response), "{}", manager.log());
@@ -479,8 +470,8 @@ async fn deleted_or_damaged_secret_is_regenerated() {
     cluster
         .plane
         .kubectl(&["-n", NAMESPACE, "delete", "secret", SECRET]);
-    eventually("there is another Secret", || async {
-        (cluster.secret().await?["ca.crt"].0 != third.as_bytes()).then_some(())
+    until("there is another Secret", async || {
+        Some(cluster.secret().await?["ca.crt"].0 != third.as_bytes())
     })
     .await;
     assert_eq!(certificates(&cluster.injected().await), 1);
@@ -530,8 +521,8 @@ async fn missing_webhook_configuration_is_waited_for() {
         .kubectl(&["delete", "validatingwebhookconfiguration", "--all"]);
     let manager = cluster.manager(&[]);
     let missing = "- certificate for webhooks: there is no ValidatingWebhookConfiguration capi-ipam-in-cluster-validating";
-    eventually("the missing configuration is reported", || async {
-        manager.probe("/readyz")?.contains(missing).then_some(())
+    until("the missing configuration is reported", async || {
+        Some(manager.probe("/readyz")?.contains(missing))
     })
     .await;
     // The CRDs are injected meanwhile.

@@ -194,49 +194,9 @@ mod tests {
         assert_eq!(problems(&labels, &annotations), []);
     }
 
+    // Keys and values of labels are in `tests/data/specifications.yaml`.
     #[test]
-    fn every_problem_names_its_entry() {
-        let label = |key: &str, value: &str| problems(&[(key, value)], &[]);
-        let expect = |key: &str, kind| vec![(format!("spec.addressMetadata.labels[{key}]"), kind)];
-        let long = "a".repeat(64);
-        for key in [
-            "",
-            "/a",
-            "a/",
-            "a/b/c",
-            "-a",
-            "a-",
-            "ä",
-            "EXAMPLE.com/a",
-            "a..b/c",
-            "-a.b/c",
-            &long,
-        ] {
-            assert_eq!(
-                label(key, "1"),
-                expect(key, MetadataProblemKind::Key),
-                "{key}"
-            );
-        }
-        for key in [
-            "cluster.x-k8s.io/cluster-name",
-            "ipam.cluster.x-k8s.io/a",
-            "clusterctl.cluster.x-k8s.io/move",
-        ] {
-            assert_eq!(
-                label(key, "1"),
-                expect(key, MetadataProblemKind::Reserved),
-                "{key}"
-            );
-        }
-        assert_eq!(label("mycluster.x-k8s.io/a", "1"), []);
-        for value in ["a b", "-", "a.", &long] {
-            assert_eq!(
-                label("a", value),
-                expect("a", MetadataProblemKind::LabelValue),
-                "{value}"
-            );
-        }
+    fn number_and_size_of_entries_are_limited() {
         let long = "x".repeat(AddressMetadata::MAX_ANNOTATION_BYTES + 1);
         let field = "spec.addressMetadata.annotations[a]".to_owned();
         assert_eq!(

@@ -4,6 +4,8 @@
 mod changes;
 mod waits;
 
+pub use changes::read;
+
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};

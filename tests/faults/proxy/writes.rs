@@ -1,12 +1,17 @@
 //! Writes: their journal, and the faults of writes.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+
+use support::{
+    prelude::*,
+    proxy::{ApiRequest, Broken, Forward, ProxyResponse, error_response},
+};
 
 use super::{Entry, LATEST, LONG, Shared, Silence};
-use crate::fault::{Fault, WriteFault};
-use crate::request::Write;
-use support::proxy::{ApiRequest, Broken, Forward, ProxyResponse, error_response};
+use crate::{
+    fault::{Fault, WriteFault},
+    request::Write,
+};
 
 /// How long a write is delayed when it waits for no other write.
 const LATE: Duration = Duration::from_secs(1);

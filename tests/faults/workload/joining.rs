@@ -1,12 +1,9 @@
 //! A pool that joins or leaves a network while its addresses are in use.
 
-use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
-use capi_ipam_api::{IPReservation, IPReservationSpec};
-use serde_json::{Value, json};
+use capi_ipam_api::{IPReservation, IPReservationSpec, names::LEAVE_NETWORK_ANNOTATION};
+use support::prelude::*;
 
 use super::{TIMEOUT, Work, names, range};
-use support::consumer::{create, object};
-use support::wait::eventually_within;
 
 impl Work<'_> {
     /// A pool joins the network of another one. Both have free addresses in common.
@@ -108,10 +105,10 @@ impl Work<'_> {
     /// Waits until the status shows that the manager has observed the network of the pool.
     pub(super) async fn wait_until_noticed(&self, pool: &str, network: Option<&str>) {
         let pools = self.consumer.pools();
-        eventually_within(TIMEOUT, "the manager has observed the network", || async {
+        until_within(TIMEOUT, "the manager has observed the network", || async {
             let pool = pools.get(pool).await.expect("pools can be read")?;
             let shown = pool.status?.network;
-            (shown.as_ref().map(|network| network.name.as_str()) == network).then_some(())
+            Some(shown.as_ref().map(|network| network.name.as_str()) == network)
         })
         .await;
     }
@@ -119,14 +116,14 @@ impl Work<'_> {
     /// Waits until all reservations of the pool are in its scope.
     pub(super) async fn wait_until_moved(&self, pool: &str) {
         let pools = self.consumer.pools();
-        eventually_within(TIMEOUT, "all reservations are moved", || async {
+        until_within(TIMEOUT, "all reservations are moved", || async {
             let pool = pools.get(pool).await.expect("pools can be read")?;
             let remaining = pool
                 .status?
                 .network
                 .map(|network| network.remaining)
                 .unwrap_or_default();
-            (remaining == 0).then_some(())
+            Some(remaining == 0)
         })
         .await;
     }

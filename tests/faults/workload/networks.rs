@@ -1,13 +1,13 @@
 //! Pools of one network.
 
-use capi_ipam_api::InClusterKind::{self, IPPool, PrefixPool};
-use capi_ipam_api::Pool;
-use capi_ipam_api::names::LEAVE_NETWORK_ANNOTATION;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use capi_ipam_api::{
+    InClusterKind::{IPPool, PrefixPool},
+    Pool,
+    names::LEAVE_NETWORK_ANNOTATION,
+};
+use support::prelude::*;
 
 use super::{TIMEOUT, Work, names, range};
-use support::wait::eventually_within;
 
 /// The label by which a network selects its pools. Its value is the name of the network.
 pub const NETWORK_LABEL: &str = "network";
@@ -198,7 +198,7 @@ impl Work<'_> {
     /// Waits until a manager has observed that no pool of a kind can use its network.
     async fn wait_until_refused(&self, kind: InClusterKind) {
         let pools = self.consumer.pools_of(kind);
-        eventually_within(
+        until_within(
             TIMEOUT,
             "all pools of the kind report that they do not allocate",
             || async {
@@ -213,7 +213,7 @@ impl Work<'_> {
                         .iter()
                         .any(|condition| condition.type_ == "Ready" && condition.status == "False")
                 };
-                all.iter().all(is_refused).then_some(())
+                Some(all.iter().all(is_refused))
             },
         )
         .await;

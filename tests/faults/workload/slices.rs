@@ -1,9 +1,8 @@
 //! A pool with slices for the values of a label.
 
-use serde_json::json;
+use support::prelude::*;
 
 use super::{TIMEOUT, Work, names, range};
-use support::wait::eventually_within;
 
 /// The label whose value is the owner of a slice.
 pub const SLICE_LABEL: &str = "rack";
@@ -58,7 +57,7 @@ impl Work<'_> {
 
     /// Waits until the slices of an owner are marked as empty, or returned.
     async fn wait_until_marked(&self, owner: &str) {
-        eventually_within(
+        until_within(
             TIMEOUT,
             &format!("the slices of {owner} are marked as empty"),
             || async {
@@ -68,9 +67,9 @@ impl Work<'_> {
                     .list()
                     .await
                     .expect("slices can be listed");
-                all.iter()
-                    .all(|slice| slice.spec.owner.name != owner || slice.spec.empty_since.is_some())
-                    .then_some(())
+                Some(all.iter().all(|slice| {
+                    slice.spec.owner.name != owner || slice.spec.empty_since.is_some()
+                }))
             },
         )
         .await;

@@ -1,13 +1,8 @@
 //! Two managers that serve different parts of the cluster.
 
-use std::time::{Duration, Instant};
-
-use capi_ipam_provider::api::IPAddressClaim;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use super::{TIMEOUT, Work, names, range};
-use support::consumer::ready;
-use support::wait::{consistently, eventually_within};
 
 /// The label by which a manager selects what it serves.
 const LABEL: &str = "cluster.x-k8s.io/watch-filter";

@@ -115,7 +115,10 @@ impl Consumer {
 }
 
 /// Reads an object that exists.
-async fn read<K>(client: &ResourceClient<K>, name: &str) -> K
+///
+/// # Panics
+/// When it does not exist, or cannot be read.
+pub async fn read<K>(client: &ResourceClient<K>, name: &str) -> K
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
 {

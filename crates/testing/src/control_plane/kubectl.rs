@@ -102,7 +102,10 @@ impl ControlPlane {
         let folder = namespace
             .map(|namespace| format!("namespaces/{namespace}/"))
             .unwrap_or_default();
-        let path = format!("/apis/{version}/{folder}{kind}s?dryRun=All&fieldValidation=Strict");
+        let plural = kind
+            .strip_suffix('y')
+            .map_or_else(|| format!("{kind}s"), |stem| format!("{stem}ies"));
+        let path = format!("/apis/{version}/{folder}{plural}?dryRun=All&fieldValidation=Strict");
         let response = self.endpoint().create(&path, &object.to_string()).map(drop);
         response.map_err(|response| https::causes(&response).unwrap_or(response))
     }
