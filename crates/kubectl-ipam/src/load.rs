@@ -12,10 +12,10 @@ use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 
 use crate::cli::ListFlags;
-use crate::cluster::{Cluster, Kind, ListError, OtherKind};
+use crate::cluster::{Cluster, ListError, OtherKind};
 use crate::error::{Error, MissingRight, sentences};
 use crate::input::{PoolText, matches, short};
-use crate::objects::{Objects, PoolRow, Shown};
+use crate::objects::{Kind, Objects, PoolRow, Shown};
 use crate::spelling::nearest;
 
 /// Lists objects, and collects warnings.

@@ -1,6 +1,7 @@
 //! What the program keeps of each object: only what it shows.
 
 mod claim_entry;
+mod kind;
 mod lists;
 mod metadata;
 mod registry;
@@ -24,6 +25,7 @@ use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
 pub(crate) use self::claim_entry::ClaimEntry;
+pub(crate) use self::kind::Kind;
 pub(crate) use self::lists::{Objects, Shown};
 pub(crate) use self::metadata::Deletion;
 use self::metadata::{created, deletion, label, machine, own_finalizer};

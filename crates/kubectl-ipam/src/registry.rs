@@ -16,11 +16,11 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{Cluster, Kind, ListError, OtherKind, lease_selector, provider_selector};
+use crate::cluster::{Cluster, ListError, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{RegistryFacts, Unread};
-use crate::objects::RegistryRow;
+use crate::objects::{Kind, RegistryRow};
 
 /// How long it may take to open a registry, and to list its records: less than a request to the API
 /// server may take by default, since the cluster is well although a registry hangs.

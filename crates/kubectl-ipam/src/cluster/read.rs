@@ -16,11 +16,11 @@ use tower::util::MapResponseLayer;
 
 use super::config::config;
 use super::failure::{cause, one_line};
-use super::kinds::{CLUSTERS, Kind, OtherKind};
+use super::kinds::{CLUSTERS, OtherKind};
 use super::warnings;
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
-use crate::objects::{ServedKinds, Shown};
+use crate::objects::{Kind, ServedKinds, Shown};
 
 /// Number of objects in one page of a list.
 pub(crate) const PAGE_SIZE: u32 = 500;

@@ -10,10 +10,10 @@ use kube::api::{
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::kinds::Kind;
 use super::read::{Cluster, error_text, lacks_permission};
 use crate::cli::DryRun;
 use crate::error::{Error, MissingRight};
+use crate::objects::Kind;
 
 /// Name of the field manager.
 const FIELD_MANAGER: &str = "kubectl-ipam";

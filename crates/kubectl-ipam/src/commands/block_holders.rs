@@ -6,11 +6,11 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{Kind, ListError};
+use crate::cluster::ListError;
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{BlockLine, block_holder, held_block, is_in_network, key_of, searched_blocks};
-use crate::objects::NetworkRow;
+use crate::objects::{Kind, NetworkRow};
 use crate::registry;
 
 /// Describes who has the blocks of an address, one for each network that shares blocks and contains

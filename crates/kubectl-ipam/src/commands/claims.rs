@@ -6,12 +6,12 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::watch::{self, Reading};
 use crate::cli::{Global, ListFlags};
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::input::{PoolText, matches, parse_claim};
 use crate::load::Loader;
 use crate::model::{ClaimLine, Report, claims};
-use crate::objects::{ClaimRow, Objects, UnservedClaim};
+use crate::objects::{ClaimRow, Kind, Objects, UnservedClaim};
 use crate::output;
 use crate::render::Style;
 

@@ -8,11 +8,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::Global;
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::input::PoolText;
 use crate::load::Loader;
 use crate::manifests::{self, plain_pool, plain_reservation};
+use crate::objects::Kind;
 use crate::output;
 
 /// What is left out has its own exit code.

@@ -1,10 +1,11 @@
 //! `networks`: the networks, with their pools that join or leave.
 
 use crate::cli::{Global, ListFlags};
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Report, network_line};
+use crate::objects::Kind;
 use crate::output;
 
 pub(super) async fn run(

@@ -1,11 +1,11 @@
 //! `pools`: the pools with their occupancy, once or as they change.
 
 use crate::cli::{Global, ListFlags};
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Report, pools};
-use crate::objects::PoolRow;
+use crate::objects::{Kind, PoolRow};
 use crate::output;
 
 pub(super) async fn run(

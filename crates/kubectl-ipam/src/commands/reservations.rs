@@ -7,11 +7,11 @@ use capi_ipam_ip::Block;
 use kube::api::ListParams;
 
 use crate::cli::DryRun;
-use crate::cluster::{Identity, Kind};
+use crate::cluster::Identity;
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{Report, ReservationAction, ReservationChange};
-use crate::objects::{PoolRow, ReservationRow};
+use crate::objects::{Kind, PoolRow, ReservationRow};
 
 /// Reads the reservation of an address. While the pool joins or leaves a network, it can still be
 /// in the other scope, or in both.

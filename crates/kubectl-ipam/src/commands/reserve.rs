@@ -7,12 +7,12 @@ use capi_ipam_ledger::Outcome;
 
 use super::reservations::{find, held_by, report};
 use crate::cli::{DryRun, Global};
-use crate::cluster::{Cluster, Created, Kind, with_warnings};
+use crate::cluster::{Cluster, Created, with_warnings};
 use crate::error::{Code, Error};
 use crate::input::{parse_block, parse_claim, show_command};
 use crate::load::Loader;
 use crate::model::{Report, ReservationAction, has_supply, why_not_contained};
-use crate::objects::{AddressRow, PoolRow};
+use crate::objects::{AddressRow, Kind, PoolRow};
 use crate::output;
 use crate::user_reservation::{promised_to, reservation};
 

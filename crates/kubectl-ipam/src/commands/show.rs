@@ -6,11 +6,11 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{Ledger, Outcome};
 
 use crate::cli::Global;
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Fact, PoolDetails, Report, show, specification};
-use crate::objects::PoolRow;
+use crate::objects::{Kind, PoolRow};
 use crate::output;
 use crate::render::{self, Style};
 

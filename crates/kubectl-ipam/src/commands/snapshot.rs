@@ -11,11 +11,11 @@ use futures::future::try_join_all;
 use futures::try_join;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{CLUSTERS, Cluster, Kind};
+use crate::cluster::{CLUSTERS, Cluster};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::{DefinitionRow, RegistryFacts, Snapshot, is_held};
-use crate::objects::RegistryRow;
+use crate::objects::{Kind, RegistryRow};
 use crate::registry;
 
 /// Reads a snapshot, and returns it with the loader that knows the missing permissions. Lists are

@@ -7,12 +7,12 @@ use capi_ipam_ip::Block;
 use super::confirm::confirm;
 use super::reservations::{find, held_by, identified, report};
 use crate::cli::{Global, WriteFlags};
-use crate::cluster::{Cluster, Identity, Kind};
+use crate::cluster::{Cluster, Identity};
 use crate::error::{Code, Error};
 use crate::input::{PoolText, parse_block};
 use crate::load::{Loader, path};
 use crate::model::{Report, ReservationAction};
-use crate::objects::ReservationRow;
+use crate::objects::{Kind, ReservationRow};
 use crate::output;
 
 pub(super) async fn run(

@@ -4,11 +4,12 @@ use capi_ipam_ip::Block;
 
 use super::{block_holders, claims};
 use crate::cli::Global;
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::input::{is_address_like, parse_block};
 use crate::load::Loader;
 use crate::model::{Report, holders, list, matches_of};
+use crate::objects::Kind;
 use crate::output;
 use crate::render::Style;
 

@@ -10,10 +10,11 @@ use kube::api::ListParams;
 use super::Candidate;
 use super::question::Values;
 use crate::cli::{Cli, Global};
-use crate::cluster::{Cluster, Kind, KubeconfigNames, OtherKind};
+use crate::cluster::{Cluster, KubeconfigNames, OtherKind};
 use crate::error::Error;
 use crate::input::short;
 use crate::load::Loader;
+use crate::objects::Kind;
 
 /// The candidates for the last word; the others have the flags of the connection.
 pub(super) async fn values(kind: Values, words: &[String]) -> Result<Vec<Candidate>, Error> {

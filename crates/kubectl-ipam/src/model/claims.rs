@@ -4,8 +4,7 @@ use serde::Serialize;
 
 use super::fact::Fact;
 use super::pool_name::PoolName;
-use crate::cluster::Kind;
-use crate::objects::{Cause, ClaimRow, Objects, UnservedClaim};
+use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedClaim};
 
 /// The reason of a claim that no provider serves.
 pub(crate) const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";

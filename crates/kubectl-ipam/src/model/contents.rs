@@ -9,8 +9,7 @@ use capi_ipam_ledger::Ledger;
 
 use super::holders::{HolderState, state};
 use super::pools::{Counts, KnownCounts};
-use crate::cluster::Kind;
-use crate::objects::{AddressRow, Objects, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, Kind, Objects, PoolRow, ReservationRow};
 
 /// What a pool contains, and what it counts.
 pub(super) struct Contents<'a> {

@@ -37,7 +37,7 @@ pub(crate) use self::snapshot::{
 pub(crate) use self::waiting::is_old;
 use super::finding::{Check, FindingList, Unchecked};
 use super::slices::without_effect;
-use crate::cluster::Kind;
+use crate::objects::Kind;
 
 /// A function that makes checks.
 type Examine = fn(&Snapshot) -> Examination;

@@ -9,8 +9,7 @@ use serde::Serialize;
 
 use super::fact::Fact;
 use super::pool_name::PoolName;
-use crate::cluster::Kind;
-use crate::objects::{AddressRow, ClaimRow, Objects, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, Kind, Objects, PoolRow, ReservationRow};
 
 /// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may
 /// not be read.

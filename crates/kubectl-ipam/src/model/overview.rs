@@ -9,8 +9,7 @@ use super::pool_name::PoolName;
 use super::pools::PoolLine;
 use super::registry::block_count;
 use super::size::Size;
-use crate::cluster::Kind;
-use crate::objects::{NetworkRow, Objects};
+use crate::objects::{Kind, NetworkRow, Objects};
 
 /// What the start page shows, and what every update sends.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

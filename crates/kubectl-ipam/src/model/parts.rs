@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::doctor::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
 use super::finding::{Check, FindingList, Part, PartLine, PartState, Severity, counted};
-use crate::cluster::Kind;
+use crate::objects::Kind;
 
 impl Part {
     const ALL: [Self; 10] = [

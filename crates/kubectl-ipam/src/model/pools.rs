@@ -5,8 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pool_name::PoolName;
-use crate::cluster::Kind;
-use crate::objects::{ClaimRow, Objects, PoolRow};
+use crate::objects::{ClaimRow, Kind, Objects, PoolRow};
 
 /// One pool in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

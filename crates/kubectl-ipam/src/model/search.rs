@@ -7,8 +7,7 @@ use super::claims::{ClaimLine, claims};
 use super::holders::{Holder, PoolMatch, holders, matches_of};
 use super::pool_name::PoolName;
 use super::ranking::{Fit, Natural, best, fit};
-use crate::cluster::Kind;
-use crate::objects::{AddressRow, ClaimRow, Objects, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, Kind, Objects, PoolRow, ReservationRow};
 
 /// Maximum number of results of each type.
 const MAX_RESULTS: usize = 100;

@@ -12,8 +12,7 @@ use super::map::{Content, OccupancyMap, map};
 use super::pool_name::PoolName;
 use super::pools::{KnownCounts, readiness};
 use super::slices::{SliceLine, pool_slices};
-use crate::cluster::Kind;
-use crate::objects::{Objects, PoolRow};
+use crate::objects::{Kind, Objects, PoolRow};
 
 /// A pool with everything that it contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -12,8 +12,7 @@ use super::contents::Contents;
 use super::finding::{Check, Finding, Subject, edit, full};
 use super::holders::HolderState;
 use super::show::list;
-use crate::cluster::Kind;
-use crate::objects::{AddressRow, Objects, PoolRow, SliceRow};
+use crate::objects::{AddressRow, Kind, Objects, PoolRow, SliceRow};
 
 /// A slice of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

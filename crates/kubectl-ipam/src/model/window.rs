@@ -12,8 +12,7 @@ use super::show::{PoolDetails, list, specification};
 use super::size::{Size, size};
 use super::slices::pool_slices;
 use super::waiting_groups::{WaitingGroup, waiting_groups};
-use crate::cluster::Kind;
-use crate::objects::{Objects, PoolRow};
+use crate::objects::{Kind, Objects, PoolRow};
 
 /// Maximum number of cells of a window.
 const MAX_CELLS: u128 = 1024;

@@ -17,12 +17,12 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use super::claim_entry::ClaimEntry;
+use super::kind::Kind;
 use super::table::{ListState, Table};
 use super::{
     AddressRow, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, ServedKinds, SliceRow,
     UnservedClaim,
 };
-use crate::cluster::Kind;
 use crate::error::MissingRight;
 
 /// The objects of all kinds.

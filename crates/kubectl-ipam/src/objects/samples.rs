@@ -10,11 +10,11 @@ use capi_ipam_provider::api::IPAddress;
 use serde_json::json;
 
 use super::claim_entry::ClaimEntry;
+use super::kind::Kind;
 use super::table::Table;
 use super::{
     AddressRow, ClaimRow, NetworkRow, Objects, PoolRow, ReservationRow, SliceRow, UnservedClaim,
 };
-use crate::cluster::Kind;
 use crate::error::MissingRight;
 
 impl Objects {

@@ -8,7 +8,7 @@ use capi_ipam_controller::watch::MaybeInvalid;
 use kube::runtime::watcher::Event;
 use kube::{Resource, ResourceExt};
 
-use crate::cluster::Kind;
+use super::kind::Kind;
 use crate::error::MissingRight;
 
 /// Time for which a watch can fail before it is reported: a restart of the API server interrupts all of

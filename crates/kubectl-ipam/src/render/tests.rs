@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 use super::lists::{abbreviate, bar};
 use super::*;
 use crate::cli::Format;
-use crate::cluster::Kind;
 use crate::error::MissingRight;
 use crate::load::Readable;
 use crate::model::{
@@ -27,8 +26,8 @@ use crate::model::{
     matches_of, network_line, parts, pools, show,
 };
 use crate::objects::{
-    AddressRow, ClaimRow, Deletion, NetworkRow, Objects, PoolRow, ReservationRow, ServedKinds,
-    UnservedClaim,
+    AddressRow, ClaimRow, Deletion, Kind, NetworkRow, Objects, PoolRow, ReservationRow,
+    ServedKinds, UnservedClaim,
 };
 use crate::output;
 

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use super::demand::Demand;
 use super::findings::{Findings, named_pools};
-use crate::cluster::Kind;
 use crate::error::MissingRight;
 use crate::input::parse_block;
 use crate::load::Readable;
@@ -26,7 +25,7 @@ use crate::model::{
     search_text, size, unprocessed, waiting_groups, window,
 };
 use crate::objects::{
-    ClaimRow, ListState, Objects, PoolRow, RegistryRow, ServedKinds, Shown, UnservedClaim,
+    ClaimRow, Kind, ListState, Objects, PoolRow, RegistryRow, ServedKinds, Shown, UnservedClaim,
 };
 
 /// The objects, and what else the page shows.

@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 use super::heartbeat;
 use super::records;
 use super::state::{State, Tables};
-use crate::cluster::{Cluster, Kind, PAGE_SIZE, WATCH_TIMEOUT};
+use crate::cluster::{Cluster, PAGE_SIZE, WATCH_TIMEOUT};
 use crate::error::{Error, MissingRight};
-use crate::objects::{ListState, Shown};
+use crate::objects::{Kind, ListState, Shown};
 
 /// Time before a failed watch is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(2);

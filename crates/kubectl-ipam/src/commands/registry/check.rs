@@ -3,11 +3,11 @@
 use capi_ipam_registry::RecordCache;
 
 use crate::cli::{CheckFlags, Global};
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Checked, RegistryCheck, Report, check_network, members};
-use crate::objects::NetworkRow;
+use crate::objects::{Kind, NetworkRow};
 use crate::{output, registry};
 
 pub(super) async fn run(global: &Global, wanted: &CheckFlags) -> Result<Code, Error> {

@@ -3,11 +3,11 @@
 use capi_ipam_controller::clock;
 
 use crate::cli::{Global, ListFlags, RegistryAccess};
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{RegistryFacts, Report, registry_lines};
-use crate::objects::RegistryRow;
+use crate::objects::{Kind, RegistryRow};
 use crate::{output, registry};
 
 pub(super) async fn run(

@@ -13,12 +13,12 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::cli::{Global, ReturnFlags};
-use crate::cluster::{Cluster, Identity, Kind};
+use crate::cluster::{Cluster, Identity};
 use crate::error::{Code, Error};
 use crate::input::parse_block;
 use crate::load::Loader;
 use crate::model::{Refusal, RegistryRelease, Report, Returned, members};
-use crate::objects::{NetworkRow, Objects, SliceRow};
+use crate::objects::{Kind, NetworkRow, Objects, SliceRow};
 use crate::{output, registry};
 
 pub(super) async fn run(global: &Global, wanted: &ReturnFlags) -> Result<Code, Error> {

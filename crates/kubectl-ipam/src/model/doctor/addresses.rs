@@ -7,9 +7,8 @@ use capi_ipam_api::{PoolKey, advice, names};
 use super::examination::Examination;
 use super::names::{claims_wait, describe, first_names, of_address, of_claim};
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Subject, counted};
-use crate::objects::{AddressRow, ClaimRow, Objects, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, Kind, Objects, ReservationRow};
 
 /// IPAddresses without their claim, and bound claims without their IPAddress.
 pub(super) fn unreferenced(snapshot: &Snapshot) -> Examination {

@@ -8,9 +8,8 @@ use super::examination::Examination;
 use super::names::{first_names, of_claim};
 use super::snapshot::Snapshot;
 use super::waiting::is_old;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
-use crate::objects::{Cause, ClaimRow, UnservedClaim};
+use crate::objects::{Cause, ClaimRow, Kind, UnservedClaim};
 
 /// Claims that no provider serves. Nothing else reports them: they have no condition and no event.
 /// A claim of a kind whose definition is missing is right; another check reports the definition.

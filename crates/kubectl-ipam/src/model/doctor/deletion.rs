@@ -8,9 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::examination::Examination;
 use super::names::{claims_wait, first_names, of_address, of_claim};
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
-use crate::objects::{AddressRow, ClaimRow, Deletion, PoolRow};
+use crate::objects::{AddressRow, ClaimRow, Deletion, Kind, PoolRow};
 
 /// How long the deletion of a machine, which other controllers do, usually takes.
 const USUAL: SignedDuration = SignedDuration::from_mins(15);

@@ -10,9 +10,8 @@ use capi_ipam_ip::Block;
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Subject, edit, full};
-use crate::objects::{AddressRow, Objects, PoolRow};
+use crate::objects::{AddressRow, Kind, Objects, PoolRow};
 
 /// About all addresses that two pools share.
 const DUPLICATES: &str = "for each of these addresses, delete the machine of one of its two claims; its controller replaces \

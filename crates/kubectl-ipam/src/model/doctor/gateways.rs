@@ -10,9 +10,8 @@ use capi_ipam_ip::{UsableBlocks, parse_address};
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, edit};
-use crate::objects::{AddressRow, Objects};
+use crate::objects::{AddressRow, Kind, Objects};
 
 /// Gateways that machines cannot use. Admission only warns about them, and nobody reads a warning
 /// of a GitOps tool.

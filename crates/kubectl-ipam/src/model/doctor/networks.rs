@@ -6,9 +6,8 @@ use capi_ipam_provider::api::conditions::Condition;
 use super::examination::Examination;
 use super::names::of_network;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding};
-use crate::objects::NetworkRow;
+use crate::objects::{Kind, NetworkRow};
 
 pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;

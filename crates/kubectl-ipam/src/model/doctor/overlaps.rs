@@ -9,9 +9,8 @@ use capi_ipam_ip::{Extents, UsableBlocks};
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Subject, edit, full};
-use crate::objects::PoolRow;
+use crate::objects::{Kind, PoolRow};
 
 /// A pool that allocates, with its addresses.
 type Allocating<'a> = (&'a PoolRow, &'a UsableBlocks);

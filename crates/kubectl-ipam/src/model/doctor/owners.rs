@@ -2,9 +2,8 @@
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding};
-use crate::objects::AddressRow;
+use crate::objects::{AddressRow, Kind};
 
 /// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
 /// longer served.

@@ -8,9 +8,8 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use super::examination::Examination;
 use super::names::{claims_wait, first_names, of_claims};
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
-use crate::objects::{ClaimRow, Objects, PoolRow};
+use crate::objects::{ClaimRow, Kind, Objects, PoolRow};
 
 /// An object that is paused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

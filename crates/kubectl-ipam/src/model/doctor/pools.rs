@@ -5,9 +5,8 @@ use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Subject, counted, edit, resource_of};
-use crate::objects::PoolRow;
+use crate::objects::{Kind, PoolRow};
 
 /// What pools report in their conditions.
 pub(super) fn reported(snapshot: &Snapshot) -> Examination {

@@ -2,9 +2,8 @@
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Subject, full};
-use crate::objects::{Objects, ReservationRow};
+use crate::objects::{Kind, Objects, ReservationRow};
 use crate::user_reservation::promised_to;
 
 /// Reservations of users for a claim that cannot exist or cannot use the pool, and those of pools

@@ -11,12 +11,11 @@ use capi_ipam_registry::{Key, Record, RecordCache, cidr};
 use super::examination::{Examination, Unknown};
 use super::names::of_network;
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
 use crate::model::registry::{
     ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, check_command, registry_lines,
 };
-use crate::objects::{NetworkRow, Objects, RegistryRow, SliceRow};
+use crate::objects::{Kind, NetworkRow, Objects, RegistryRow, SliceRow};
 
 /// What registries report.
 pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {

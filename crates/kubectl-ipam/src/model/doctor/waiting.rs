@@ -13,9 +13,8 @@ use super::examination::Examination;
 use super::manifest::logs;
 use super::names::{MAX_NAMED, claims_wait, describe, first_names, of_claim, of_claims, places};
 use super::snapshot::Snapshot;
-use crate::cluster::Kind;
 use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};
-use crate::objects::{ClaimRow, PoolRow};
+use crate::objects::{ClaimRow, Kind, PoolRow};
 
 /// Age from which a manager should have processed a claim or a pool.
 const MAX_UNPROCESSED: SignedDuration = SignedDuration::from_secs(10);

@@ -15,8 +15,7 @@ use super::list::{
     ClusterLine, NetworkBlocksLine, RegistryState, clusters_of_records, clusters_of_status, number,
 };
 use super::plain::{plain, plain_sentence};
-use crate::cluster::Kind;
-use crate::objects::{NetworkRow, Objects, PoolRow, RegistryRow, SliceRow};
+use crate::objects::{Kind, NetworkRow, Objects, PoolRow, RegistryRow, SliceRow};
 
 /// Maximum number of management clusters that are listed.
 const MAX_CLUSTERS: usize = 16;

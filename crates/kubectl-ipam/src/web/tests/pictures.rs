@@ -12,9 +12,8 @@ use serde_json::json;
 use super::browser::Browser;
 use super::sample::{break_blocks, lease, make_crowded, many_blocks, sample};
 use super::serve;
-use crate::cluster::Kind;
 use crate::model::{Answer, OutageCause, Report, show};
-use crate::objects::ServedKinds;
+use crate::objects::{Kind, ServedKinds};
 use crate::render::{self, Style};
 use crate::web::state::State;
 

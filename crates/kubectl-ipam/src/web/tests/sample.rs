@@ -10,10 +10,9 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::super::state::State;
-use crate::cluster::Kind;
 use crate::model::registry_tests::entries;
 use crate::model::{Answer, LeaseRow, RegistryFacts, Unread};
-use crate::objects::{AddressRow, RegistryRow, ReservationRow, ServedKinds, Shown};
+use crate::objects::{AddressRow, Kind, RegistryRow, ReservationRow, ServedKinds, Shown};
 
 pub(super) fn ago(seconds: i64) -> String {
     Timestamp::now()
