@@ -38,6 +38,7 @@ pub(crate) use self::doctor::{
     WebhookRow, diagnosis, is_held, retain,
 };
 pub use self::fact::Fact;
+pub(crate) use self::fact::list;
 pub(crate) use self::finding::counted;
 pub use self::finding::{
     Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked,
@@ -69,7 +70,7 @@ pub(crate) use self::registry::{
 };
 pub(crate) use self::search::{SearchResult, search_address, search_text};
 pub use self::show::PoolDetails;
-pub(crate) use self::show::{list, show, specification};
+pub(crate) use self::show::{show, specification};
 pub(crate) use self::size::size;
 pub use self::slices::SliceLine;
 pub(crate) use self::waiting_groups::{WaitingGroup, waiting_groups};

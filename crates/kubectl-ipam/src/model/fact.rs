@@ -46,3 +46,12 @@ impl<T: Serialize> Serialize for Fact<T> {
         }
     }
 }
+
+/// A list of what was found; `None` if nothing was found and something may not be read.
+pub(crate) fn list<T>(found: Vec<T>, is_complete: bool) -> Option<Vec<T>> {
+    if found.is_empty() && !is_complete {
+        None
+    } else {
+        Some(found)
+    }
+}

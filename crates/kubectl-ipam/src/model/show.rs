@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::claims::{ClaimLine, claims};
 use super::contents::contents;
-use super::fact::Fact;
+use super::fact::{Fact, list};
 use super::finding::Check;
 use super::holders::{Holder, holders};
 use super::map::{Content, OccupancyMap, map};
@@ -100,15 +100,6 @@ pub struct PoolDetails {
 #[expect(clippy::ref_option, reason = "serde asks for a reference")]
 fn is_empty_list<T>(list: &Option<Vec<T>>) -> bool {
     list.as_ref().is_some_and(Vec::is_empty)
-}
-
-/// A list of what was found; `None` if nothing was found and something may not be read.
-pub(crate) fn list<T>(found: Vec<T>, is_complete: bool) -> Option<Vec<T>> {
-    if found.is_empty() && !is_complete {
-        None
-    } else {
-        Some(found)
-    }
 }
 
 fn is_default(policy: &ReclaimPolicy) -> bool {

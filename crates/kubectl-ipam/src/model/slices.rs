@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::Contents;
+use super::fact::list;
 use super::finding::{Check, Finding, Subject, edit, full};
 use super::holders::HolderState;
-use super::show::list;
 use crate::objects::{AddressRow, Kind, Objects, PoolRow, SliceRow};
 
 /// A slice of a pool.

@@ -5,10 +5,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::contents::contents;
+use super::fact::list;
 use super::finding::Finding;
 use super::holders::holders;
 use super::map::{Cell, Cells, Content, cells};
-use super::show::{PoolDetails, list, specification};
+use super::show::{PoolDetails, specification};
 use super::size::{Size, size};
 use super::slices::pool_slices;
 use super::waiting_groups::{WaitingGroup, waiting_groups};
