@@ -28,7 +28,7 @@ pub struct SharedBlocks {
     #[schemars(range(min = 1, max = 1_048_576))]
     pub size: i64,
     /// Maximum number of blocks of this management cluster. By default there is no limit, but claims
-    /// that request an address take no further block if it has a quarter of the blocks of the pool.
+    /// that request an address take no further block if it uses a quarter of the blocks of the pool.
     /// Blocks with addresses in use are taken also beyond it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]

@@ -420,6 +420,7 @@ impl<'a> Loader<'a> {
                 });
             }
         }
+        self.require_decodable(kinds, &text, &namespace)?;
         self.require_namespace(&namespace).await?;
         self.require_known(kinds, || {
             format!("whether the pool {name} exists in {place}")
@@ -428,6 +429,30 @@ impl<'a> Loader<'a> {
             name: name.to_owned(),
             place,
         })
+    }
+}
+
+impl Loader<'_> {
+    /// Fails if a pool with this name exists and cannot be decoded.
+    fn require_decodable(
+        &self,
+        kinds: &[Kind],
+        text: &PoolText<'_>,
+        namespace: &str,
+    ) -> Result<(), Error> {
+        for kind in kinds {
+            let of = kind.of_pool();
+            let namespace = (!of.is_global()).then_some(namespace);
+            if self
+                .objects
+                .has_pool(&PoolKey::new(of, namespace, text.name))
+                && let Some(reason) = self.objects.undecodable(*kind)
+            {
+                let operation = format!("read pool {}", text.name);
+                return Err(Error::Request { operation, reason });
+            }
+        }
+        Ok(())
     }
 }
 

@@ -65,8 +65,8 @@ pub use self::registry::{
 };
 pub(crate) use self::registry::{
     Change, Checked, LastRecords, NetworkBlocks, Plan, Refusal, RegistryFacts, Returned, Unread,
-    Write, adoption, block_holder, check_network, creation, held_block, is_in_network, key_of,
-    members, network_blocks, plan, registry_lines, searched_blocks,
+    Write, adoption, block_holder, check_network, contains, creation, held_block, is_in_network,
+    key_of, members, network_blocks, plan, registry_lines, searched_blocks, unknown_block,
 };
 pub(crate) use self::search::{SearchResult, search_address, search_text};
 pub use self::show::PoolDetails;

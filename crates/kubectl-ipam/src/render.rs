@@ -89,17 +89,12 @@ pub(crate) fn no_holder(address: &str, is_known: bool, blocks: &[BlockLine]) -> 
         return format!("\nIt is unknown who holds {address}.\n");
     }
     for block in blocks {
-        if matches!(block.state, BlockState::Other | BlockState::Conflict)
-            && !block.clusters.is_empty()
-        {
-            let noun = match block.clusters.len() {
-                1 => "cluster",
-                _ => "clusters",
-            };
-            let clusters = clean(&block.clusters.join(" and "));
+        let mut others = block.clusters.iter().skip(usize::from(block.is_own));
+        if let Some(cluster) = others.next() {
+            let cluster = clean(cluster);
             return format!(
-                "\nNothing in this management cluster holds {address}. Management {noun} {clusters} can have it in use: run \
-                 the same command there.\n"
+                "\nNothing in this management cluster holds {address}. Management cluster {cluster} can have it in use: \
+                 run the same command there.\n"
             );
         }
     }

@@ -65,7 +65,7 @@ impl Driver {
 
     /// Forgets what this process has seen: etcd was restored, so nothing of it is certain.
     pub(super) fn forget(&mut self) {
-        self.memory.clear();
+        self.memory.values_mut().for_each(Memory::forget);
         self.lists = ReservationLists::default();
     }
 
@@ -108,8 +108,10 @@ impl Driver {
             .iter()
             .map(|target| (Arc::clone(&target.network), target.block))
             .collect();
-        self.memory
-            .retain(|place, memory| places.contains(place) && *memory != Memory::default());
+        self.memory.retain(|place, memory| {
+            let is_target = places.contains(place) && *memory != Memory::default();
+            is_target || memory.unread.is_some()
+        });
         // No claim waits for a return.
         all.sort_by_key(Target::is_unused);
         let mut next = INTERVAL;

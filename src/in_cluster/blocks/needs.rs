@@ -2,7 +2,7 @@
 //!
 //! | need | blocks |
 //! |---|---|
-//! | a claim requests an address | the block of the address, but by default none beyond a quarter of the blocks of its pool |
+//! | a claim requests an address | the block of the address, but by default none if this cluster uses a quarter of the blocks of its pool |
 //! | a claim waits, and no address of its pool is free | an unused block of this cluster in the ranges of the pool, else the lowest one that no management cluster holds |
 //! | a claim has waited, and is about to get an address | unused blocks of this cluster in the ranges of the pool, the lowest first |
 //! | `spec.blocks.spare` | unused blocks of this cluster, the lowest first, else the lowest ones that no management cluster holds. None while a claim waits because of `spec.blocks.most` |
@@ -253,25 +253,26 @@ impl<'a> Situation<'a> {
 
     /// Why this cluster may take no further block, if it has as many as it may have.
     fn limit(&self, needs: &Needs) -> Option<BlockObstacle> {
-        self.limit_at(self.rules.most?, needs)
-    }
-
-    /// The same for the block of a requested address. Whoever may request addresses could take all blocks away from
-    /// the other management clusters: by default, requests take none beyond a quarter of those of the pool.
-    fn request_limit(&self, member: &BlockMember, needs: &Needs) -> Option<BlockObstacle> {
-        let quarter = || {
-            let host_bits = member.family.bits().saturating_sub(member.length);
-            let blocks = member.ranges.len().checked_shr(host_bits.into());
-            let quarter = blocks.unwrap_or_default().div_ceil(4).max(1);
-            usize::try_from(quarter).unwrap_or(usize::MAX)
-        };
-        self.limit_at(self.rules.most.unwrap_or_else(quarter), needs)
-    }
-
-    fn limit_at(&self, most: usize, needs: &Needs) -> Option<BlockObstacle> {
+        let most = self.rules.most?;
         let taken_now = needs.blocks.iter().filter(|block| self.is_taken_now(block));
         let count = self.own.len().saturating_add(taken_now.count());
         (count >= most).then_some(BlockObstacle::Limit(most))
+    }
+
+    /// The same for the block of a requested address. Whoever may request addresses could take all blocks away from
+    /// the other management clusters: by default, requests take none once a quarter of those of the pool are in use
+    /// or needed. Empty ones do not count: they are kept for a time, and nothing makes room for a request.
+    fn request_limit(&self, member: &BlockMember, needs: &Needs) -> Option<BlockObstacle> {
+        if self.rules.most.is_some() {
+            return self.limit(needs);
+        }
+        let quarter = block_count(member).div_ceil(4).max(1);
+        let quarter = usize::try_from(quarter).unwrap_or(usize::MAX);
+        let is_used = |block: &&Block| self.own.get(*block).is_some_and(|own| own.is_used);
+        let used = self.own.keys().filter(is_used);
+        let needed = needs.blocks.iter().filter(|block| !is_used(block));
+        let of_pool = used.chain(needed).filter(|block| can_use(member, **block));
+        (of_pool.count() >= quarter).then_some(BlockObstacle::Limit(quarter))
     }
 
     /// No address of this block is allocated.
@@ -313,6 +314,23 @@ impl OwnBlock {
 /// Whether a pool can allocate an address of a block.
 fn can_use(member: &BlockMember, block: Block) -> bool {
     block.family() == member.family && member.ranges.overlaps(block.span())
+}
+
+/// The number of blocks with an address that a pool can allocate.
+fn block_count(member: &BlockMember) -> u128 {
+    let host_bits = member.family.bits().saturating_sub(member.length);
+    let number = |address: u128| address.checked_shr(host_bits.into()).unwrap_or_default();
+    let mut count = 0_u128;
+    let mut counted = None;
+    for span in member.ranges.spans() {
+        let (first, last) = (number(span.first()), number(span.last()));
+        // The previous range can end in the block in which this one begins.
+        let is_counted = counted == Some(first);
+        let blocks = last.saturating_sub(first).saturating_add(1);
+        count = count.saturating_add(blocks.saturating_sub(is_counted.into()));
+        counted = Some(last);
+    }
+    count
 }
 
 /// The number of addresses of a block that a pool can allocate.

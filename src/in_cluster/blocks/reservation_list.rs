@@ -101,8 +101,13 @@ async fn read(
     if listed.is_ok() && !context.selection.is_everything() {
         let use_page = |page: Vec<MaybeInvalid<IPAddress>>| {
             for address in page.iter().filter_map(|address| address.0.as_ref().ok()) {
-                for (scope, blocks) in scopes.iter().zip(&mut found) {
-                    blocks.extend(block_in(&context, scope, address));
+                let Some((block, scope)) = place_of(&context, address) else {
+                    continue;
+                };
+                for (known, blocks) in scopes.iter().zip(&mut found) {
+                    if scope.as_ref().is_none_or(|scope| scope == known) {
+                        blocks.push(block);
+                    }
                 }
             }
         };
@@ -119,13 +124,10 @@ async fn read(
     Ok(ReservationList { began, by_network })
 }
 
-/// The address of an IPAddress that can be one of a network: its pool is one of the network, or not known.
-fn block_in(context: &Context, scope: &Scope, address: &IPAddress) -> Option<Block> {
+/// The address of an IPAddress, and the scope of its pool. A pool that is not known can be one of any network.
+fn place_of(context: &Context, address: &IPAddress) -> Option<(Block, Option<Scope>)> {
     let pool = PoolKey::of_address(address)?;
     let info = context.ledger.read(|ledger| ledger.pool_info(&pool));
-    if info.is_some_and(|info| info.scope != *scope) {
-        return None;
-    }
-    let address = address.spec.address.parse().ok()?;
-    Some(Block::address(address))
+    let block = Block::address(address.spec.address.parse().ok()?);
+    Some((block, info.map(|info| info.scope.clone())))
 }

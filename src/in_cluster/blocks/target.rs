@@ -93,6 +93,15 @@ impl Delays {
 }
 
 impl Memory {
+    /// Forgets what was seen. A write whose outcome is unknown is still read back.
+    pub(super) fn forget(&mut self) {
+        *self = Self {
+            unread: self.unread.take(),
+            backoff: std::mem::take(&mut self.backoff),
+            ..Self::default()
+        };
+    }
+
     /// The registry has confirmed the record while the slice had this version.
     pub(super) fn confirmed(&mut self, slice: &str) {
         self.confirmed_for = Some(slice.to_owned());

@@ -1,5 +1,7 @@
 //! Which management clusters have the blocks of an address.
 
+use std::collections::BTreeSet;
+
 use capi_ipam_api::{IPSlice, Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -9,8 +11,11 @@ use crate::cli::RegistryAccess;
 use crate::cluster::ListError;
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{BlockLine, block_holder, held_block, is_in_network, key_of, searched_blocks};
-use crate::objects::{Kind, NetworkRow};
+use crate::model::{
+    BlockLine, block_holder, contains, held_block, is_in_network, key_of, searched_blocks,
+    unknown_block,
+};
+use crate::objects::{Kind, NetworkRow, Objects};
 use crate::registry;
 
 /// Describes who has the blocks of an address, one for each network that shares blocks and contains
@@ -24,7 +29,7 @@ pub(super) async fn read(loader: &mut Loader<'_>, address: Block) -> Result<Vec<
     for (network, block) in searched_blocks(&loader.objects, address) {
         searched.push((network.clone(), block));
     }
-    let mut found = Vec::new();
+    let mut found = unknown_networks(&loader.objects, address);
     for (network, block) in &searched {
         let holder = match own_slice(loader, network, *block).await? {
             Some(cluster) => held_block(network, *block, cluster),
@@ -33,6 +38,19 @@ pub(super) async fn read(loader: &mut Loader<'_>, address: Block) -> Result<Vec<
         found.push(holder);
     }
     Ok(found)
+}
+
+/// The networks of pools with an address that may not be listed: they can share blocks.
+fn unknown_networks(objects: &Objects, address: Block) -> Vec<BlockLine> {
+    let lacking = objects.lacking(&[Kind::Network]);
+    let Some(right) = lacking.first() else {
+        return Vec::new();
+    };
+    let pools = objects.pools().into_iter();
+    let names = pools.filter(|pool| contains(pool, address));
+    let names: BTreeSet<&str> = names.filter_map(|pool| pool.network.as_deref()).collect();
+    let unknown = |name: &str| unknown_block(name, address, right.to_string());
+    names.into_iter().map(unknown).collect()
 }
 
 /// The management cluster in the IPSlice of a block, without a conflict; `None` if the registry has

@@ -145,8 +145,7 @@ async fn report(
     let is_empty = served.is_empty() && unserved.is_empty();
     if is_empty || missing.is_err() {
         // What may not be read is unknown, not missing.
-        let has_some = objects.claims.iter().next().is_some();
-        if missing.is_err() || !has_some {
+        if missing.is_err() || wanted.names.is_empty() {
             loader.require_known(&[Kind::Claim], || "the list of claims".to_owned())?;
         }
         // Nothing found can mean that the namespace or the pool is misspelt.

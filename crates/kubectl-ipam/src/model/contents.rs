@@ -41,7 +41,10 @@ impl Contents<'_> {
 /// Whether all objects are known that decide which blocks a pool can allocate.
 pub(crate) fn has_supply(pool: &PoolRow, objects: &Objects) -> bool {
     let Some(network) = &pool.network else {
-        return true;
+        // It leaves a network, or names one of which its status does not know yet.
+        let has_pools = pool.moving.is_none() || objects.has(&Kind::POOLS);
+        let is_alone = pool.moving.is_none() && pool.spec.network().is_none();
+        return has_pools && (is_alone || objects.has(&[Kind::Network]));
     };
     let network = objects.network(network);
     let shares_blocks = network.is_some_and(|network| network.registry().is_some());

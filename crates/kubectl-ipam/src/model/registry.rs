@@ -15,7 +15,9 @@ pub use self::block_lines::{BlockLine, BlockState};
 pub use self::check::RegistryCheck;
 pub(crate) use self::check::{Checked, check_command, check_network, members};
 pub(crate) use self::facts::{LastRecords, RegistryFacts, Unread};
-pub(crate) use self::holder::{block_holder, held_block, is_in_network, key_of, searched_blocks};
+pub(crate) use self::holder::{
+    block_holder, contains, held_block, is_in_network, key_of, searched_blocks, unknown_block,
+};
 pub(crate) use self::list::registry_lines;
 pub use self::list::{ClusterLine, NetworkBlocksLine, RecordProblem, RegistryLine, RegistryState};
 pub use self::liveness::ClusterState;

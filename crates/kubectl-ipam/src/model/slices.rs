@@ -44,9 +44,6 @@ pub(super) fn pool_slices(
     objects: &Objects,
     contents: &Contents<'_>,
 ) -> Option<Vec<SliceLine>> {
-    if pool.spec.slices().is_none() {
-        return Some(Vec::new());
-    }
     let mut rows = Vec::new();
     for row in objects.slices.iter() {
         if let Ok((Scope::Pool(key), block)) = &row.place

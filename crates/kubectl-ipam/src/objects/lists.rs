@@ -99,6 +99,19 @@ impl Objects {
         })
     }
 
+    /// As [`Objects::list`], to change it.
+    pub(crate) fn list_mut(&mut self, kind: Kind) -> &mut ListState {
+        match kind {
+            Kind::Pool(of) => &mut self.pools.entry(of).or_default().list,
+            Kind::Address => &mut self.addresses.list,
+            Kind::Claim => &mut self.claims.list,
+            Kind::Network => &mut self.networks.list,
+            Kind::Registry => &mut self.registries.list,
+            Kind::Reservation => &mut self.reservations.list,
+            Kind::Slice => &mut self.slices.list,
+        }
+    }
+
     /// What cannot be decoded of a kind.
     pub(crate) fn undecodable(&self, kind: Kind) -> Option<String> {
         match kind {
@@ -152,6 +165,14 @@ impl Objects {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let name = NamespacedName::new(namespace, &key.name);
         self.pools.get(&key.kind)?.get(&name)
+    }
+
+    /// Whether a pool exists, also one that cannot be decoded.
+    pub(crate) fn has_pool(&self, key: &PoolKey) -> bool {
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let name = NamespacedName::new(namespace, &key.name);
+        let table = self.pools.get(&key.kind);
+        table.is_some_and(|table| table.contains(&name))
     }
 
     /// The pools of a network, by kind, namespace and name.

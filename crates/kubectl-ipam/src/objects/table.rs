@@ -87,13 +87,23 @@ impl<V> Table<V> {
 
     #[cfg(test)]
     pub(super) fn insert(&mut self, key: &NamespacedName, row: V) {
+        self.insert_result(key, Ok(row));
+    }
+
+    /// An object that cannot be decoded.
+    #[cfg(test)]
+    pub(crate) fn insert_invalid(&mut self, key: &NamespacedName) {
+        self.insert_result(key, Err("no spec".to_owned()));
+    }
+
+    #[cfg(test)]
+    fn insert_result(&mut self, key: &NamespacedName, row: Result<V, String>) {
         let metadata = kube::core::ObjectMeta {
             namespace: Some(key.namespace().to_owned()),
             name: Some(key.name().to_owned()),
             ..kube::core::ObjectMeta::default()
         };
-        self.rows
-            .see(Origin::Watch, &metadata, Ok(row), Instant::now());
+        self.rows.see(Origin::Watch, &metadata, row, Instant::now());
     }
 
     /// The objects, in no particular order.
@@ -113,6 +123,11 @@ impl<V> Table<V> {
 
     pub(crate) fn get(&self, key: &NamespacedName) -> Option<&V> {
         self.rows.get(key.namespace(), key.name())?.as_ref().ok()
+    }
+
+    /// Whether an object exists, also one that cannot be decoded.
+    pub(crate) fn contains(&self, key: &NamespacedName) -> bool {
+        self.rows.get(key.namespace(), key.name()).is_some()
     }
 
     /// What cannot be decoded, in one sentence; `None` if everything can.
@@ -146,6 +161,10 @@ impl<V> Table<V> {
 impl ListState {
     /// Records a permission that the caller lacks.
     pub(crate) fn missing(&mut self, right: MissingRight) {
+        // It was there when the namespace was listed.
+        if right.verb == LIST && right.namespace == self.namespace {
+            self.namespace = None;
+        }
         if !self.missing.contains(&right) {
             self.missing.push(right);
         }
@@ -206,4 +225,26 @@ impl ListState {
 
 fn names_of(object: &impl ResourceExt) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespace_whose_right_is_gone_is_not_covered() {
+        let right = |namespace: Option<&str>| MissingRight {
+            verb: LIST,
+            resource: "pools".to_owned(),
+            namespace: namespace.map(str::to_owned),
+        };
+        let mut list = ListState::default();
+        list.missing(right(None));
+        list.only("lab");
+        assert!(list.covers(Some("lab")) && !list.covers(Some("other")) && !list.covers(None));
+        list.missing(right(Some("lab")));
+        assert!(!list.covers(Some("lab")));
+        list.only("lab");
+        assert!(list.covers(Some("lab")), "the right was given again");
+    }
 }

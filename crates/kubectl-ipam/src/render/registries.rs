@@ -210,17 +210,22 @@ pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) ->
 pub(crate) fn block_holders(blocks: &[BlockLine]) -> String {
     let mut text = String::new();
     for block in blocks {
-        let clusters = block.clusters.join(" and ");
+        let cluster = block.clusters.first();
+        let cluster = cluster.map(String::as_str).unwrap_or_default();
         let note = block.note.as_deref().unwrap_or_default();
-        let holder = match block.state {
+        let mut holder = match block.state {
             BlockState::Free => "no management cluster has it".to_owned(),
-            BlockState::Held => format!("this management cluster ({clusters})"),
-            BlockState::Other => format!("management cluster {clusters}"),
-            BlockState::Conflict => format!("management clusters {clusters} use it"),
             BlockState::Unreadable | BlockState::Unknown => {
                 format!("it is unknown which management cluster has it: {note}")
             }
+            _ if block.is_own => format!("this management cluster ({cluster})"),
+            _ => format!("management cluster {cluster}"),
         };
+        if let Some((_, others)) = block.clusters.split_first()
+            && !others.is_empty()
+        {
+            let _ = write!(holder, "; also used by {}", others.join(", "));
+        }
         let line = format!(
             "Block {} of network {}: {holder}",
             block.block, block.network

@@ -296,14 +296,9 @@ impl State {
     #[cfg(test)]
     pub(super) fn finish_lists(&self) {
         self.update(|tables| {
-            let objects = &mut tables.objects;
-            objects.pools.values_mut().for_each(|it| it.list.finish());
-            objects.addresses.list.finish();
-            objects.reservations.list.finish();
-            objects.claims.list.finish();
-            objects.networks.list.finish();
-            objects.slices.list.finish();
-            objects.registries.list.finish();
+            for kind in Kind::ALL {
+                tables.objects.list_mut(kind).finish();
+            }
         });
     }
 

@@ -32,6 +32,7 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
     watches.spawn(records::run(Arc::clone(cluster), Arc::clone(state)));
     for kind in Kind::ALL {
         let Some(version) = cluster.version(kind)? else {
+            state.update(|tables| tables.objects.list_mut(kind).finish());
             continue;
         };
         let watch = Watch {

@@ -6,6 +6,7 @@ use capi_ipam_testing::manager::Manager;
 use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
+use super::web::Page;
 use super::{create, definitions, json_of, manager, reference, run};
 
 #[tokio::test]
@@ -195,6 +196,13 @@ async fn cluster_without_definitions_and_go_provider_are_supported() {
         json_of(admin, &["who", "10.0.0.10"])["items"][0]["claim"],
         json!(format!("{namespace}/vm"))
     );
+    // The page does not wait for kinds that are not served.
+    let page = Page::start_with(admin, &[]).await;
+    eventually("the page finds the IPAddress without a claim", async || {
+        let findings = page.json("/api/findings").to_string();
+        findings.contains("OrphanAddress").then_some(())
+    })
+    .await;
 }
 
 #[test]

@@ -195,7 +195,12 @@ impl Driver {
         let written = match known {
             Some(known) => registry.backend.update(known, &wanted).await,
             None => match registry.backend.create(&key.to_string(), &wanted).await {
-                Ok(Created::Ours(entry) | Created::Theirs(entry)) => Ok(entry),
+                Ok(Created::Ours(entry)) => Ok(entry),
+                // The next pass compares it: it can have another size.
+                Ok(Created::Theirs(entry)) => {
+                    registry.record_response(&entry);
+                    return false;
+                }
                 Err(error) => Err(error),
             },
         };

@@ -484,3 +484,28 @@ fn requests_take_no_more_than_a_quarter_by_default() {
         (vec![2], None)
     );
 }
+
+#[test]
+fn requests_are_limited_by_the_blocks_in_use_of_their_pool() {
+    let requests = |numbers: &[u8], ranges: SpanSet| BlockMember {
+        requested: vec![Block::address(block(4).base())],
+        ranges,
+        ..member(numbers[0], numbers[1])
+    };
+    let whole = |first: u8, last: u8| member(first, last).ranges;
+    let unlimited = (vec![4], None);
+    // Of one block in four, an empty one does not count.
+    let spare = [(1, OwnBlock::default())];
+    let small = requests(&[4, 7], whole(4, 7));
+    let found = needs(&rules(0, None), &spare, &[], std::slice::from_ref(&small));
+    assert_eq!(found, unlimited);
+    // Those of other pools do not count.
+    let others = [(0, USED), (1, USED), (2, USED)];
+    assert_eq!(needs(&rules(0, None), &others, &[], &[small]), unlimited);
+    // A pool with one address of each block has as many blocks as one with all.
+    let scattered = (0..8).map(|number| Block::address(block(number).base()).span());
+    let scattered = requests(&[0, 7], scattered.collect());
+    assert_eq!(block_count(&scattered), 8);
+    let one = [(0, USED)];
+    assert_eq!(needs(&rules(0, None), &one, &[], &[scattered]), unlimited);
+}

@@ -17,7 +17,7 @@ pub(super) fn unreferenced(snapshot: &Snapshot) -> Examination {
         let mut findings = Vec::new();
         let mut restored = Vec::new();
         for address in objects.addresses.sorted() {
-            if objects.claims.get(&address.claim_key()).is_some() {
+            if objects.claims.contains(&address.claim_key()) {
                 continue;
             }
             if address.is_restored {
@@ -66,7 +66,7 @@ fn awaiting_claims(restored: &[&AddressRow]) -> Option<Finding> {
 
 fn lost(claim: &ClaimRow, objects: &Objects) -> Option<Finding> {
     let address = claim.address_key().filter(|_| !claim.is_deleting())?;
-    if objects.addresses.get(&address).is_some() {
+    if objects.addresses.contains(&address) {
         return None;
     }
     let problem = format!(
@@ -93,14 +93,14 @@ pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
     Examination::compare(lacking, || {
         let mut missing: BTreeMap<&PoolKey, Referring<'_>> = BTreeMap::new();
         for address in objects.addresses.sorted() {
-            if objects.pool(&address.pool).is_none() {
+            if !objects.has_pool(&address.pool) {
                 let referring = missing.entry(&address.pool).or_default();
                 referring.addresses.push(address);
             }
         }
         for claim in objects.served() {
             // A claim in deletion needs no pool.
-            if claim.is_deleting() || objects.pool(&claim.pool).is_some() {
+            if claim.is_deleting() || objects.has_pool(&claim.pool) {
                 continue;
             }
             let referring = missing.entry(&claim.pool).or_default();
@@ -171,7 +171,7 @@ pub(super) fn abandoned(snapshot: &Snapshot) -> Examination {
 
 fn abandoned_by(reservation: &ReservationRow, objects: &Objects) -> Option<Finding> {
     let claim = reservation.claim.as_ref()?;
-    if objects.claims.get(claim).is_some() {
+    if objects.claims.contains(claim) {
         return None;
     }
     let name = reservation.slot.reservation_name();

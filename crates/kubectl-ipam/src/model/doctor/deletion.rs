@@ -104,7 +104,9 @@ pub(super) fn blocked(snapshot: &Snapshot) -> Examination {
     let addresses = addresses.filter_map(|address| blocked_address(address, snapshot));
     let findings: Vec<Finding> = claims.chain(addresses).collect();
     let lacking = objects.lacking(&[Kind::Claim, Kind::Address]);
-    Examination::complete(findings).with_unknown(lacking, snapshot.has_objects())
+    let has_claims = objects.claims.iter().next().is_some();
+    let is_partly = has_claims || objects.addresses.iter().next().is_some();
+    Examination::complete(findings).with_unknown(lacking, is_partly)
 }
 
 /// An object that finalizers of other controllers keep.

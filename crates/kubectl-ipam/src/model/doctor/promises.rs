@@ -27,7 +27,7 @@ pub(super) fn invalid(snapshot: &Snapshot) -> Examination {
 
 /// Nothing else reports such a reservation: the object that would do so is gone.
 fn without_pool(reservation: &ReservationRow, objects: &Objects) -> Option<Finding> {
-    if reservation.has_uid || objects.pool(&reservation.pool).is_some() {
+    if reservation.has_uid || objects.has_pool(&reservation.pool) {
         return None;
     }
     let problem = format!(

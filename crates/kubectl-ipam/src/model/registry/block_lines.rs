@@ -68,6 +68,9 @@ pub struct BlockLine {
     pub(crate) state: BlockState,
     /// The management clusters that use it, the holder first. Several only in a conflict.
     pub(crate) clusters: Vec<String>,
+    /// Whether the holder is this management cluster.
+    #[serde(skip)]
+    pub(crate) is_own: bool,
     /// Number of its addresses in use: in this management cluster, or in another one when it wrote the
     /// record; `null` if it is unknown.
     pub(crate) used: Option<u64>,
@@ -92,6 +95,7 @@ impl BlockLine {
             block: cidr(block),
             state,
             clusters: Vec::new(),
+            is_own: false,
             used: None,
             since: None,
             empty_since: None,
@@ -186,6 +190,7 @@ fn with_slice(slice: &SliceRow, network: &str, block: Block, entry: Option<&Entr
     };
     let mut line = BlockLine {
         clusters: clusters.into_iter().map(plain).collect(),
+        is_own: true,
         since: slice.assigned,
         empty_since: slice.empty_since,
         ..BlockLine::new(network, block, state)
@@ -206,6 +211,7 @@ pub(super) fn of_record(
 ) -> BlockLine {
     let (state, clusters) = holders(entry, own);
     let mut line = BlockLine::new(network, block, state);
+    line.is_own = own.is_some() && clusters.first().copied() == own;
     line.clusters = clusters.into_iter().map(plain).collect();
     let Some(entry) = entry else { return line };
     match entry.record() {

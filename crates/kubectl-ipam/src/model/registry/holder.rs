@@ -13,7 +13,7 @@ pub(crate) fn is_in_network(objects: &Objects, address: Block) -> bool {
 }
 
 /// Whether a pool has an address of a block.
-pub(super) fn contains(pool: &PoolRow, address: Block) -> bool {
+pub(crate) fn contains(pool: &PoolRow, address: Block) -> bool {
     let Ok(usable) = &pool.usable else {
         return false;
     };
@@ -47,6 +47,7 @@ pub(crate) fn key_of(network: &str, block: Block) -> String {
 pub(crate) fn held_block(network: &NetworkRow, block: Block, cluster: String) -> BlockLine {
     BlockLine {
         clusters: vec![cluster],
+        is_own: true,
         ..BlockLine::new(&network.name, block, BlockState::Held)
     }
 }
@@ -61,9 +62,14 @@ pub(crate) fn block_holder(
 ) -> BlockLine {
     match found {
         Ok(entry) => of_record(&network.name, block, entry, own),
-        Err(reason) => BlockLine {
-            note: Some(reason),
-            ..BlockLine::new(&network.name, block, BlockState::Unknown)
-        },
+        Err(reason) => unknown_block(&network.name, block, reason),
+    }
+}
+
+/// A block of which nothing is known, for a reason.
+pub(crate) fn unknown_block(network: &str, block: Block, reason: String) -> BlockLine {
+    BlockLine {
+        note: Some(reason),
+        ..BlockLine::new(network, block, BlockState::Unknown)
     }
 }

@@ -1,6 +1,10 @@
 //! Claims that wait, and claims in deletion.
 
+use capi_ipam_api::InClusterKind;
+use capi_ipam_controller::namespaced_name::NamespacedName;
+
 use super::*;
+use crate::objects::Kind;
 
 #[test]
 fn waiting_claims_have_one_finding_for_each_cause() {
@@ -327,4 +331,36 @@ fn deletions_name_what_keeps_the_object() {
         found(&unreleased, Check::NotReconciled),
         ["error ipaddressclaim n/x: it is being deleted, and no manager has released its address"]
     );
+}
+
+#[test]
+fn object_that_cannot_be_decoded_exists() {
+    let bound = |name: &str| {
+        let mut claim = claim(name, 60, "");
+        claim["status"]["addressRef"] = json!({"name": name});
+        claim
+    };
+    let pools = [pool("p", &range("10.0.0.1-10.0.0.3"))];
+    let used = [address("a", "p", "10.0.0.1")];
+    let mut snapshot = with(&pools, &used, &[bound("b")]);
+    let checks = [Check::OrphanAddress, Check::LostAddress, Check::MissingPool];
+    let counts = |snapshot: &Snapshot| checks.map(|check| found(snapshot, check).len());
+    assert_eq!(counts(&snapshot), [1, 1, 0]);
+    let key = |name: &str| NamespacedName::new("n", name);
+    let objects = &mut snapshot.objects;
+    objects.claims.insert_invalid(&key("a"));
+    objects.addresses.insert_invalid(&key("b"));
+    let table = objects.pools.get_mut(&InClusterKind::IPPool).unwrap();
+    table.insert_invalid(&key("p"));
+    assert_eq!(counts(&snapshot), [0, 0, 0]);
+}
+
+#[test]
+fn deletions_of_unknown_objects_are_not_checked() {
+    let mut snapshot = with(&[pool("p", &range("10.0.0.1"))], &[], &[]);
+    for kind in [Kind::Claim, Kind::Address] {
+        snapshot.objects.deny(kind);
+    }
+    let diagnosis = diagnosis(&snapshot);
+    assert!(!diagnosis.checks.contains(&Check::ReleaseBlocked));
 }
