@@ -158,7 +158,9 @@ fn show_restore(hub: &mut Hub, west: &Cluster, east: &mut Cluster) -> io::Result
     let condition = "-o=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}: {.status.conditions[?(@.type==\"Ready\")].message}";
     west.show_once(&["get", "ipregistry", "site", condition], "lost writes")?;
 
-    say("The manager of east starts, and writes the record of its block again:")?;
+    say(
+        "The manager of east starts, and writes the record of its block again. West waits for its second sign of life, about a minute:",
+    )?;
     let started = Instant::now();
     east.manager = Manager::start(&east.control_plane, &FLAGS);
     west.wait_for_registry();
@@ -245,7 +247,7 @@ impl Cluster {
             "wait",
             "ipregistry/site",
             "--for=condition=Ready",
-            "--timeout=60s",
+            "--timeout=180s",
         ]);
     }
 
@@ -275,7 +277,7 @@ impl Cluster {
                 "wait",
                 &name,
                 "--for=condition=Ready",
-                "--timeout=60s",
+                "--timeout=180s",
             ];
             self.control_plane.kubectl(&wait);
         }
