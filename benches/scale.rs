@@ -92,7 +92,7 @@ fn main() {
     println!("\nwritten: {OUTPUT}/scale.json and {OUTPUT}/scale.svg");
 }
 
-/// Measures a case in a process of its own.
+/// Runs this program to measure a case: the memory is that of one process.
 fn run_case(pools: u32, in_use: u32) -> Case {
     let program = std::env::current_exe().expect("the program has a path");
     let arguments = ["case", &pools.to_string(), &in_use.to_string()];

@@ -10,7 +10,7 @@ use support::wait::eventually_within;
 use crate::api::folder;
 use crate::cluster::Cluster;
 use crate::consumer::{AT_ONCE, Consumer};
-use crate::load::{By, Load, peak};
+use crate::load::{Load, peak};
 use crate::measure::{Figure, Outcome};
 use crate::options::Work;
 use crate::seed::{self, Seeded};
@@ -56,13 +56,7 @@ pub(crate) async fn run(cluster: &mut Cluster<'_>, work: Work, count: usize) -> 
     if !matches!(work, Work::Repair | Work::TakeOver) {
         cluster.settle(Some(&manager)).await;
     }
-    let load = Load {
-        cluster,
-        consumer: &new,
-        by: By::Manager(&manager),
-        count: 1,
-        racks: 0,
-    };
+    let load = Load::of(cluster, &new, &manager, 1);
     let (is_done, began) = (AtomicBool::new(false), Instant::now());
     let background = async {
         prepared.run(work).await;

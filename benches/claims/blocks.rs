@@ -68,13 +68,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize, hub: Hub) -> Outcom
     let mut manager = cluster.start().await;
     let consumer = cluster.consumer("blocks", 1).await;
     join(&consumer, "plain").await;
-    let load = Load {
-        cluster,
-        consumer: &consumer,
-        by: By::Manager(&manager),
-        count,
-        racks: 0,
-    };
+    let load = Load::of(cluster, &consumer, &manager, count);
     load.round(false).await;
     // Two equal networks: how much the ratios differ without a reason.
     let equal = compare(&load, "equal").await;

@@ -119,13 +119,7 @@ impl Comparison<'_> {
                 cluster.program = self.programs[which].clone();
                 let consumer = cluster.consumer("compare", 1).await;
                 let mut manager = cluster.start().await;
-                let load = Load {
-                    cluster,
-                    consumer: &consumer,
-                    by: By::Manager(&manager),
-                    count,
-                    racks: 0,
-                };
+                let load = Load::of(cluster, &consumer, &manager, count);
                 let mut figures = figures(&load.cycle().await);
                 figures.push(peak(&manager));
                 manager.stop();
@@ -144,13 +138,7 @@ impl Comparison<'_> {
                 let consumer = cluster.consumer("idle", 1).await;
                 let mut manager = cluster.start().await;
                 cluster.settle(Some(&manager)).await;
-                let load = Load {
-                    cluster,
-                    consumer: &consumer,
-                    by: By::Manager(&manager),
-                    count,
-                    racks: 0,
-                };
+                let load = Load::of(cluster, &consumer, &manager, count);
                 let cycle = load.one_by_one(PAUSE, |made| made >= count).await;
                 manager.stop();
                 consumer.delete_pools().await;

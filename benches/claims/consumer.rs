@@ -92,7 +92,7 @@ impl Consumer {
         }
     }
 
-    /// Creates a claim for one of the pools. With `racks` it has one of so many labels.
+    /// Creates a claim for one of the pools. `racks` is the number of values of its label `rack`; 0: no label.
     pub(crate) async fn create(&self, number: usize, name: &str, racks: usize) -> Identity {
         let claim = self.claim(number, name, racks);
         self.api

@@ -60,6 +60,24 @@ pub(crate) struct Load<'a> {
     pub(crate) racks: usize,
 }
 
+impl<'a> Load<'a> {
+    /// Claims without labels, whose objects of addresses a manager creates.
+    pub(crate) fn of(
+        cluster: &'a Cluster<'a>,
+        consumer: &'a Consumer,
+        manager: &'a Manager,
+        count: usize,
+    ) -> Self {
+        Self {
+            cluster,
+            consumer,
+            by: By::Manager(manager),
+            count,
+            racks: 0,
+        }
+    }
+}
+
 /// The phases of one round.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cycle {

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use crate::api::folder;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
-use crate::load::{By, Load, peak};
+use crate::load::{Load, peak};
 use crate::measure::{Figure, Outcome};
 
 /// The number of values of a label of the claims.
@@ -41,11 +41,8 @@ pub(crate) async fn policies(cluster: &Cluster<'_>, consumer: &Consumer, count: 
     ];
     let mut manager = cluster.start().await;
     let load = Load {
-        cluster,
-        consumer,
-        by: By::Manager(&manager),
-        count,
         racks: RACKS,
+        ..Load::of(cluster, consumer, &manager, count)
     };
     load.round(false).await;
     let (mut figures, mut rounds) = (Vec::new(), Vec::new());
@@ -67,13 +64,7 @@ pub(crate) async fn policies(cluster: &Cluster<'_>, consumer: &Consumer, count: 
 pub(crate) async fn two_managers(cluster: &Cluster<'_>, count: usize) -> Outcome {
     let consumer = cluster.consumer("managers", 1).await;
     let mut manager = cluster.start().await;
-    let load = Load {
-        cluster,
-        consumer: &consumer,
-        by: By::Manager(&manager),
-        count,
-        racks: 0,
-    };
+    let load = Load::of(cluster, &consumer, &manager, count);
     load.round(false).await;
     let second: Mutex<Option<Manager>> = Mutex::new(None);
     let set = async |is_set: bool| {
@@ -120,13 +111,7 @@ pub(crate) async fn finalizer_at_creation(cluster: &Cluster<'_>, count: usize) -
     };
     set(false).await;
     let mut manager = cluster.start().await;
-    let load = Load {
-        cluster,
-        consumer,
-        by: By::Manager(&manager),
-        count,
-        racks: 0,
-    };
+    let load = Load::of(cluster, consumer, &manager, count);
     load.round(false).await;
     let pairs = load.pairs(6, set).await;
     let mut figures = pairs.figures("with the component");

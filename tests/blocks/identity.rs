@@ -176,10 +176,8 @@ async fn replace_registry(cluster: &ManagementCluster, registry: serde_json::Val
     created.expect("the registry is valid");
 }
 
-/// Managers that serve one namespace each have the identity of their management cluster together.
-#[tokio::test]
-async fn managers_of_one_cluster_share_its_blocks() {
-    let hub = Hub::nats();
+/// A management cluster with two namespaces and a network that shares blocks, without a manager.
+async fn two_namespaces(hub: &Hub) -> (ControlPlane, Consumer, Consumer) {
     hub.create_bucket().await;
     let control_plane = ControlPlane::start(Options::default());
     let one = Consumer::new(&control_plane).await;
@@ -191,6 +189,14 @@ async fn managers_of_one_cluster_share_its_blocks() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
     let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
     one.create_network(NETWORK, spec).await;
+    (control_plane, one, two)
+}
+
+/// Managers that serve one namespace each have the identity of their management cluster together.
+#[tokio::test]
+async fn managers_of_one_cluster_share_its_blocks() {
+    let hub = Hub::nats();
+    let (control_plane, one, two) = two_namespaces(&hub).await;
     let managers = [&one, &two].map(|consumer| {
         let namespace = format!("--namespace={}", consumer.namespace);
         Manager::start(&control_plane, &[&FLAGS[..], &[&namespace]].concat())
@@ -236,17 +242,7 @@ async fn managers_of_one_cluster_share_its_blocks() {
 #[tokio::test]
 async fn address_without_a_reservation_keeps_its_block() {
     let hub = Hub::nats();
-    hub.create_bucket().await;
-    let control_plane = ControlPlane::start(Options::default());
-    let one = Consumer::new(&control_plane).await;
-    let two = Consumer::new(&control_plane).await;
-    let registries: ResourceClient<IPRegistry> =
-        ResourceClient::new(Api::all(one.client.clone()), &());
-    let created = create(&registries, &object(hub.registry("west"))).await;
-    created.expect("the registry is valid");
-    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 0});
-    let spec = json!({"namespaces": {"from": "All"}, "blocks": blocks});
-    one.create_network(NETWORK, spec).await;
+    let (control_plane, one, two) = two_namespaces(&hub).await;
     let spec = json!({"addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "network": NETWORK});
     one.create_pool("p", spec.clone()).await;
     two.create_pool("p", spec).await;

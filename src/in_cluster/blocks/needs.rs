@@ -259,9 +259,9 @@ impl<'a> Situation<'a> {
         (count >= most).then_some(BlockObstacle::Limit(most))
     }
 
-    /// The same for the block of a requested address. Whoever may request addresses could take all blocks away from
-    /// the other management clusters: by default, requests take none once a quarter of those of the pool are in use
-    /// or needed. Empty ones do not count: they are kept for a time, and nothing makes room for a request.
+    /// Why this cluster may not take the block of a requested address. A user who may request addresses could take
+    /// all blocks from the other management clusters. By default, no further block is taken for a request if a
+    /// quarter of the blocks of the pool are in use or needed. Empty blocks do not count: they are kept for a time.
     fn request_limit(&self, member: &BlockMember, needs: &Needs) -> Option<BlockObstacle> {
         if self.rules.most.is_some() {
             return self.limit(needs);
