@@ -494,8 +494,8 @@ fn requests_are_limited_by_the_blocks_in_use_of_their_pool() {
     };
     let whole = |first: u8, last: u8| member(first, last).ranges;
     let unlimited = (vec![4], None);
-    // Of one block in four, an empty one does not count.
-    let spare = [(1, OwnBlock::default())];
+    // A quarter of four blocks is one: an empty block does not count.
+    let spare = [(5, FREE)];
     let small = requests(&[4, 7], whole(4, 7));
     let found = needs(&rules(0, None), &spare, &[], std::slice::from_ref(&small));
     assert_eq!(found, unlimited);
