@@ -13,6 +13,7 @@ use capi_ipam_registry::{Created, Entry, Key, Record, RecordCache, Registry, cid
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use support::control_plane::NAMESPACE;
+use support::manager::Manager;
 use support::process::Memory;
 use support::registry::{Hub, REGISTRY};
 
@@ -21,11 +22,14 @@ use crate::cluster::Cluster;
 use crate::consumer::{AT_ONCE, Consumer};
 use crate::load::{By, Load, Pairs, peak};
 use crate::measure::{Figure, Meter, Outcome, percentile};
+use crate::restart::first_bound;
 
 /// The number of pairs of rounds. It is even, so that the order of the pairs has no effect.
 const ROUNDS: usize = 8;
 /// The number of new blocks that are measured.
 const NEW_BLOCKS: usize = 50;
+/// The number of blocks that a manager has when it starts, and that it returns then.
+const OWN_BLOCKS: usize = 500;
 /// The number of addresses of a block where each is measured.
 const SMALL: usize = 4;
 /// The number of records in the network, and of the management clusters that have written them.
@@ -55,6 +59,11 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize, hub: Hub) -> Outcom
         ("equal", Value::Null),
         ("shared", blocks(64, 1)),
         ("small", blocks(SMALL, 0)),
+        ("many", {
+            let mut blocks = blocks(SMALL, 0);
+            blocks["keepSeconds"] = json!(0);
+            blocks
+        }),
     ] {
         let network = json!({
             "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "IPNetwork", "metadata": {"name": name},
@@ -65,7 +74,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize, hub: Hub) -> Outcom
             .create(&folder("", "ipnetworks"), &network)
             .await;
     }
-    let mut manager = cluster.start().await;
+    let manager = cluster.start().await;
     let consumer = cluster.consumer("blocks", 1).await;
     join(&consumer, "plain").await;
     let load = Load::of(cluster, &consumer, &manager, count);
@@ -82,10 +91,11 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize, hub: Hub) -> Outcom
         equal.figures("no shared blocks"),
     ]
     .concat();
-    figures.extend(new_blocks(cluster, &hub).await);
+    let mut small = SmallBlocks::start(cluster).await;
+    figures.extend(new_blocks(cluster, &hub, &mut small).await);
     figures.push(peak(&manager));
     figures.extend(many_records(&load, &hub.open().await).await);
-    manager.stop();
+    figures.extend(many_blocks(cluster, manager, &mut small).await);
     Outcome::new(figures, json!({"shared": shared, "equal": equal}))
 }
 
@@ -101,22 +111,49 @@ async fn join(consumer: &Consumer, network: &str) {
     consumer.change_pool(json!({ "network": network })).await;
 }
 
-/// Creates one claim after the other in the network with small blocks. Some need a new block.
-async fn new_blocks(cluster: &Cluster<'_>, hub: &Hub) -> [Figure; 3] {
-    let consumer = cluster.consumer("small", 1).await;
-    join(&consumer, "small").await;
-    let (mut new, mut held) = (Vec::new(), Vec::new());
-    for address in 1..=cluster.options.scaled(NEW_BLOCKS * SMALL) {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        let (bound, _) = consumer.bind(&format!("small-{address}"), 1, 0, None).await;
-        // The network address is not allocated, so the first block has one address less. What
-        // happens at the first claims is not typical.
-        match address {
-            _ if address < 2 * SMALL => {}
-            _ if address % SMALL == 0 => new.extend(bound.each),
-            _ => held.extend(bound.each),
+/// Claims that are created one after the other in the network with small blocks. Some need a new block.
+struct SmallBlocks {
+    consumer: Consumer,
+    /// The number of claims so far.
+    count: usize,
+    /// The times to bind those that needed a new block, and those of the others.
+    new: Vec<Duration>,
+    held: Vec<Duration>,
+}
+
+impl SmallBlocks {
+    async fn start(cluster: &Cluster<'_>) -> Self {
+        let consumer = cluster.consumer("small", 1).await;
+        join(&consumer, "small").await;
+        Self {
+            consumer,
+            count: 0,
+            new: Vec::new(),
+            held: Vec::new(),
         }
     }
+
+    async fn bind_next(&mut self) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.count += 1;
+        let name = format!("small-{}", self.count);
+        let (bound, _) = self.consumer.bind(&name, 1, 0, None).await;
+        // The network address is not allocated, so the first block has one address less. What
+        // happens at the first claims is not typical.
+        match self.count {
+            count if count < 2 * SMALL => {}
+            count if count % SMALL == 0 => self.new.extend(bound.each),
+            _ => self.held.extend(bound.each),
+        }
+    }
+}
+
+/// How long a claim waits for a new block, with nothing else to do.
+async fn new_blocks(cluster: &Cluster<'_>, hub: &Hub, small: &mut SmallBlocks) -> [Figure; 3] {
+    for _ in 0..cluster.options.scaled(NEW_BLOCKS * SMALL) {
+        small.bind_next().await;
+    }
+    let (mut new, mut held) = (std::mem::take(&mut small.new), small.held.clone());
     new.sort_unstable();
     held.sort_unstable();
     let (new, held) = (percentile(&new, 50), percentile(&held, 50));
@@ -130,6 +167,55 @@ async fn new_blocks(cluster: &Cluster<'_>, hub: &Hub) -> [Figure; 3] {
         Figure::new("claim that needs none, p50", held, "ms"),
         Figure::new("a new block, p50", new - held, "ms").at_most(most),
     ]
+}
+
+/// A manager with many blocks: its start, and the claims that need a new block while all the others are returned.
+async fn many_blocks(
+    cluster: &Cluster<'_>,
+    mut manager: Manager,
+    small: &mut SmallBlocks,
+) -> [Figure; 2] {
+    let count = cluster.options.scaled(OWN_BLOCKS);
+    let consumer = cluster.consumer("many", 1).await;
+    join(&consumer, "many").await;
+    let (_, claims) = consumer.bind("many", count * SMALL, 0, None).await;
+    // One of the blocks has a free address.
+    consumer.release(&claims[..1], None).await;
+    manager.kill();
+    let (mut manager, first) = first_bound(cluster, &consumer).await;
+
+    consumer.release(&claims[1..], None).await;
+    let all = slices(cluster).await;
+    while slices(cluster).await == all {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    while slices(cluster).await > 0 {
+        small.bind_next().await;
+    }
+    small.new.sort_unstable();
+    let longest = percentile(&small.new, 100);
+    manager.stop();
+    [
+        Figure::new(
+            format!("start to the first claim bound, with {count} blocks"),
+            first,
+            "s",
+        )
+        .at_most(1.0),
+        Figure::new(
+            format!("claim that needs a new block while {count} are returned, longest"),
+            longest,
+            "ms",
+        )
+        .at_most(200.0),
+    ]
+}
+
+/// The number of blocks of the network with many blocks.
+async fn slices(cluster: &Cluster<'_>) -> usize {
+    let all: Vec<Value> = cluster.api.list(&folder("", "ipslices")).await;
+    let is_of_network = |slice: &&Value| slice["spec"]["scope"] == "n.many";
+    all.iter().filter(is_of_network).count()
 }
 
 /// A registry with many records, of management clusters that show signs of life.

@@ -159,7 +159,7 @@ fn show_restore(hub: &mut Hub, west: &Cluster, east: &mut Cluster) -> io::Result
     west.show_once(&["get", "ipregistry", "site", condition], "lost writes")?;
 
     say(
-        "The manager of east starts, and writes the record of its block again. West waits for its second sign of life, about a minute:",
+        "The manager of east starts, and writes the record of its block again. West waits for its second sign of life:",
     )?;
     let started = Instant::now();
     east.manager = Manager::start(&east.control_plane, &FLAGS);

@@ -9,6 +9,7 @@ use capi_ipam_controller::{clock, patch};
 use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tracing::info;
 
 /// Writes into the status of the object of this name that it has this problem, or that it has none
 /// any more, if it still is in the state `judged`. Nothing is written if the status says so
@@ -22,7 +23,7 @@ pub(super) async fn report_problem<K>(
     status_of: impl Fn(&mut K) -> &mut Option<ProblemStatus>,
 ) -> Result<Option<K>, CallError>
 where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
     let Some(found) = client.get(name).await? else {
         return Ok(None);
@@ -34,6 +35,10 @@ where
     let mut wanted = found.clone();
     let status = status_of(&mut wanted);
     *status = ProblemStatus::updated(status.as_ref(), problem, generation, clock::now());
-    let written = patch::write(client, &found, &wanted).await?;
-    Ok(Some(written.unwrap_or(found)))
+    let Some(written) = patch::write(client, &found, &wanted).await? else {
+        return Ok(Some(found));
+    };
+    let kind = K::kind(&());
+    info!(%kind, name, problem, "changed the status");
+    Ok(Some(written))
 }

@@ -1,10 +1,14 @@
 //! What has to be equal in all management clusters of a network.
 
+use std::sync::Arc;
+
 use capi_ipam_api::{IPNetwork, conditions};
 use serde_json::{Value, json};
 use support::consumer::{create, object};
 use support::wait::eventually;
 
+use crate::faults::start_with_api_server;
+use crate::interceptor::{Held, Interceptor};
 use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
 
 /// A network without its registry says so, also after a restart. Nothing is released.
@@ -139,6 +143,42 @@ async fn other_size_of_blocks_is_reported() {
     let error = denied.expect_err("the network has a block");
     assert!(error.contains("spec.blocks.size"), "{error}");
     assert!(error.contains("status.blocks.held is 0"), "{error}");
+}
+
+/// Both create the record of the network at the same moment: one of them does so too late.
+#[tokio::test(flavor = "multi_thread")]
+async fn first_record_of_a_network_decides_the_size() {
+    let interceptor = Arc::new(Interceptor::default());
+    let hub = Hub::kubernetes();
+    let blocks = json!({"registry": "site", "size": 4});
+    let west = ManagementCluster::start("west", &hub, &blocks);
+    let late = async {
+        let east = start_with_api_server(&interceptor, &hub, "east").await;
+        interceptor.hold(Held::NetworkRecords, true);
+        let blocks = json!({"registry": "site", "size": 8, "spare": 0});
+        east.create_network("other", blocks).await;
+        let spec = json!({"addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "network": "other"});
+        east.consumer.create_pool("p", spec).await;
+        east.consumer.create_claim("c", "p").await;
+        east
+    };
+    let (west, east) = futures::join!(west, late);
+    let write = ("east", "create network record".to_owned());
+    eventually("east creates the record of the network", || async {
+        interceptor.seen().contains(&write).then_some(())
+    })
+    .await;
+    west.create_network("other", blocks).await;
+    let registry = hub.open().await;
+    eventually("west has created the record of the network", || async {
+        registry.read("network.other").await.ok()?.map(drop)
+    })
+    .await;
+    interceptor.hold(Held::NetworkRecords, false);
+    east.wait_for_network_message("other", "BlockSizeDiffers", "4 addresses")
+        .await;
+    east.consumer.assert_stays_unbound("c").await;
+    east.wait_for_blocks(&[]).await;
 }
 
 /// The record of the network was lost, and another management cluster has written it again with

@@ -106,6 +106,8 @@ pub(crate) enum Held {
     Slices,
     /// Writes of records of management clusters.
     ClusterRecords,
+    /// Writes of records of networks.
+    NetworkRecords,
 }
 
 /// What all proxies of a site share.

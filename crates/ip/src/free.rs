@@ -62,10 +62,19 @@ impl FreeSet {
 
     /// The lowest free number that is not lower than `number`.
     fn first_from(&self, number: u128) -> Option<u128> {
-        if self.contains(number) {
-            return Some(number);
-        }
-        self.spans.range(number..).next().map(|(&first, _)| first)
+        Some(self.span_from(number)?.first().max(number))
+    }
+
+    /// The free span that contains `number`, or else the next one above it.
+    pub fn span_from(&self, number: u128) -> Option<Span> {
+        let next = || {
+            self.spans
+                .range(number..)
+                .next()
+                .map(|(&first, &last)| (first, last))
+        };
+        let (first, last) = self.span_of(number).or_else(next)?;
+        Span::new(first, last)
     }
 
     /// The lowest free number that is higher than `number`; the lowest one if there is none.

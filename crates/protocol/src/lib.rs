@@ -44,7 +44,7 @@ pub mod release;
 pub mod write;
 
 #[cfg(test)]
-mod laws;
+mod tests;
 
 /// An IPAddress with the name of the claim, as the response to a read shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -180,7 +180,5 @@ pub mod advanced {
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
     pub use crate::status_rate::STATUS_INTERVAL;
-    pub use crate::status_writer::{
-        StatusWrite, StatusWriter, changed_conditions, log_transitions, publish_warnings,
-    };
+    pub use crate::status_writer::{StatusWrite, StatusWriter};
 }

@@ -163,7 +163,7 @@ struct Transition<'a> {
 
 /// Logs what has changed between two lists of conditions. `is_warning` decides whether a condition
 /// reports a problem.
-pub fn log_transitions(
+fn log_transitions(
     object: &dyn Display,
     before: &[Condition],
     after: &[Condition],
@@ -187,7 +187,7 @@ pub fn log_transitions(
 }
 
 /// The conditions in `after` whose status or reason differs from that in `before`.
-pub fn changed_conditions(before: &[Condition], after: &[Condition]) -> Vec<Condition> {
+fn changed_conditions(before: &[Condition], after: &[Condition]) -> Vec<Condition> {
     let is_unchanged = |condition: &Condition| {
         let present = conditions::find(before, &condition.type_);
         present.is_some_and(|present| {
@@ -199,7 +199,7 @@ pub fn changed_conditions(before: &[Condition], after: &[Condition]) -> Vec<Cond
 }
 
 /// Publishes a warning event for each condition that has changed and reports a problem.
-pub fn publish_warnings<K: Resource>(
+fn publish_warnings<K: Resource>(
     events: &EventPublisher,
     object: &K,
     version: &K::DynamicType,

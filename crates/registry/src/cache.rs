@@ -22,12 +22,41 @@ use crate::record::Record;
 /// How long a deletion is remembered: longer than the answer to a write can be late.
 const DELETION_TTL: Duration = Duration::from_mins(2);
 
+/// The maximum number of blocks whose changes are remembered one by one.
+const MAX_CHANGED_BLOCKS: usize = 1_000;
+
 /// A name of a registry: a key, or a name that is not that of a record. Those of a kind and a network stand
 /// beside each other.
 type Name = Result<Key, Box<str>>;
 
 fn name_of(entry: &Entry) -> Name {
     Key::parse(&entry.key).ok_or_else(|| entry.key.as_str().into())
+}
+
+/// The blocks whose records have changed, see [`RecordCache::take_changed_blocks`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangedBlocks {
+    /// These blocks of networks.
+    These(BTreeSet<(Box<str>, Block)>),
+    /// More than are remembered.
+    Many,
+}
+
+impl Default for ChangedBlocks {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+impl ChangedBlocks {
+    fn insert(&mut self, network: &str, block: Block) {
+        if let Self::These(blocks) = self {
+            blocks.insert((network.into(), block));
+            if blocks.len() > MAX_CHANGED_BLOCKS {
+                *self = Self::Many;
+            }
+        }
+    }
 }
 
 /// What exists under a name.
@@ -50,8 +79,7 @@ struct State {
     is_complete: bool,
     /// The latest write that the watch has shown.
     watched: Option<Version>,
-    /// The number of changes of blocks, by network.
-    block_changes: BTreeMap<Box<str>, u64>,
+    changed_blocks: ChangedBlocks,
     /// Whether a list after a restore has shown that writes are lost.
     has_lost_writes: bool,
 }
@@ -120,35 +148,23 @@ impl RecordCache {
         found
     }
 
-    /// The number of changes of the blocks of a network: as long as it is the same, [`Self::blocks`] is.
-    pub fn block_changes(&self, network: &str) -> u64 {
-        let state = self.state.lock();
-        state
-            .block_changes
-            .get(network)
-            .copied()
-            .unwrap_or_default()
+    /// The blocks whose records have changed since the last call. For one caller.
+    pub fn take_changed_blocks(&self) -> ChangedBlocks {
+        std::mem::take(&mut self.state.lock().changed_blocks)
     }
 
-    /// The number of changes of the blocks of all networks.
-    pub fn all_block_changes(&self) -> u64 {
-        self.state.lock().block_changes.values().sum()
-    }
-
-    /// The networks with a block whose record names a cluster, as its holder or as one that uses
-    /// addresses of the block. Takes linear time.
-    pub fn networks_naming(&self, cluster: &str) -> BTreeSet<Box<str>> {
-        let mut networks = BTreeSet::new();
+    /// The blocks whose records name a cluster, as the holder or as one that uses addresses of the block: network,
+    /// block, and what exists. Takes linear time.
+    pub fn blocks_naming(&self, cluster: &str) -> Vec<(Box<str>, Block, Arc<Entry>)> {
+        let mut found = Vec::new();
         for (key, entry) in self.state.lock().from(Key::first_block("")) {
-            if let Key::Block { network, .. } = key
-                && let Some(Record::Block(record)) = entry.record()
-                && (record.cluster == cluster || record.contenders.iter().any(|id| id == cluster))
-                && !networks.contains(network)
+            if let Key::Block { network, block } = key
+                && entry.names(cluster)
             {
-                networks.insert(network.clone());
+                found.push((network.clone(), *block, Arc::clone(entry)));
             }
         }
-        networks
+        found
     }
 
     /// The record of a network; `None` if there is none or it cannot be read.
@@ -326,7 +342,7 @@ impl State {
                 return false;
             }
         }
-        let is_change = self.count_change(&name);
+        let is_change = self.note_change(&name);
         let entry = Arc::new(entry.clone());
         self.known.insert(name, Known { entry, seen });
         is_change
@@ -350,7 +366,7 @@ impl State {
             return false;
         }
         self.remember_deletion(deleted, now);
-        self.known.remove(&name).is_some() && self.count_change(&name)
+        self.known.remove(&name).is_some() && self.note_change(&name)
     }
 
     /// Forgets a record that a read has not found. The read can be that of a server that is behind, so the same
@@ -360,7 +376,7 @@ impl State {
         match self.known.get(&name) {
             Some(known) if known.entry.version == held.version => {
                 self.known.remove(&name);
-                self.count_change(&name)
+                self.note_change(&name)
             }
             _ => false,
         }
@@ -377,11 +393,10 @@ impl State {
             .insert(key.clone(), version.clone(), DELETION_TTL, now);
     }
 
-    /// Counts a change under a name. Returns whether it is more than a sign of life.
-    fn count_change(&mut self, name: &Name) -> bool {
-        if let Ok(Key::Block { network, .. }) = name {
-            let count = self.block_changes.entry(network.clone()).or_default();
-            *count = count.wrapping_add(1);
+    /// Remembers a change under a name. Returns whether it is more than a sign of life.
+    fn note_change(&mut self, name: &Name) -> bool {
+        if let Ok(Key::Block { network, block }) = name {
+            self.changed_blocks.insert(network, *block);
         }
         !matches!(name, Ok(Key::Cluster { .. }))
     }
@@ -405,7 +420,7 @@ impl State {
             .extract_if(.., |_, known| list.contains(known.seen));
         let unlisted: Vec<_> = unlisted.collect();
         for (name, known) in unlisted {
-            self.count_change(&name);
+            self.note_change(&name);
             if known.seen >= self.authority {
                 self.remember_deletion(&known.entry, now);
             } else {

@@ -74,6 +74,17 @@ impl Entry {
         self.value.as_ref().ok()
     }
 
+    /// Whether this is the record of a block that a cluster has, or has contended for.
+    pub fn names(&self, cluster: &str) -> bool {
+        match self.record() {
+            Some(Record::Block(record)) => {
+                let mut contenders = record.contenders.iter();
+                record.cluster == cluster || contenders.any(|id| id == cluster)
+            }
+            _ => false,
+        }
+    }
+
     /// Why what exists under the name is not a record.
     pub fn problem(&self) -> Option<&Problem> {
         self.value

@@ -53,7 +53,7 @@ mod record;
 mod source;
 
 pub use self::backend::{Backend, Created, RecordChanges, Registry};
-pub use self::cache::RecordCache;
+pub use self::cache::{ChangedBlocks, RecordCache};
 pub use self::entry::{Entry, Version};
 pub use self::error::{Cause, RegistryError};
 pub use self::key::Key;

@@ -2,13 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam_ip::{Block, Family, Span, SpanSet};
+use capi_ipam_ip::{Block, Family, FreeSet};
 
-/// The addresses of blocks of any size.
+/// The addresses of blocks of any size. As the free numbers of a pool, they are stored as spans, which a change
+/// splits or joins in logarithmic time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Addresses(BTreeMap<Family, SpanSet>);
+pub(super) struct Addresses(BTreeMap<Family, FreeSet>);
 
 impl Addresses {
+    pub(super) fn insert(&mut self, block: Block) {
+        let set = self.0.entry(block.family()).or_default();
+        set.release_span(block.span());
+    }
+
+    /// Removes the addresses of a block, also those that other blocks contain as well.
+    pub(super) fn remove(&mut self, block: Block) {
+        if let Some(set) = self.0.get_mut(&block.family()) {
+            set.take_span(block.span());
+            if set.is_empty() {
+                self.0.remove(&block.family());
+            }
+        }
+    }
+
     /// Whether an address of a block is one of these. Takes logarithmic time.
     pub(super) fn overlaps(&self, block: Block) -> bool {
         self.last_from(block).is_some()
@@ -17,24 +33,19 @@ impl Addresses {
     /// If an address of a block is one of these, the number of the last one of those without a gap
     /// that follow the first one. Takes logarithmic time.
     pub(super) fn last_from(&self, block: Block) -> Option<u128> {
-        let (spans, wanted) = (self.0.get(&block.family())?.spans(), block.span());
-        let index = spans.partition_point(|span| span.last() < wanted.first());
-        let found = spans.get(index)?;
+        let wanted = block.span();
+        let found = self.0.get(&block.family())?.span_from(wanted.first())?;
         (found.first() <= wanted.last()).then(|| found.last())
     }
 }
 
 impl FromIterator<Block> for Addresses {
     fn from_iter<I: IntoIterator<Item = Block>>(blocks: I) -> Self {
-        let mut spans: BTreeMap<Family, Vec<Span>> = BTreeMap::new();
+        let mut addresses = Self::default();
         for block in blocks {
-            spans.entry(block.family()).or_default().push(block.span());
+            addresses.insert(block);
         }
-        let sets = spans.into_iter();
-        Self(
-            sets.map(|(family, spans)| (family, spans.into_iter().collect()))
-                .collect(),
-        )
+        addresses
     }
 }
 

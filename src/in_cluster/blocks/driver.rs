@@ -40,9 +40,6 @@ pub(super) struct Driver {
     network_writes: HashMap<Arc<str>, NetworkWrites>,
     /// The records of blocks by network, sorted by who has them.
     sorted: SortedNetworks,
-    /// The networks with a record that names this management cluster, and the number of changes of the
-    /// records when they were found.
-    naming: (u64, BTreeSet<Box<str>>),
     /// The lists that decide on returns.
     lists: ReservationLists,
 }
@@ -58,7 +55,6 @@ impl Driver {
             is_held_back: false,
             network_writes: HashMap::new(),
             sorted: SortedNetworks::default(),
-            naming: (0, BTreeSet::new()),
             lists: ReservationLists::default(),
         }
     }
@@ -83,9 +79,9 @@ impl Driver {
         if self.ledger(Ledger::has_definitions_problem) {
             return INTERVAL;
         }
-        self.find_recorded_networks();
-        let recorded = self.naming.1.iter();
-        let mut networks: BTreeSet<Arc<str>> = recorded.map(|name| (**name).into()).collect();
+        let second = clock::now().0.as_second();
+        self.sorted.update(&self.registry, second);
+        let mut networks: BTreeSet<Arc<str>> = self.sorted.naming().map(Arc::from).collect();
         networks.extend(self.ledger(Ledger::networks_with_blocks));
         let mut held = 0_usize;
         let mut all = Vec::new();
@@ -152,16 +148,6 @@ impl Driver {
         is_elsewhere || shown.shows_use(slice.map(BlockSlice::state), target.is_used)
     }
 
-    /// Finds the networks with a record that names this management cluster.
-    fn find_recorded_networks(&mut self) {
-        let registry = Arc::clone(&self.registry);
-        let changes = registry.records.all_block_changes();
-        if self.naming.0 != changes {
-            let naming = registry.records.networks_naming(&registry.cluster);
-            self.naming = (changes, naming);
-        }
-    }
-
     /// Whether the blocks of a network can be in this registry. Those of a network that no longer
     /// names one are in the registries that their slices name, and in those that have records of them.
     fn is_of_registry(&self, network: &str, found: &NetworkBlocks) -> bool {
@@ -169,7 +155,7 @@ impl Driver {
             return rules.registry == self.registry.name;
         }
         let mut slices = found.blocks.iter().filter_map(|view| view.slice.as_ref());
-        self.naming.1.contains(network)
+        self.sorted.names_this_cluster(network)
             || slices.any(|slice| self.has_own_id(slice) && self.may_be_of_registry(slice))
     }
 }

@@ -23,6 +23,10 @@ pub(super) const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the first list of the records of a registry may take until it is reported as missing.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How much later than this one another management cluster may notice that the registry has lost writes:
+/// its watch has to end first.
+const NOTICE_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// A registry, and what is known of its records.
 pub(super) struct OpenRegistry {
     /// The name of the IPRegistry.
@@ -61,6 +65,8 @@ struct State {
     clusters: Vec<String>,
     /// Since the registry has lost writes, until all management clusters have written again.
     recovery: Option<Recovery>,
+    /// When this process last noticed that the registry has lost writes.
+    lost_at: Option<Instant>,
     /// Whether the registry had the records of all blocks of this management cluster since it was
     /// opened, or since it has lost writes.
     is_recorded: bool,
@@ -443,9 +449,11 @@ impl OpenRegistry {
         let signs = self.records.clusters();
         let mut state = self.state.lock();
         if has_lost(&mut state) {
+            let now = Instant::now();
             let before = state.clusters.iter().map(String::as_str);
-            let recovery = Recovery::begin(&self.cluster, &signs, before, Instant::now());
+            let recovery = Recovery::begin(&self.cluster, &signs, before, now);
             state.recovery = Some(recovery);
+            state.lost_at = Some(now);
             state.is_recorded = false;
             // It can be one of those writes: then the watch never shows it.
             state.unseen_heartbeat = None;
@@ -540,6 +548,13 @@ impl OpenRegistry {
         let has_lost = self.records.has_lost_writes();
         let state = self.state.lock();
         has_lost || state.recovery.is_some() || state.is_outdated
+    }
+
+    /// Whether signs of life are written often: other management clusters wait for two of them, and can notice
+    /// a loss later than this one, which may have recovered by then.
+    pub(super) fn is_awaited(&self) -> bool {
+        let lost_at = self.state.lock().lost_at;
+        self.is_recovering() || lost_at.is_some_and(|at| at.elapsed() < NOTICE_TIMEOUT)
     }
 
     /// Waits until a list of all records is requested. For one listener.
@@ -673,7 +688,7 @@ mod tests {
         let west = sign_of_life("west", 5);
         list(&registry, &[west.clone(), sign_of_life("east", 6)]);
         list(&registry, &[west.clone(), sign_of_life("east", 6)]);
-        assert!(!registry.is_recovering());
+        assert!(!registry.is_recovering() && !registry.is_awaited());
         list(&registry, &[west.clone(), sign_of_life("east", 4)]);
         assert!(registry.is_recovering());
         let awaited = Trouble::Restored(vec!["east".to_owned()]);
@@ -684,5 +699,7 @@ mod tests {
             registry.checked_records(true);
         }
         assert!(!registry.is_recovering());
+        // Others may have noticed the loss later, and still wait for this management cluster.
+        assert!(registry.is_awaited());
     }
 }

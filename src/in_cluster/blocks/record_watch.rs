@@ -54,12 +54,9 @@ impl OpenRegistry {
                 return;
             }
             let mut found = Vec::new();
-            for network in self.records.networks_naming(&self.cluster) {
-                let network = Arc::from(network);
-                for (block, entry) in self.records.blocks(&network) {
-                    if self.is_ours_alone(Some(&entry)) {
-                        found.push((Arc::clone(&network), block));
-                    }
+            for (network, block, entry) in self.records.blocks_naming(&self.cluster) {
+                if self.is_ours_alone(Some(&entry)) {
+                    found.push((Arc::from(network), block));
                 }
             }
             ledger.set_recorded_blocks(&self.name, Some(found));

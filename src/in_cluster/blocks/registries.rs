@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain, own_namespace};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
-use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
+use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
-use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::{BlockObstacle, Ledger};
-use capi_ipam_provider::advanced::{changed_conditions, log_transitions, publish_warnings};
+use capi_ipam_provider::advanced::StatusWriter;
 use capi_ipam_registry::{
     Backend, Created, IDENTITY_NAMESPACE, Key, Record, RegistryError, RegistryRecord, open,
     secret_of,
@@ -67,7 +67,14 @@ pub(in crate::in_cluster) fn start(
         namespaces: ResourceClient::new(Api::all(client.clone()), &()),
         namespace,
         context: Arc::clone(context),
-        expectations: Expectations::default(),
+        status_writer: StatusWriter::new(
+            context.events.clone(),
+            (),
+            // A registry is reconciled at an interval.
+            Duration::ZERO,
+            conditions_of,
+            is_problem,
+        ),
         gates: gates.of_ledger(),
         drain: options.sweep_grace,
         changed,
@@ -94,7 +101,7 @@ struct RegistryReconciler {
     /// The namespace of the manager.
     namespace: String,
     context: Arc<Context>,
-    expectations: Expectations,
+    status_writer: StatusWriter<IPRegistry>,
     /// The watches of what the ledger contains: before, no block counts as unused.
     gates: Vec<ReadinessGate>,
     /// How long after the mark of an empty slice it is returned.
@@ -134,7 +141,8 @@ impl Reconciler for RegistryReconciler {
             return Ok(Action::AwaitChange);
         }
         if self
-            .expectations
+            .status_writer
+            .expectations()
             .is_stale(registry.as_ref(), Instant::now())
         {
             return Ok(Action::Requeue(EXPECTATION_TTL));
@@ -361,21 +369,26 @@ impl RegistryReconciler {
         }
         let mut wanted = registry.clone();
         wanted.status = Some(status);
-        let Some(written) = patch::write(&self.registries, registry, &wanted).await? else {
+        let write = self
+            .status_writer
+            .write(&self.registries, registry, &wanted);
+        let Some(written) = write.await? else {
             return Ok(());
         };
-        self.expectations.expect(&written, Instant::now());
-        let object = format!("IPRegistry {}", registry.name_any());
-        log_transitions(&object, &before.conditions, &list, is_problem);
-        let changed = changed_conditions(&before.conditions, &list);
-        let events = &self.context.events;
-        publish_warnings(events, &written, &(), &changed, is_problem);
         let was_problem = before.conditions.iter().any(is_problem);
         if was_problem && !list.iter().any(is_problem) {
             let note = "the registry can be used again: blocks are taken and returned";
+            let events = &self.context.events;
             events.normal(&written, &(), conditions::REGISTRY_READY, "Inspect", note);
         }
         Ok(())
+    }
+}
+
+fn conditions_of(registry: &IPRegistry) -> Vec<Condition> {
+    match &registry.status {
+        Some(status) => status.conditions.clone(),
+        None => Vec::new(),
     }
 }
 

@@ -98,10 +98,15 @@ async fn read(
         }
     };
     let mut listed = context.reservations.for_each(use_object).await;
+    let mut is_complete = true;
     if listed.is_ok() && !context.selection.is_everything() {
         let use_page = |page: Vec<MaybeInvalid<IPAddress>>| {
-            for address in page.iter().filter_map(|address| address.0.as_ref().ok()) {
-                let Some((block, scope)) = place_of(&context, address) else {
+            for address in page {
+                let Ok(address) = address.0 else {
+                    is_complete = false;
+                    continue;
+                };
+                let Some((block, scope)) = place_of(&context, &address) else {
                     continue;
                 };
                 for (known, blocks) in scopes.iter().zip(&mut found) {
@@ -118,8 +123,11 @@ async fn read(
         return Err(error);
     }
     let mut by_network = BTreeMap::new();
-    for (network, blocks) in networks.into_iter().zip(found) {
-        by_network.insert(network, blocks.into_iter().collect());
+    // An IPAddress that cannot be decoded can be in use in any block of any network.
+    if is_complete {
+        for (network, blocks) in networks.into_iter().zip(found) {
+            by_network.insert(network, blocks.into_iter().collect());
+        }
     }
     Ok(ReservationList { began, by_network })
 }

@@ -234,8 +234,7 @@ impl Heartbeat {
     /// The time between two signs of life.
     fn interval(&self) -> Duration {
         let interval = self.disturbance.interval();
-        if self.registry.is_recovering() {
-            // Others wait for it before they take a block.
+        if self.registry.is_awaited() {
             return interval.min(RECOVERY_INTERVAL);
         }
         interval
@@ -294,7 +293,7 @@ impl Heartbeat {
     async fn beat_beside_others(&mut self) -> Result<bool, RegistryError> {
         // A watch that works again shows this write. It may have nothing else to show.
         let registry = &self.registry;
-        let is_awaited = registry.is_recovering() || self.is_wanted();
+        let is_awaited = registry.is_awaited() || self.is_wanted();
         if registry.is_watch_failing() || is_awaited || !self.was_seen_by_another() {
             self.write().await?;
         } else {

@@ -11,7 +11,6 @@ use capi_ipam_ledger::Validity;
 use capi_ipam_provider::advanced::{Repair, Repaired};
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
-use tracing::info;
 
 use super::report_failed;
 use crate::in_cluster::context::Context;
@@ -179,9 +178,7 @@ impl ReportInvalidSlices {
         let (name, problem) = (slice.name.as_str(), slice.problem.as_deref());
         let slices = &self.context.slices;
         let report = report_problem(slices, name, slice.judged, problem, |it| &mut it.status);
-        let reported = report.await?;
-        if let Some(seen) = &reported {
-            info!(slice = name, problem, "changed the status of a slice");
+        if let Some(seen) = &report.await? {
             let ledger = &self.context.ledger;
             ledger.change(|ledger| ledger.insert_slice(seen));
         }

@@ -58,13 +58,15 @@ impl Interceptor {
             return forward.stream().await;
         }
         let kind = kind_of(&asked, &forward.body);
-        if kind
-            .as_ref()
-            .is_some_and(|kind| kind.ends_with("cluster record"))
-        {
-            self.released(Held::ClusterRecords).await;
+        let fault = kind.clone().and_then(|kind| self.record(cluster, kind));
+        for (end, held) in [
+            ("cluster record", Held::ClusterRecords),
+            ("network record", Held::NetworkRecords),
+        ] {
+            if kind.as_ref().is_some_and(|kind| kind.ends_with(end)) {
+                self.released(held).await;
+            }
         }
-        let fault = kind.and_then(|kind| self.record(cluster, kind));
         // In a separate task, which continues when the manager is killed.
         let write = tokio::spawn(self.write(cluster, forward, fault));
         write.await.map_err(|_| Broken)?

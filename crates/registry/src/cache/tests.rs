@@ -141,7 +141,7 @@ fn watch_has_shown_what_precedes_its_last_event() {
 }
 
 #[test]
-fn networks_of_a_cluster_are_found_by_their_records() {
+fn blocks_of_a_cluster_are_found_by_their_records() {
     let cache = RecordCache::default();
     for (key, cluster) in [
         ("block.lab.10.0.0.0-26", "west"),
@@ -157,12 +157,42 @@ fn networks_of_a_cluster_are_found_by_their_records() {
         record.contenders.push("west".to_owned());
     }
     cache.apply(&contended);
-    let names: Vec<String> = cache
-        .networks_naming("west")
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    assert_eq!(names, ["lab", "test"]);
+    let mut found = Vec::new();
+    for (network, block, _) in cache.blocks_naming("west") {
+        found.push(format!("{network} {}", crate::cidr(block)));
+    }
+    let expected = ["lab 10.0.0.0/26", "lab 10.0.0.64/26", "test 10.0.0.0/26"];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn changed_blocks_are_remembered_until_they_are_taken() {
+    let cache = RecordCache::default();
+    let changed = || match cache.take_changed_blocks() {
+        ChangedBlocks::These(blocks) => Some(blocks.len()),
+        ChangedBlocks::Many => None,
+    };
+    assert_eq!(changed(), Some(0));
+    see(&cache, 1, "west");
+    see(&cache, 2, "east");
+    cache.apply(&entry("cluster.west", at(3), "west"));
+    assert_eq!(changed(), Some(1));
+    see(&cache, 2, "east");
+    assert_eq!(changed(), Some(0), "nothing has changed");
+    cache.remove(&deleted(BLOCK, at(4)));
+    assert_eq!(changed(), Some(1));
+    // A list does not contain the record.
+    see(&cache, 5, "east");
+    cache.init();
+    cache.init_done();
+    assert_eq!(changed(), Some(1));
+    for number in 0..=MAX_CHANGED_BLOCKS {
+        let (high, low) = (number / 256, number % 256);
+        let key = format!("block.lab.10.0.{high}.{low}-32");
+        cache.apply(&entry(&key, at(6), "west"));
+    }
+    assert_eq!(changed(), None);
+    assert_eq!(changed(), Some(0));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::super::backoff::Backoff;
 use super::super::needs::{Needs, OwnBlock, Situation};
 use super::super::target::{Delays, Target};
 use super::Driver;
-use super::sorted::SortedRecords;
+use super::sorted::{Rules, SortedRecords};
 use super::steps::UNKNOWN_CLUSTER;
 
 /// The time between two changes of the record of a network.
@@ -36,8 +36,11 @@ impl Driver {
         let mut delays = self.delays(network, found);
         let registry = Arc::clone(&self.registry);
         let second = clock::now().0.as_second();
-        let quarantine = delays.quarantine;
-        let records = self.sorted.get(&registry, network, quarantine, second);
+        let rules = Rules {
+            quarantine: delays.quarantine,
+            lengths: found.lengths,
+        };
+        let records = self.sorted.get(&registry, network, rules, second);
         let agreed = self.agree(network, found, &records).await;
         let own = self.own_blocks(found, &records);
         let needs = match &found.rules {
@@ -160,21 +163,17 @@ impl Driver {
         size: u64,
         records: &SortedRecords,
     ) -> Option<BlockObstacle> {
-        for block in records.of_lengths.values() {
-            let length = found.lengths.of(block.family());
-            if let Some(length) = length.filter(|length| *length != block.length()) {
-                let entry = self.registry.records.block(network, *block);
-                let cluster = match entry.as_deref().and_then(Entry::record) {
-                    Some(Record::Block(record)) => &record.cluster,
-                    _ => UNKNOWN_CLUSTER,
-                };
-                return Some(BlockObstacle::SizeDiffers {
-                    size: other_size(size, length, block.length()),
-                    cluster: cluster.to_owned(),
-                });
-            }
-        }
-        None
+        let block = *records.of_other_length.first()?;
+        let own = found.lengths.of(block.family())?;
+        let entry = self.registry.records.block(network, block);
+        let cluster = match entry.as_deref().and_then(Entry::record) {
+            Some(Record::Block(record)) => &record.cluster,
+            _ => UNKNOWN_CLUSTER,
+        };
+        Some(BlockObstacle::SizeDiffers {
+            size: other_size(size, own, block.length()),
+            cluster: cluster.to_owned(),
+        })
     }
 
     /// Creates or replaces the record of a network. Another management cluster may have created it. Returns
