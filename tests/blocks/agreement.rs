@@ -181,6 +181,49 @@ async fn first_record_of_a_network_decides_the_size() {
     east.wait_for_blocks(&[]).await;
 }
 
+/// The steps of docs/management-clusters.md.
+#[tokio::test]
+async fn size_is_changed_when_all_blocks_are_returned() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 1});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let clusters = [&site.west, &site.east];
+    for cluster in clusters {
+        cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
+        cluster.bind("p", &names("a", 1)).await;
+        cluster.consumer.release("a-0").await;
+    }
+    let mut held = Vec::new();
+    for cluster in clusters {
+        held.extend(cluster.blocks().await);
+        let changed = cluster.change_blocks(NETWORK, &json!({"spare": 0, "keepSeconds": 0}));
+        changed.expect("they can be changed");
+    }
+    for cluster in clusters {
+        cluster.wait_for_blocks(&[]).await;
+        eventually("the size can be changed", || async {
+            cluster.set_block_size(NETWORK, 8).ok()
+        })
+        .await;
+    }
+    for block in &held {
+        site.wait_for_holder(block, None).await;
+        site.lose_record(block).await;
+    }
+    let registry = site.hub.open().await;
+    let key = format!("network.{NETWORK}");
+    let record = registry.read(&key).await.expect("the registry answers");
+    let deleted = registry.delete(&record.expect("it exists")).await;
+    deleted.expect("the record can be deleted");
+    for cluster in clusters {
+        cluster.bind("p", &names("b", 1)).await;
+        let blocks = cluster.blocks().await;
+        assert!(
+            blocks.iter().all(|block| block.ends_with("/29")),
+            "{blocks:?}"
+        );
+    }
+}
+
 /// The record of the network was lost, and another management cluster has written it again with
 /// another size.
 #[tokio::test]

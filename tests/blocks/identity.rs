@@ -282,7 +282,7 @@ async fn unreserved_address_keeps_its_block(is_decodable: bool) {
 
 /// Stores an IPAddress without an address, which an earlier or damaged definition permits.
 async fn store_undecodable(control_plane: &ControlPlane, namespace: &str, name: &str) {
-    let address = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/address";
+    let address = "/spec/versions/2/schema/openAPIV3Schema/properties/spec/properties/address";
     let any = json!([{"op": "replace", "path": address,
                       "value": {"x-kubernetes-preserve-unknown-fields": true}}]);
     let definition = "ipaddresses.ipam.cluster.x-k8s.io";

@@ -56,19 +56,34 @@ async fn block_is_returned_to_the_registry_that_its_slice_names() {
     assert!(own.expect("the registry answers").is_some());
 }
 
-/// Other servers with an empty bucket are another registry: no block is taken from it, and nothing is
-/// written to it, before an operator has confirmed it.
 #[tokio::test]
 async fn other_servers_are_another_registry() {
+    Box::pin(empty_registry_is_another_one(Hub::nats(), Hub::nats())).await;
+}
+
+#[tokio::test]
+async fn other_kubeconfig_is_another_registry() {
+    let (hub, other) = (Hub::kubernetes(), Hub::kubernetes());
+    Box::pin(empty_registry_is_another_one(hub, other)).await;
+}
+
+/// No block is taken from a registry without records, and nothing is written to it, before an operator has
+/// confirmed it.
+async fn empty_registry_is_another_one(hub: Hub, other: Hub) {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
-    let site = Site::start(Hub::nats(), blocks).await;
+    let site = Site::start(hub, blocks).await;
     let (west, east) = (&site.west, &site.east);
     for cluster in [west, east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
     let in_east = east.bind("p", &names("e", 4)).await;
     west.bind("p", &names("w", 4)).await;
-    let other = Hub::nats();
+    eventually("the status of west names east", || async {
+        let status = west.registries().get(REGISTRY).await.ok()??.status?;
+        let mut clusters = status.clusters.iter();
+        clusters.any(|cluster| cluster.id == "east").then_some(())
+    })
+    .await;
     other.create_bucket().await;
     west.use_servers_of(&other);
     let text = west.wait_for_registry("False", "RegistryReplaced").await;
@@ -88,16 +103,25 @@ async fn other_servers_are_another_registry() {
     west.restart();
     west.wait_for_registry("False", "RegistryReplaced").await;
 
-    // Both use it from now on, the other one first.
+    // Both use it from now on. Until the other one does, its blocks are not in it.
     let annotation = format!("{REPLACED_REGISTRY_ANNOTATION}={known}");
-    for cluster in [east, west] {
+    let use_other = |cluster: &ManagementCluster| {
         cluster.use_servers_of(&other);
         let arguments = ["annotate", "ipregistries", REGISTRY, &annotation];
         cluster.control_plane.kubectl(&arguments);
+    };
+    use_other(west);
+    let text = west.wait_for_registry("False", "RegistryRestored").await;
+    assert!(text.contains("management clusters: east"), "{text}");
+    west.consumer.create_claim("y", "p").await;
+    west.restart();
+    west.wait_for_registry("False", "RegistryRestored").await;
+    west.consumer.assert_stays_unbound("y").await;
+    use_other(east);
+    for cluster in [east, west] {
         cluster.wait_for_registry("True", "RegistryReady").await;
         site_records(&other, cluster).await;
     }
-    west.consumer.create_claim("y", "p").await;
     let address = west.consumer.wait_for_address("y").await;
     assert!(
         !in_east.values().any(|other| *other == address),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::Context;
-use async_nats::jetstream::stream::Config;
+use async_nats::jetstream::stream::{Config, DiscardPolicy};
 use serde_json::{Value, json};
 use support::registry::Backup;
 
@@ -102,9 +102,8 @@ async fn block_in_use_that_a_backup_shows_as_returned_is_kept() {
 }
 
 /// Managers run during the restore. The cache of records ignores what is older than it.
-#[tokio::test]
-async fn bucket_restored_beside_managers_gives_no_block_twice() {
-    let mut site = Site::start(Hub::nats(), blocks()).await;
+async fn registry_restored_beside_managers_gives_no_block_twice(hub: Hub) {
+    let mut site = Site::start(hub, blocks()).await;
     for cluster in [&site.west, &site.east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
@@ -125,6 +124,22 @@ async fn bucket_restored_beside_managers_gives_no_block_twice() {
     for block in west.blocks().await {
         site.wait_for_holder(&block, Some("west")).await;
     }
+}
+
+#[tokio::test]
+async fn bucket_restored_beside_managers_gives_no_block_twice() {
+    Box::pin(registry_restored_beside_managers_gives_no_block_twice(
+        Hub::nats(),
+    ))
+    .await;
+}
+
+#[tokio::test]
+async fn api_server_restored_beside_managers_gives_no_block_twice() {
+    Box::pin(registry_restored_beside_managers_gives_no_block_twice(
+        Hub::kubernetes(),
+    ))
+    .await;
 }
 
 /// The name of the stream of the bucket.
@@ -155,7 +170,7 @@ async fn emptied_bucket_is_noticed() {
     site.west.bind("p", &names("x", 1)).await;
 }
 
-/// The settings of the bucket are changed so that values expire.
+/// The settings of the bucket are changed so that it can lose records.
 #[tokio::test]
 async fn bucket_that_loses_records_is_reported() {
     let site = Site::start(Hub::nats(), blocks()).await;
@@ -166,12 +181,52 @@ async fn bucket_that_loses_records_is_reported() {
         max_age: Duration::from_hours(1),
         ..good.clone()
     };
-    let changed = jetstream.update_stream(&expiring).await;
+    let replacing = Config {
+        discard: DiscardPolicy::Old,
+        ..good.clone()
+    };
+    for (bad, part) in [
+        (expiring, "remove its TTL"),
+        (replacing, "discard has to be new"),
+    ] {
+        let changed = jetstream.update_stream(&bad).await;
+        changed.expect("it can be changed");
+        let reason = "RegistryUnreachable";
+        let text = site.west.wait_for_registry("False", reason).await;
+        assert!(text.contains(part), "{text}");
+        let changed = jetstream.update_stream(good).await;
+        changed.expect("it can be changed");
+        site.west.wait_for_registry("True", "RegistryReady").await;
+    }
+}
+
+/// Held blocks are used, and claims that need another one wait until there is room.
+#[tokio::test]
+async fn full_bucket_is_reported_until_it_has_room() {
+    let site = Site::start(Hub::nats(), blocks()).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &names("w", 1)).await;
+    let jetstream = administrator(&site.hub).await;
+    let mut stream = jetstream.get_stream(STREAM).await.expect("it exists");
+    let info = stream.info().await.expect("the server answers").clone();
+    let full = Config {
+        max_bytes: i64::try_from(info.state.bytes).expect("it is small"),
+        ..info.config.clone()
+    };
+    let changed = jetstream.update_stream(&full).await;
     changed.expect("it can be changed");
-    let reason = "RegistryUnreachable";
-    let text = site.west.wait_for_registry("False", reason).await;
-    assert!(text.contains("remove its TTL"), "{text}");
-    let changed = jetstream.update_stream(good).await;
+    let bound = west.bind("p", &names("x", 3)).await;
+    assert_eq!(bound.len(), 3);
+    west.consumer.create_claim("y", "p").await;
+    west.consumer.wait_for_reason("y", "WaitingForBlock").await;
+    let text = west.wait_for_registry("False", "RegistryUnreachable").await;
+    assert!(
+        text.contains("is full") && text.contains("raise its limit"),
+        "{text}"
+    );
+    let changed = jetstream.update_stream(&info.config).await;
     changed.expect("it can be changed");
-    site.west.wait_for_registry("True", "RegistryReady").await;
+    west.consumer.wait_for_address("y").await;
+    west.wait_for_registry("True", "RegistryReady").await;
 }

@@ -101,7 +101,15 @@ impl ManagementCluster {
     /// # Errors
     /// The message of the API server.
     pub(crate) fn set_block_size(&self, name: &str, size: u64) -> Result<(), String> {
-        let patch = json!({"spec": {"blocks": {"size": size}}}).to_string();
+        self.change_blocks(name, &json!({ "size": size }))
+    }
+
+    /// Changes fields of `spec.blocks` of a network.
+    ///
+    /// # Errors
+    /// The message of the API server.
+    pub(crate) fn change_blocks(&self, name: &str, blocks: &Value) -> Result<(), String> {
+        let patch = json!({"spec": {"blocks": blocks}}).to_string();
         let arguments = [
             "patch",
             "ipnetworks",
@@ -130,16 +138,8 @@ impl ManagementCluster {
     /// Shares the blocks of the network through a registry of this name.
     pub(crate) fn share_through(&self, registry: &str) {
         let blocks = json!({"registry": registry, "size": 4, "spare": 0, "keepSeconds": 0, "quarantineSeconds": 0});
-        let patch = json!({"spec": {"blocks": blocks}}).to_string();
-        let arguments = [
-            "patch",
-            "ipnetworks",
-            NETWORK,
-            "--type=merge",
-            "--patch",
-            &patch,
-        ];
-        self.control_plane.kubectl(&arguments);
+        let changed = self.change_blocks(NETWORK, &blocks);
+        changed.expect("the network can be changed");
     }
 
     /// Waits until a network is not ready for this reason, with this text in the message.
@@ -170,10 +170,12 @@ impl ManagementCluster {
         self.wait_for_registry("True", "RegistryReady").await;
     }
 
-    /// Changes the servers of the registry.
+    /// Changes where the registry is: its servers, or the kubeconfig in the Secret.
     pub(crate) fn use_servers_of(&self, hub: &Hub) {
-        let registry = hub.registry(self.id);
-        self.use_servers(&registry["spec"]["nats"]["servers"]);
+        match hub.secret() {
+            Some(secret) => drop(self.control_plane.kubectl_apply(&secret.to_string())),
+            None => self.use_servers(&hub.registry(self.id)["spec"]["nats"]["servers"]),
+        }
     }
 
     /// Changes the URLs of the servers of the registry.

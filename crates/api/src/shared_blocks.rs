@@ -24,7 +24,7 @@ pub struct SharedBlocks {
     #[schemars(length(min = 1, max = 63))]
     pub registry: String,
     /// Number of addresses, or prefixes, of a block: a power of two, the same in all management
-    /// clusters. Immutable while spec.blocks is set.
+    /// clusters. Immutable while the network has blocks.
     #[schemars(range(min = 1, max = 1_048_576))]
     pub size: i64,
     /// Maximum number of blocks of this management cluster. By default there is no limit, but claims

@@ -252,23 +252,16 @@ pub enum Step {
 impl Step {
     /// Whether the step is a request to the registry.
     pub fn is_of_registry(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::CreateRecord
-            | Self::TakeRecord
-            | Self::KeepRecord
-            | Self::ConfirmRecord
-            | Self::ReturnRecord
-            | Self::Contend
-            | Self::Withdraw => true,
-            Self::Wait
-            | Self::CreateSlice
-            | Self::ConfirmSlice
-            | Self::MarkConflict
-            | Self::AwaitQuarantine
-            | Self::MarkEmpty
-            | Self::ClearMark
-            | Self::DeleteSlice => false,
-        }
+                | Self::TakeRecord
+                | Self::KeepRecord
+                | Self::ConfirmRecord
+                | Self::ReturnRecord
+                | Self::Contend
+                | Self::Withdraw
+        )
     }
 
     /// Whether the step writes that this cluster has a block.
@@ -281,20 +274,10 @@ impl Step {
 
     /// Whether the step returns a block: no claim of this cluster waits for it.
     pub fn is_of_return(self) -> bool {
-        match self {
-            Self::ReturnRecord | Self::Withdraw | Self::MarkEmpty | Self::DeleteSlice => true,
-            Self::Wait
-            | Self::CreateRecord
-            | Self::TakeRecord
-            | Self::KeepRecord
-            | Self::ConfirmRecord
-            | Self::Contend
-            | Self::CreateSlice
-            | Self::ConfirmSlice
-            | Self::MarkConflict
-            | Self::AwaitQuarantine
-            | Self::ClearMark => false,
-        }
+        matches!(
+            self,
+            Self::ReturnRecord | Self::Withdraw | Self::MarkEmpty | Self::DeleteSlice
+        )
     }
 }
 

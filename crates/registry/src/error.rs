@@ -69,6 +69,16 @@ impl RegistryError {
         matches!(self, Self::Unreachable { .. })
     }
 
+    /// What an operator can do about it; `None` if the text says what is wrong, or if it ends without this.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Unreachable { .. } => Some("check its servers, the network and the Secret"),
+            Self::Full { .. } => Some("raise its limit"),
+            Self::Forbidden { .. } => Some("check the Secret and the permissions of its user"),
+            Self::Conflict { .. } | Self::Unknown { .. } | Self::Invalid { .. } => None,
+        }
+    }
+
     /// Whether the state of the record is not known any more: it has to be read.
     pub fn leaves_record_unknown(&self) -> bool {
         matches!(self, Self::Conflict { .. } | Self::Unknown { .. })

@@ -38,6 +38,8 @@ pub(super) struct Driver {
     /// Whether this pass has not sent everything, because a request could not reach the registry.
     is_held_back: bool,
     network_writes: HashMap<Arc<str>, NetworkWrites>,
+    /// The number of steps that were sent.
+    sent: u64,
     /// The records of blocks by network, sorted by who has them.
     sorted: SortedNetworks,
     /// The lists that decide on returns.
@@ -54,6 +56,7 @@ impl Driver {
             memory: HashMap::new(),
             is_held_back: false,
             network_writes: HashMap::new(),
+            sent: 0,
             sorted: SortedNetworks::default(),
             lists: ReservationLists::default(),
         }
@@ -111,20 +114,23 @@ impl Driver {
         // No claim waits for a return.
         all.sort_by_key(Target::is_unused);
         let mut next = INTERVAL;
-        let mut returning_since = None;
+        let mut return_time = Duration::ZERO;
         for target in &mut all {
-            if target.is_unused() {
-                let since = *returning_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= MAX_RETURN_TIME {
-                    next = Duration::ZERO;
-                    break;
-                }
-            }
+            let (began, sent) = (Instant::now(), self.sent);
             next = next.min(self.drive_block(target).await);
+            if target.is_unused() && self.sent != sent {
+                return_time = return_time.saturating_add(began.elapsed());
+            }
+            if return_time >= MAX_RETURN_TIME {
+                next = Duration::ZERO;
+                break;
+            }
         }
         let registry = &self.registry;
         if registry.is_confirmed() && registry.checks_records() {
-            registry.checked_records(all.iter_mut().all(|target| self.is_recorded(target)));
+            let since = Instant::now();
+            let is_recorded = all.iter_mut().all(|target| self.is_recorded(target));
+            registry.checked_records(is_recorded, since);
         }
         let context = Arc::clone(&self.context);
         self.lists.start(&context, networks.into_iter().collect());

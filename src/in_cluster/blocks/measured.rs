@@ -1,13 +1,10 @@
 //! A registry whose requests are measured.
 
 use std::future::Future;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use async_trait::async_trait;
 use capi_ipam_controller::metrics::{Description, Metrics};
-use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_registry::{Backend, Created, Entry, Record, RecordChanges, Registry, RegistryError};
+use capi_ipam_registry::{Created, Entry, Key, Record, Registry, RegistryError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -17,7 +14,7 @@ pub(super) const REQUESTS: Description = Description {
     kind: "counter",
     labels: &[
         "registry",
-        "request: read, create, update, delete",
+        "request: read, create, update",
         "result: success, exists, conflict, unreachable, unknown, full, invalid, forbidden",
     ],
     help: "Requests to a registry; unknown: a write without an answer may be applied; without those of the watch",
@@ -26,7 +23,7 @@ pub(super) const REQUESTS: Description = Description {
 pub(super) const REQUEST_SECONDS: Description = Description {
     name: "capi_ipam_registry_request_seconds",
     kind: "histogram",
-    labels: &["registry", "request: read, create, update, delete"],
+    labels: &["registry", "request: read, create, update"],
     help: "Duration of requests to a registry, with the reads that settle the outcome of a write without an answer",
 };
 
@@ -44,7 +41,7 @@ const RESULTS: [&str; 8] = [
 const SUCCESS: &str = "success";
 const EXISTS: &str = "exists";
 const CREATE: &str = "create";
-const REQUEST_LABELS: [&str; 4] = ["read", CREATE, "update", "delete"];
+const REQUEST_LABELS: [&str; 3] = ["read", CREATE, "update"];
 
 /// Upper bounds of the durations of requests, in seconds. A write takes a few milliseconds, and
 /// ends within the deadlines of a request and a few reads.
@@ -89,7 +86,8 @@ fn label_of(error: &RegistryError) -> &'static str {
 /// A registry whose requests are measured. The watch of its records is not: it never ends.
 #[derive(Debug)]
 pub(super) struct MeasuredRegistry {
-    backend: Registry,
+    /// The registry itself.
+    pub(super) registry: Registry,
     /// The name of the IPRegistry.
     name: String,
     metrics: RequestMetrics,
@@ -97,9 +95,9 @@ pub(super) struct MeasuredRegistry {
 
 impl MeasuredRegistry {
     /// Creates all counters: a rate does not see an increase from nothing to one.
-    pub(super) fn new(backend: Registry, name: &str, metrics: RequestMetrics) -> Self {
+    pub(super) fn new(registry: Registry, name: &str, metrics: RequestMetrics) -> Self {
         let measured = Self {
-            backend,
+            registry,
             name: name.to_owned(),
             metrics,
         };
@@ -147,47 +145,47 @@ impl MeasuredRegistry {
         durations.observe(start.elapsed().as_secs_f64());
         result
     }
-}
 
-#[async_trait]
-impl Backend for MeasuredRegistry {
-    fn watch(&self, handler: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
-        self.backend.watch(handler)
-    }
-
-    async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
-        let answer = self.backend.read(key);
+    pub(super) async fn read(&self, key: &Key) -> Result<Option<Entry>, RegistryError> {
+        let key = key.to_string();
+        let answer = self.registry.read(&key);
         self.measure("read", |_| false, answer).await
     }
 
-    async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError> {
+    pub(super) async fn create(
+        &self,
+        key: &Key,
+        record: &Record,
+    ) -> Result<Created, RegistryError> {
         let exists = |created: &Created| matches!(created, Created::Theirs(_));
-        let answer = self.backend.create(key, record);
+        let key = key.to_string();
+        let answer = self.registry.create(&key, record);
         self.measure(CREATE, exists, answer).await
     }
 
-    async fn update(&self, held: &Entry, record: &Record) -> Result<Entry, RegistryError> {
-        let answer = self.backend.update(held, record);
+    pub(super) async fn update(
+        &self,
+        held: &Entry,
+        record: &Record,
+    ) -> Result<Entry, RegistryError> {
+        let answer = self.registry.update(held, record);
         self.measure("update", |_| false, answer).await
     }
 
-    async fn delete(&self, held: &Entry) -> Result<(), RegistryError> {
-        let answer = self.backend.delete(held);
-        self.measure("delete", |()| false, answer).await
-    }
-
-    async fn check(&self) -> Result<(), RegistryError> {
-        self.measure("read", |()| false, self.backend.check()).await
-    }
-
-    fn settle_time(&self) -> Duration {
-        self.backend.settle_time()
+    pub(super) async fn check(&self) -> Result<(), RegistryError> {
+        self.measure("read", |()| false, self.registry.check())
+            .await
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use capi_ipam_registry::{ClusterRecord, Problem, Version};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use capi_ipam_controller::watch::EventHandler;
+    use capi_ipam_registry::{Backend, ClusterRecord, Problem, RecordChanges, Version};
 
     use super::*;
 
@@ -231,6 +229,10 @@ pub(super) mod tests {
         }
 
         async fn delete(&self, _: &Entry) -> Result<(), RegistryError> {
+            Ok(())
+        }
+
+        async fn check(&self) -> Result<(), RegistryError> {
             Err(RegistryError::Unreachable {
                 registry: "test".to_owned(),
                 source: "no answer".into(),
@@ -248,22 +250,22 @@ pub(super) mod tests {
         let requests = RequestMetrics::register(&metrics);
         let registry = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
         let record = Record::Cluster(ClusterRecord::default());
-        drop(registry.read("cluster.west").await);
-        drop(registry.create("cluster.west", &record).await);
+        let key = Key::Registry;
+        drop(registry.read(&key).await);
+        drop(registry.create(&key, &record).await);
         drop(registry.update(&entry(), &record).await);
-        drop(registry.delete(&entry()).await);
+        drop(registry.check().await);
         let text = metrics.encode().unwrap();
         for (request, result) in [
-            ("read", "success"),
+            ("read", "unreachable"),
             ("create", "exists"),
             ("update", "conflict"),
-            ("delete", "unreachable"),
         ] {
             let labels = format!("registry=\"site\",request=\"{request}\"");
             let counted =
                 format!("capi_ipam_registry_requests_total{{{labels},result=\"{result}\"}} 1\n");
             assert!(text.contains(&counted), "{counted} in\n{text}");
-            let measured = format!("capi_ipam_registry_request_seconds_count{{{labels}}} 1\n");
+            let measured = format!("capi_ipam_registry_request_seconds_count{{{labels}}} ");
             assert!(text.contains(&measured), "{measured} in\n{text}");
         }
         let never = "request=\"create\",result=\"conflict\"} 0\n";

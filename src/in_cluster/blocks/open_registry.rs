@@ -1,6 +1,6 @@
 //! A registry that this process is connected to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::measured::MeasuredRegistry;
 use super::recovery::{RECOVERY_TIMEOUT, Recovery, has_lost_writes};
+use super::registries::MAX_CLUSTERS;
 use crate::in_cluster::shared_ledger::SharedLedger;
 use crate::in_cluster::signs_of_life::SignsOfLife;
 
@@ -26,6 +27,10 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much later than this one another management cluster may notice that the registry has lost writes:
 /// its watch has to end first.
 const NOTICE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The management clusters for which the status of the IPRegistry has no room. No ID is like this, so they are
+/// waited for as long as for one that writes nothing.
+const UNLISTED: &str = "those that the status does not list";
 
 /// A registry, and what is known of its records.
 pub(super) struct OpenRegistry {
@@ -61,8 +66,9 @@ struct State {
     is_replaced: bool,
     /// The largest number of writes of the record of this management cluster that is known.
     writes: Option<u64>,
-    /// The management clusters that the status of the IPRegistry has named.
-    clusters: Vec<String>,
+    /// The management clusters that the status of the IPRegistry has named, and later those that were known
+    /// before the last list.
+    clusters: BTreeSet<String>,
     /// Since the registry has lost writes, until all management clusters have written again.
     recovery: Option<Recovery>,
     /// When this process last noticed that the registry has lost writes.
@@ -236,7 +242,11 @@ impl OpenRegistry {
 
     /// A request has failed: until the requester succeeds, the registry cannot be used.
     pub(super) fn failed(&self, requester: Requester, error: &RegistryError) {
-        self.set_problem(requester, error_chain(error));
+        let mut problem = error_chain(error);
+        if let Some(advice) = error.advice() {
+            problem = format!("{problem}; {advice}");
+        }
+        self.set_problem(requester, problem);
     }
 
     /// As [`Self::failed`], for a reason that is a text.
@@ -258,12 +268,6 @@ impl OpenRegistry {
     /// Whether something has failed since the last sign of life.
     pub(super) fn needs_probe(&self) -> bool {
         self.state.lock().needs_probe
-    }
-
-    /// Whether the watch has failed, and has shown nothing since.
-    pub(super) fn is_watch_failing(&self) -> bool {
-        let state = self.state.lock();
-        state.problems.contains_key(&Requester::Watch)
     }
 
     /// Whether the driver may send a request to the registry now.
@@ -330,13 +334,20 @@ impl OpenRegistry {
         if self.is_confirmed() {
             return;
         }
-        // A registry that was never used, or that replaces another one, has nothing to lose.
-        if status.registry_id.as_deref() == Some(id) {
+        // A registry that was never used has nothing to lose.
+        if let Some(known) = status.registry_id.as_deref() {
             let clusters = status.clusters.iter().map(|cluster| cluster.id.clone());
             let record = self.records.cluster(&self.cluster);
             self.begin_recovery(|state| {
-                state.writes = state.writes.max(status.writes);
                 state.clusters = clusters.collect();
+                if state.clusters.len() >= MAX_CLUSTERS {
+                    state.clusters.insert(UNLISTED.to_owned());
+                }
+                // One that replaces another one lacks the blocks of those that do not use it yet.
+                if known != id {
+                    return true;
+                }
+                state.writes = state.writes.max(status.writes);
                 state.notices_loss(record.as_ref())
             });
         }
@@ -367,11 +378,6 @@ impl OpenRegistry {
         state.writes = state.writes.max(writes);
         state.unseen_heartbeat = Some((version, began));
         state.has_shown_life = true;
-    }
-
-    /// Records that another manager of this management cluster has written a sign of life.
-    pub(super) fn found_heartbeat(&self) {
-        self.state.lock().has_shown_life = true;
     }
 
     /// Whether a block may be taken. Before the first sign of life, another management cluster with the
@@ -418,30 +424,36 @@ impl OpenRegistry {
 
     /// Another process writes with the identity of this management cluster, or no longer.
     pub(super) fn set_disturbed(&self, is_disturbed: bool) {
-        self.state.lock().is_disturbed = is_disturbed;
-        self.apply_suspension();
+        self.ledger.change(|ledger| {
+            self.state.lock().is_disturbed = is_disturbed;
+            ledger.suspend_blocks_of(&self.name, self.is_suspended());
+        });
     }
 
     /// Compares the sign of life under the identity of this management cluster with its UID, and with
     /// the number of its writes. If another cluster has the identity, no block is used: it may be the
-    /// one that has them.
+    /// one that has them. The cache is read while the ledger is locked: the later of two states counts.
     pub(super) fn check_cluster(&self) {
-        let mut uid = None;
-        if self.is_confirmed() {
-            let record = self.records.cluster(&self.cluster);
-            self.begin_recovery(|state| state.notices_loss(record.as_ref()));
-            uid = record.and_then(|record| record.uid);
-        }
-        let is_other = |uid: &String| self.uid.as_ref().is_some_and(|own| own != uid);
-        self.state.lock().other_cluster = uid.filter(is_other);
-        self.apply_suspension();
+        self.ledger.change(|ledger| {
+            let mut uid = None;
+            if self.is_confirmed() {
+                let record = self.records.cluster(&self.cluster);
+                self.begin_recovery(|state| state.notices_loss(record.as_ref()));
+                uid = record.and_then(|record| record.uid);
+            }
+            let is_other = |uid: &String| self.uid.as_ref().is_some_and(|own| own != uid);
+            self.state.lock().other_cluster = uid.filter(is_other);
+            ledger.suspend_blocks_of(&self.name, self.is_suspended());
+        });
     }
 
-    /// Tells the ledger whether blocks are used.
-    fn apply_suspension(&self) {
-        let is_suspended = self.is_suspended();
-        self.ledger
-            .change(|ledger| ledger.suspend_blocks_of(&self.name, is_suspended));
+    /// A list of the records begins. If it shows a loss, the management clusters are waited for that were known
+    /// before.
+    pub(super) fn remember_clusters(&self) {
+        if self.records.is_complete() {
+            let known = self.records.clusters().into_keys();
+            self.state.lock().clusters = known.map(String::from).collect();
+        }
     }
 
     /// Begins a recovery if the registry has lost writes.
@@ -450,7 +462,9 @@ impl OpenRegistry {
         let mut state = self.state.lock();
         if has_lost(&mut state) {
             let now = Instant::now();
-            let before = state.clusters.iter().map(String::as_str);
+            let mut before = state.clusters.clone();
+            before.extend(state.recovery.iter().flat_map(Recovery::awaited));
+            let before = before.iter().map(String::as_str);
             let recovery = Recovery::begin(&self.cluster, &signs, before, now);
             state.recovery = Some(recovery);
             state.lost_at = Some(now);
@@ -527,11 +541,12 @@ impl OpenRegistry {
     }
 
     /// A pass of the driver has found whether the registry has the records of all blocks of this
-    /// management cluster.
-    pub(super) fn checked_records(&self, is_recorded: bool) {
+    /// management cluster. It has looked at them after `since`.
+    pub(super) fn checked_records(&self, is_recorded: bool, since: Instant) {
         let signs = self.records.clusters();
         let mut state = self.state.lock();
-        state.is_recorded |= is_recorded && !state.is_outdated;
+        let is_current = !state.is_outdated && state.lost_at.is_none_or(|at| at <= since);
+        state.is_recorded |= is_recorded && is_current;
         let Some(recovery) = &mut state.recovery else {
             return;
         };
@@ -551,10 +566,14 @@ impl OpenRegistry {
     }
 
     /// Whether signs of life are written often: other management clusters wait for two of them, and can notice
-    /// a loss later than this one, which may have recovered by then.
+    /// a loss later than this one, which may have recovered by then. The same while another cluster has the
+    /// identity of this one, which may end.
     pub(super) fn is_awaited(&self) -> bool {
-        let lost_at = self.state.lock().lost_at;
-        self.is_recovering() || lost_at.is_some_and(|at| at.elapsed() < NOTICE_TIMEOUT)
+        let has_lost = match self.state.lock().lost_at {
+            Some(at) => at.elapsed() < NOTICE_TIMEOUT,
+            None => false,
+        };
+        has_lost || self.is_recovering() || self.is_of_other_cluster()
     }
 
     /// Waits until a list of all records is requested. For one listener.
@@ -576,6 +595,7 @@ impl OpenRegistry {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::RegistryCluster;
     use capi_ipam_controller::metrics::Metrics;
     use capi_ipam_controller::watch::EventHandler;
     use capi_ipam_registry::{Entry, Record};
@@ -611,14 +631,12 @@ mod tests {
     }
 
     fn list(registry: &OpenRegistry, entries: &[Entry]) {
-        let records = &registry.records;
         registry.restored();
-        records.init();
+        registry.init();
         for entry in entries {
-            EventHandler::apply(records, entry);
+            EventHandler::apply(registry, entry);
         }
-        records.init_done();
-        registry.listed();
+        registry.init_done();
     }
 
     #[test]
@@ -696,10 +714,92 @@ mod tests {
         for revision in [7, 8] {
             assert!(registry.is_recovering());
             EventHandler::apply(&registry.records, &sign_of_life("east", revision));
-            registry.checked_records(true);
+            registry.checked_records(true, Instant::now());
         }
         assert!(!registry.is_recovering());
         // Others may have noticed the loss later, and still wait for this management cluster.
         assert!(registry.is_awaited());
+    }
+
+    /// It has joined after this process had started, and the restored registry does not show it.
+    #[test]
+    fn cluster_that_joined_later_is_waited_for() {
+        let registry = opened();
+        let signs = ["west", "east", "north"].map(|id| sign_of_life(id, 6));
+        list(&registry, &signs[..2]);
+        EventHandler::apply(&registry, &signs[2]);
+        list(&registry, &signs[..2]);
+        let mut expected = vec!["east".to_owned(), "north".to_owned()];
+        assert_eq!(
+            registry.trouble(),
+            Some(Trouble::Restored(expected.clone()))
+        );
+        // The next list shows a further loss.
+        list(&registry, &signs[..1]);
+        assert_eq!(
+            registry.trouble(),
+            Some(Trouble::Restored(expected.clone()))
+        );
+        for revision in [7, 8] {
+            EventHandler::apply(&registry, &sign_of_life("east", revision));
+            registry.checked_records(true, Instant::now());
+        }
+        expected.remove(0);
+        assert_eq!(registry.trouble(), Some(Trouble::Restored(expected)));
+    }
+
+    /// The status of an IPRegistry that names its registry and these management clusters.
+    fn status(registry: Option<&str>, clusters: impl Iterator<Item = String>) -> IPRegistryStatus {
+        let cluster = |id| RegistryCluster {
+            id,
+            blocks: 1,
+            last_seen: None,
+        };
+        IPRegistryStatus {
+            registry_id: registry.map(str::to_owned),
+            clusters: clusters.map(cluster).collect(),
+            ..IPRegistryStatus::default()
+        }
+    }
+
+    /// The blocks of a cluster that does not use it yet are not in it.
+    #[test]
+    fn no_block_is_taken_from_a_new_registry_before_all_use_it() {
+        for (known, is_recovering) in [(None, false), (Some("a"), false), (Some("b"), true)] {
+            let registry = opened();
+            list(&registry, &[sign_of_life("west", 5)]);
+            let east = std::iter::once("east".to_owned());
+            registry.begin_to_use("a", &status(known, east));
+            assert_eq!(registry.is_recovering(), is_recovering, "{known:?}");
+        }
+    }
+
+    #[test]
+    fn clusters_that_the_status_does_not_list_are_waited_for() {
+        for (count, is_complete) in [(MAX_CLUSTERS - 1, true), (MAX_CLUSTERS, false)] {
+            let registry = opened();
+            list(&registry, &[sign_of_life("west", 5)]);
+            let all = (0..count).map(|number| format!("c{number}"));
+            registry.begin_to_use("a", &status(Some("b"), all));
+            let Some(Trouble::Restored(awaited)) = registry.trouble() else {
+                panic!("the registry replaces another one");
+            };
+            let is_listed = |id: &String| id != UNLISTED;
+            assert_eq!(awaited.iter().all(is_listed), is_complete, "{awaited:?}");
+        }
+    }
+
+    /// The pass has looked at the records before.
+    #[test]
+    fn records_are_checked_again_after_a_loss() {
+        let registry = opened();
+        let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
+        list(&registry, &signs);
+        let since = Instant::now();
+        list(&registry, &signs[..1]);
+        registry.checked_records(true, since);
+        assert!(!registry.state.lock().is_recorded);
+        registry.checked_records(true, Instant::now());
+        assert!(registry.state.lock().is_recorded);
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::watch::{EventHandler, Invalid};
-use capi_ipam_registry::{Entry, Key};
+use capi_ipam_registry::{Entry, Key, RegistryError};
 
 use super::open_registry::OpenRegistry;
 use super::target::shown;
@@ -21,14 +21,18 @@ impl OpenRegistry {
         }
     }
 
-    /// Records what a read has shown under the name of a record.
-    pub(super) fn record_read(&self, key: &Key, found: Option<&Entry>) {
-        match (found, self.records.get(key)) {
+    /// Reads a record, and records what the response shows.
+    pub(super) async fn read(&self, key: &Key) -> Result<Option<Entry>, RegistryError> {
+        // Another one may be shown before the response.
+        let known = self.records.get(key);
+        let found = self.backend.read(key).await?;
+        match (&found, known) {
             (Some(found), _) => self.records.apply(found),
             (None, Some(known)) => self.records.forget(&known),
             (None, None) => {}
         }
         self.record_block(key);
+        Ok(found)
     }
 
     /// Records in the ledger what the cache of records shows of a block. The cache is read while the ledger is
@@ -87,6 +91,7 @@ impl OpenRegistry {
 /// The handler of the watch of the records.
 impl EventHandler<Entry> for OpenRegistry {
     fn init(&self) {
+        self.remember_clusters();
         self.records.init();
     }
 

@@ -17,8 +17,7 @@ use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_ledger::{BlockObstacle, Ledger};
 use capi_ipam_provider::advanced::StatusWriter;
 use capi_ipam_registry::{
-    Backend, Created, IDENTITY_NAMESPACE, Key, Record, RegistryError, RegistryRecord, open,
-    secret_of,
+    Created, IDENTITY_NAMESPACE, Key, Record, RegistryError, RegistryRecord, open, secret_of,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -48,7 +47,7 @@ const OPEN_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// its deadline.
 const WORKERS: u16 = 8;
 /// The maximum number of management clusters in the status.
-const MAX_CLUSTERS: usize = 50;
+pub(super) const MAX_CLUSTERS: usize = 50;
 
 /// Starts the controller of registries.
 pub(in crate::in_cluster) fn start(
@@ -346,16 +345,24 @@ impl RegistryReconciler {
         let known = before.registry_id.as_deref();
         let ready = ready(&opened, known).with_observed_generation(registry.metadata.generation);
         conditions::set_ready(&mut list, ready, clock::now());
-        let (cluster_id, clusters) = match &opened {
-            Ok(opened) => (Some(opened.cluster.to_string()), clusters(opened)),
-            // What was known last stays.
-            Err(_) => (before.cluster_id.clone(), before.clusters.clone()),
+        // A registry that replaces another one is named when all other management clusters use it, too: until then,
+        // those of the former one are waited for, also by a process that starts.
+        let is_in_use = match &opened {
+            Ok(opened) => known.is_none() || opened.is_confirmed() && !opened.is_recovering(),
+            Err(_) => false,
         };
+        // What was known last stays.
+        let (mut cluster_id, mut clusters) = (before.cluster_id.clone(), before.clusters.clone());
+        if let Ok(opened) = &opened {
+            cluster_id = Some(opened.cluster.to_string());
+            if is_in_use {
+                clusters = clusters_of(opened);
+            }
+        }
         let mut status = IPRegistryStatus {
             observed_generation: registry.metadata.generation,
             cluster_id,
-            // What was known last stays.
-            registry_id: id.or(known).map(str::to_owned),
+            registry_id: id.filter(|_| is_in_use).or(known).map(str::to_owned),
             // That of another registry says nothing.
             writes: before.writes.filter(|_| id.is_none() || id == known),
             clusters,
@@ -454,7 +461,7 @@ fn described(
 /// What a registry that has lost writes waits for.
 fn restored_message(awaited: &[String]) -> String {
     let wait = if awaited.is_empty() {
-        "its records are written again".to_owned()
+        "its records are written".to_owned()
     } else {
         format!(
             "waiting for these management clusters: {}",
@@ -462,9 +469,9 @@ fn restored_message(awaited: &[String]) -> String {
         )
     };
     format!(
-        "the registry has lost writes, as after a restore from a backup: no block is taken until all management clusters \
-         have written their records again, at most for {} minutes; {wait}; start the managers of all of them; addresses \
-         of held blocks are still allocated and released",
+        "the registry has lost writes, as after a restore from a backup, or replaces another one: no block is taken until all \
+         management clusters have written their records to it, at most for {} minutes; {wait}; start the managers of all \
+         of them; addresses of held blocks are still allocated and released",
         RECOVERY_TIMEOUT.as_secs() / 60
     )
 }
@@ -500,15 +507,14 @@ fn is_replaced(registry: &IPRegistry, found: Option<&str>) -> bool {
 async fn create_identity(opened: &OpenRegistry) -> Result<String, RegistryError> {
     let id = format!("{:032x}", rand::random::<u128>());
     let record = Record::Registry(RegistryRecord { id });
-    let key = Key::Registry.to_string();
     let (Created::Ours(entry) | Created::Theirs(entry)) =
-        opened.backend.create(&key, &record).await?;
+        opened.backend.create(&Key::Registry, &record).await?;
     opened.record_response(&entry);
     Ok(opened.records.registry_id().unwrap_or_default())
 }
 
 /// The management clusters of a registry, in order of their identities.
-fn clusters(opened: &OpenRegistry) -> Vec<RegistryCluster> {
+fn clusters_of(opened: &OpenRegistry) -> Vec<RegistryCluster> {
     let mut found = Vec::new();
     for (id, entry) in opened.records.clusters() {
         let (blocks, seen) = match entry.record() {

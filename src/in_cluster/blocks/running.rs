@@ -9,7 +9,7 @@ use capi_ipam_api::{ClusterRecord, IPRegistrySpec, MAX_EXCLUSIONS};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::watch::{Change, EventHandler};
-use capi_ipam_registry::{Backend, Created, Entry, Key, Record, RecordChanges, RegistryError};
+use capi_ipam_registry::{Created, Entry, Key, Record, RecordChanges, RegistryError};
 use futures::StreamExt;
 use k8s_openapi::ByteString;
 use tokio::sync::watch;
@@ -23,9 +23,6 @@ use super::driver::Driver;
 use super::open_registry::{OpenRegistry, PROBE_INTERVAL, Requester};
 use crate::in_cluster::context::Context;
 
-/// A manager of a part of the objects shows that the cluster is alive when no other one has done so
-/// for this long, in seconds.
-const SHARED_HEARTBEAT: i64 = 300;
 /// How long a process that starts waits for the first list of a registry before it allocates addresses of its
 /// blocks: another cluster can have the identity of this one.
 pub(super) const START_DELAY: Duration = Duration::from_secs(5);
@@ -91,7 +88,7 @@ impl Tasks {
         Box::pin(async move {
             loop {
                 let handler = Arc::clone(&self.registry) as Arc<dyn EventHandler<Entry>>;
-                let changes = match self.registry.backend.watch(handler) {
+                let changes = match self.registry.backend.registry.watch(handler) {
                     Ok(changes) => changes,
                     Err(error) => {
                         self.registry.failed(Requester::Watch, &error);
@@ -180,7 +177,7 @@ impl Tasks {
                 },
                 registry: self.registry,
                 process: format!("{:016x}", rand::random::<u64>()),
-                held: None,
+                began: Instant::now(),
                 disturbance: Disturbance::default(),
             };
             let mut last: Option<Instant> = None;
@@ -218,8 +215,8 @@ struct Heartbeat {
     key: Key,
     /// A random number of this process.
     process: String,
-    /// The record as this process has written or read it.
-    held: Option<Entry>,
+    /// When the last write began.
+    began: Instant,
     disturbance: Disturbance,
 }
 
@@ -240,96 +237,65 @@ impl Heartbeat {
         interval
     }
 
-    /// Writes a sign of life if it is needed. Returns false if it may not be written yet.
-    async fn beat(&mut self) -> Result<bool, RegistryError> {
-        if !self.registry.may_show_life() {
-            // Finds out whether a registry can be reached to which nothing is written.
-            if self.registry.needs_probe() {
-                let key = Key::Registry.to_string();
-                self.registry.backend.read(&key).await?;
-            }
-            return Ok(false);
-        }
-        self.registry.backend.check().await?;
-        // After a failed write, the record may be that of another process.
-        if self.held.is_none() || !self.is_alone {
-            self.read().await?;
-        }
-        if !self.may_write() {
-            return Ok(false);
-        }
-        if self.is_alone {
-            return self.beat_alone().await;
-        }
-        self.beat_beside_others().await
-    }
-
     /// Writes a sign of life, and finds out whether another process does so. Returns false if it may not be
     /// written yet.
-    async fn beat_alone(&mut self) -> Result<bool, RegistryError> {
-        // The record of an earlier process of this cluster is taken over. After a write of this one, that of
-        // another process is no longer that of an earlier one.
-        let has_written = self.registry.has_shown_life();
-        let is_undisturbed = !has_written || self.record_of_another().is_none();
-        if self.write().await? && is_undisturbed {
-            self.disturbance.unnoticed(Instant::now());
-            self.suspend();
-            return Ok(true);
-        }
-        // Another process has written since. It finds this write the next time, and so both know.
-        if self.held.is_none() {
-            self.read().await?;
-            if !self.may_write() || self.registry.is_recovering() {
-                return Ok(false);
+    async fn beat(&mut self) -> Result<bool, RegistryError> {
+        let registry = Arc::clone(&self.registry);
+        if !registry.may_show_life() {
+            // Finds out whether a registry can be reached to which nothing is written.
+            if registry.needs_probe() {
+                registry.read(&Key::Registry).await?;
             }
-            self.write().await?;
+            return Ok(false);
         }
-        self.disturbance.noticed(Instant::now());
-        self.suspend();
-        Ok(true)
-    }
-
-    /// Writes a sign of life unless another manager of this management cluster has done so.
-    async fn beat_beside_others(&mut self) -> Result<bool, RegistryError> {
-        // A watch that works again shows this write. It may have nothing else to show.
-        let registry = &self.registry;
-        let is_awaited = registry.is_awaited() || self.is_wanted();
-        if registry.is_watch_failing() || is_awaited || !self.was_seen_by_another() {
-            self.write().await?;
-        } else {
-            registry.found_heartbeat();
-        }
-        Ok(true)
-    }
-
-    /// Reads the record.
-    async fn read(&mut self) -> Result<(), RegistryError> {
-        let registry = &self.registry;
-        self.held = registry.backend.read(&self.key.to_string()).await?;
-        registry.record_read(&self.key, self.held.as_ref());
-        let record = match self.held.as_ref().and_then(Entry::record) {
-            Some(Record::Cluster(record)) => Some(record),
-            _ => None,
-        };
-        // The answer to its write was lost.
-        if let (Some(held), Some(record)) = (&self.held, record)
-            && record.process == self.process
+        registry.backend.check().await?;
+        let held = registry.read(&self.key).await?;
+        let record = held.as_ref().and_then(cluster_record);
+        let is_own = record.is_some_and(|record| record.process == self.process);
+        if let (Some(held), Some(record)) = (&held, record)
+            && is_own
             && !registry.records.has_watched(&held.version)
         {
-            registry.wrote_heartbeat(held.version.clone(), record.writes, Instant::now());
+            // The answer to its write was lost.
+            registry.wrote_heartbeat(held.version.clone(), record.writes, self.began);
         }
         if registry.is_confirmed() {
             registry.compare_read(record);
         }
         registry.check_cluster();
-        Ok(())
+        if registry.is_of_other_cluster() {
+            // The record is left to it.
+            return Ok(true);
+        }
+        if !registry.may_show_life() {
+            return Ok(false);
+        }
+        // The record of an earlier process of this cluster is taken over. After a write of this one, that of
+        // another process is no longer that of an earlier one.
+        let is_of_another = record.is_some() && !is_own;
+        let is_disturbed = self.is_alone && is_of_another && registry.has_shown_life();
+        if !self.write(held.as_ref()).await? {
+            return Ok(false);
+        }
+        if is_disturbed {
+            self.disturbance.noticed(Instant::now());
+        } else {
+            self.disturbance.unnoticed(Instant::now());
+        }
+        self.suspend();
+        Ok(true)
     }
 
-    /// The record as it is written now.
-    fn record(&self) -> ClusterRecord {
+    /// The record as it is written now, in the place of `held`.
+    fn record(&self, held: Option<&ClusterRecord>) -> ClusterRecord {
         let registry = &self.registry;
         let name = &registry.name;
-        let exclusions = registry.ledger.read(|ledger| ledger.exclusion_hashes(name));
+        // A manager of a part of the objects does not know all exclusions.
+        let exclusions = if self.is_alone {
+            registry.ledger.read(|ledger| ledger.exclusion_hashes(name))
+        } else {
+            held.map(|held| held.exclusions.clone()).unwrap_or_default()
+        };
         ClusterRecord {
             cluster: registry.cluster.to_string(),
             uid: registry.uid.clone(),
@@ -341,30 +307,17 @@ impl Heartbeat {
         }
     }
 
-    /// Whether the record may be written. It is left to another cluster with the identity of this one.
-    fn may_write(&mut self) -> bool {
-        let is_other = self.registry.is_of_other_cluster();
-        if is_other {
-            self.held = None;
-        }
-        !is_other && self.registry.may_show_life()
-    }
-
-    /// Writes the record in the version that is held. Returns false if another process has changed
+    /// Writes the record in the version that was read. Returns false if another process has changed
     /// it since.
-    async fn write(&mut self) -> Result<bool, RegistryError> {
+    async fn write(&mut self, held: Option<&Entry>) -> Result<bool, RegistryError> {
         let registry = &self.registry;
-        let began = Instant::now();
-        let record = self.record();
+        let record = self.record(held.and_then(cluster_record));
         let writes = record.writes;
         let record = Record::Cluster(record);
-        let written = match self.held.take() {
-            Some(held) => registry.backend.update(&held, &record).await,
-            None => match registry
-                .backend
-                .create(&self.key.to_string(), &record)
-                .await?
-            {
+        self.began = Instant::now();
+        let written = match held {
+            Some(held) => registry.backend.update(held, &record).await,
+            None => match registry.backend.create(&self.key, &record).await? {
                 Created::Ours(entry) => Ok(entry),
                 Created::Theirs(_) => return Ok(false),
             },
@@ -372,32 +325,13 @@ impl Heartbeat {
         match written {
             Ok(entry) => {
                 registry.record_response(&entry);
-                registry.wrote_heartbeat(entry.version.clone(), writes, began);
-                self.held = Some(entry);
+                registry.wrote_heartbeat(entry.version, writes, self.began);
                 // The watch may have shown it before the answer.
                 registry.note_sign_of_life();
                 Ok(true)
             }
             Err(RegistryError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error),
-        }
-    }
-
-    /// The record of the cluster, if another process has written it.
-    fn record_of_another(&self) -> Option<&ClusterRecord> {
-        match self.held.as_ref().and_then(Entry::record) {
-            Some(Record::Cluster(record)) if record.process != self.process => Some(record),
-            _ => None,
-        }
-    }
-
-    /// Whether another manager has shown that the cluster is alive.
-    fn was_seen_by_another(&self) -> bool {
-        let record = self.record_of_another();
-        let now = clock::now().0.as_second();
-        match record.and_then(|record| record.seen.as_ref()) {
-            Some(seen) => now.saturating_sub(seen.0.as_second()) < SHARED_HEARTBEAT,
-            None => false,
         }
     }
 
@@ -413,5 +347,116 @@ impl Heartbeat {
             );
         }
         registry.set_disturbed(is_lasting);
+    }
+}
+
+/// The sign of life that a registry shows.
+fn cluster_record(entry: &Entry) -> Option<&ClusterRecord> {
+    match entry.record() {
+        Some(Record::Cluster(record)) => Some(record),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use capi_ipam_controller::metrics::Metrics;
+    use capi_ipam_registry::{Backend, Version};
+    use parking_lot::Mutex;
+
+    use super::super::measured::{MeasuredRegistry, RequestMetrics};
+    use super::super::open_registry::Identity;
+    use super::*;
+    use crate::in_cluster::shared_ledger::SharedLedger;
+    use crate::in_cluster::signs_of_life::SignsOfLife;
+
+    /// A registry that applies the first write without an answer.
+    #[derive(Debug, Default)]
+    struct LostAnswer(Mutex<Option<Entry>>);
+
+    #[async_trait]
+    impl Backend for LostAnswer {
+        fn watch(&self, _: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
+            Ok(futures::stream::pending().boxed())
+        }
+
+        async fn read(&self, _: &str) -> Result<Option<Entry>, RegistryError> {
+            Ok(self.0.lock().clone())
+        }
+
+        async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError> {
+            *self.0.lock() = Some(entry(key, 7, record.clone()));
+            Err(RegistryError::Unknown {
+                registry: "site".to_owned(),
+                key: key.to_owned(),
+                source: "no answer".into(),
+            })
+        }
+
+        async fn update(&self, held: &Entry, _: &Record) -> Result<Entry, RegistryError> {
+            Ok(held.clone())
+        }
+
+        async fn delete(&self, _: &Entry) -> Result<(), RegistryError> {
+            Ok(())
+        }
+
+        fn settle_time(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    fn entry(key: &str, revision: u64, record: Record) -> Entry {
+        Entry {
+            key: key.to_owned(),
+            version: Version::Bucket {
+                incarnation: None,
+                revision,
+            },
+            value: Ok(record),
+        }
+    }
+
+    /// What was found between the write and the read is not older than the write.
+    #[tokio::test]
+    async fn sign_of_life_without_an_answer_began_with_its_write() {
+        let requests = RequestMetrics::register(&Metrics::default());
+        let backend = MeasuredRegistry::new(Arc::new(LostAnswer::default()), "site", requests);
+        let signs = Arc::new(SignsOfLife::default());
+        let identity = Identity {
+            id: "west".to_owned(),
+            uid: None,
+        };
+        let ledger = Arc::new(SharedLedger::read_only());
+        let registry = OpenRegistry::new(
+            "site".to_owned(),
+            identity,
+            backend,
+            ledger,
+            Arc::clone(&signs),
+        );
+        let registry = Arc::new(registry);
+        let id = Record::Registry(capi_ipam_registry::RegistryRecord { id: "a".to_owned() });
+        registry.init();
+        EventHandler::apply(&*registry, &entry("registry", 1, id));
+        registry.init_done();
+        registry.set_confirmed(Some("a"));
+        registry.checked_records(true, Instant::now());
+        let mut heartbeat = Heartbeat {
+            registry: Arc::clone(&registry),
+            is_alone: true,
+            key: Key::Cluster { id: "west".into() },
+            process: "p".to_owned(),
+            began: Instant::now(),
+            disturbance: Disturbance::default(),
+        };
+        assert!(heartbeat.beat().await.is_err());
+        let found = Instant::now();
+        heartbeat.beat().await.unwrap();
+        let written = registry.backend.read(&heartbeat.key).await;
+        EventHandler::apply(&*registry, &written.unwrap().unwrap());
+        assert!(!signs.is_seen_since("site", found));
+        assert!(registry.shows_life());
     }
 }

@@ -10,7 +10,7 @@ use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{BlockObstacle, BlockSupply, NetworkBlocks};
 use capi_ipam_protocol::block::{Access, Step};
-use capi_ipam_registry::{Backend, Created, Entry, Key, NetworkRecord, Record};
+use capi_ipam_registry::{Created, Entry, Key, NetworkRecord, Record};
 use tracing::debug;
 
 use super::super::backoff::Backoff;
@@ -94,7 +94,7 @@ impl Driver {
         };
         let record = self.registry.records.network(network).unwrap_or_default();
         Delays {
-            settle: self.registry.backend.settle_time(),
+            settle: self.registry.backend.registry.settle_time(),
             drain: self.drain,
             keep,
             quarantine: record.quarantine().max(quarantine),
@@ -193,7 +193,7 @@ impl Driver {
         let wanted = Record::Network(wanted);
         let written = match known {
             Some(known) => registry.backend.update(known, &wanted).await,
-            None => match registry.backend.create(&key.to_string(), &wanted).await {
+            None => match registry.backend.create(key, &wanted).await {
                 Ok(Created::Ours(entry)) => Ok(entry),
                 // The next pass compares it: it can have another size.
                 Ok(Created::Theirs(entry)) => {
@@ -232,8 +232,7 @@ impl Driver {
         }
         for view in &found.blocks {
             if let Some(slice) = &view.slice {
-                let is_other = found.rules.is_some() && self.names_other_registry(slice);
-                let is_own = self.has_own_id(slice) && !is_other;
+                let is_own = !self.is_foreign(slice, found.rules.is_some());
                 all.entry(view.block).or_default().set_slice(slice, is_own);
             }
             if let Some(own) = all.get_mut(&view.block) {

@@ -7,7 +7,7 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::clock;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::{Access, Step};
-use capi_ipam_registry::{Backend, Key, RegistryError, cidr};
+use capi_ipam_registry::{Key, RegistryError, cidr};
 use tracing::{debug, warn};
 
 use super::super::backoff::{Backoff, Outcome};
@@ -55,6 +55,7 @@ impl Driver {
                 Err(time) => return time,
             };
             debug!(%network, block, ?step, "next step of a block");
+            self.sent = self.sent.wrapping_add(1);
             let done = self.perform(step, target, memory, list.as_deref());
             if let Err(error) = done.await {
                 debug!(%network, block, ?step, error = error_chain(&error), "cannot change a block, will retry");
@@ -94,7 +95,7 @@ impl Driver {
             Access::Limited
         };
         target.is_foreign = match &target.slice {
-            Some(slice) => !self.has_own_id(slice) || self.is_replaceable(target, slice),
+            Some(slice) => self.is_foreign(slice, target.is_shared),
             None => false,
         };
     }
@@ -197,28 +198,20 @@ impl Driver {
         slice.cluster == self.registry.cluster
     }
 
-    /// Whether a slice names another registry.
-    pub(super) fn names_other_registry(&self, slice: &BlockSlice) -> bool {
-        let named = slice.registry.as_deref();
-        named.is_some_and(|named| *named != *self.registry.name)
+    /// Whether a slice is never usable here: it is one of another management cluster, or of a registry that the
+    /// network does not name any more.
+    pub(super) fn is_foreign(&self, slice: &BlockSlice, is_shared: bool) -> bool {
+        let is_of_other_registry = match &slice.registry {
+            Some(named) => **named != *self.registry.name,
+            None => false,
+        };
+        !self.has_own_id(slice) || is_shared && is_of_other_registry
     }
 
     /// Whether the record of the block of a slice can be in this registry.
     pub(super) fn may_be_of_registry(&self, slice: &BlockSlice) -> bool {
         let registry = &self.registry.name;
         self.ledger(|ledger| ledger.may_be_of_registry(slice, registry))
-    }
-
-    /// Whether this registry has the record of a block with a slice of another registry, which the network does
-    /// not name any more. Otherwise the record is written first if an address is in use.
-    fn is_replaceable(&self, target: &Target, slice: &BlockSlice) -> bool {
-        let registry = &self.registry;
-        let is_of_other = target.is_shared && self.names_other_registry(slice);
-        if !is_of_other || !registry.is_available() || registry.is_suspended() {
-            return false;
-        }
-        let record = target.record();
-        !target.is_used || record.is_some_and(|(_, record)| *record.cluster == *registry.cluster)
     }
 
     /// Reads a record whose last write has an unknown outcome. Returns whether it is known now. One of
@@ -234,12 +227,9 @@ impl Driver {
         }
         let key = target.key();
         let registry = Arc::clone(&self.registry);
-        match registry.backend.read(&key.to_string()).await {
-            Ok(found) => registry.record_read(&key, found.as_ref()),
-            Err(error) => {
-                self.request_failed(&key, step, backoff, &error);
-                return false;
-            }
+        if let Err(error) = registry.read(&key).await {
+            self.request_failed(&key, step, backoff, &error);
+            return false;
         }
         memory.unread = None;
         true

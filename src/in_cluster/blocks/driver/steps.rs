@@ -13,7 +13,7 @@ use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::Step;
-use capi_ipam_registry::{Backend, Created, Record, RegistryError, cidr, hand_over};
+use capi_ipam_registry::{Created, Record, RegistryError, cidr, hand_over};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use tracing::{info, warn};
@@ -156,7 +156,7 @@ impl Driver {
             since: Some(clock::now()),
             ..BlockRecord::default()
         });
-        let key = target.key().to_string();
+        let key = target.key();
         let (Created::Ours(entry) | Created::Theirs(entry)) =
             self.registry.backend.create(&key, &record).await?;
         self.registry.record_response(&entry);
