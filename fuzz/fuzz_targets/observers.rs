@@ -118,7 +118,10 @@ fn happen(event: &Event<'_>, ledger: &mut Ledger, truth: &mut Truth<'_>, begun: 
             if !matches!(event, Event::AppliedUnseen(_)) {
                 object.apply(ledger);
                 // A claim that is about to reserve the address finds it reserved.
-                if let Some(slot) = object.slot().filter(|slot| ledger.is_reserved(slot)) {
+                if let Some(slot) = object
+                    .slot()
+                    .filter(|slot| ledger.addresses().known_reservation(slot).is_some())
+                {
                     ledger.drop_candidate(&slot);
                     proposed.remove(&slot);
                 }
@@ -231,10 +234,10 @@ fn check_proposal(
     attributes: &ClaimAttributes,
     slot: &Slot,
 ) {
-    let is_reserved =
-        ledger.is_reserved(slot) && ledger.released_reservation(slot, claim).is_none();
+    let is_reserved = ledger.addresses().known_reservation(slot).is_some()
+        && ledger.released_reservation(slot, claim).is_none();
     assert!(
-        ledger.owners(slot).is_empty() && !is_reserved,
+        ledger.addresses().owners(slot).is_empty() && !is_reserved,
         "{slot} is in use"
     );
     let info = ledger.pool_info(pool).expect("the pool exists");
@@ -300,17 +303,24 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         );
         assert_eq!(ledger.is_in_use(pool), fresh.is_in_use(pool));
         assert_eq!(
-            ledger.usage_count(&ledger.scope(pool)),
-            fresh.usage_count(&fresh.scope(pool)),
+            ledger.addresses().usage_count(&ledger.scope(pool)),
+            fresh.addresses().usage_count(&fresh.scope(pool)),
             "{pool}"
         );
     }
     let network = Scope::Network("lab".into());
-    assert_eq!(ledger.usage_count(&network), fresh.usage_count(&network));
-    assert_eq!(sorted(ledger.members("lab")), sorted(fresh.members("lab")));
+    assert_eq!(
+        ledger.addresses().usage_count(&network),
+        fresh.addresses().usage_count(&network)
+    );
+    assert_eq!(
+        sorted(ledger.addresses().members("lab")),
+        sorted(fresh.addresses().members("lab"))
+    );
     assert_eq!(sorted(ledger.slices()), sorted(fresh.slices()));
     // The order of the owners of a duplicate address does not matter.
-    let has_one_owner = |unreserved: &Unreserved| fresh.owners(&unreserved.slot).len() == 1;
+    let has_one_owner =
+        |unreserved: &Unreserved| fresh.addresses().owners(&unreserved.slot).len() == 1;
     let unreserved = |ledger: &Ledger| {
         sorted(
             ledger

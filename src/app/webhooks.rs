@@ -172,6 +172,6 @@ impl View for LedgerView {
     }
 
     fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        self.read(|ledger| ledger.owners(slot))
+        self.read(|ledger| ledger.addresses().owners(slot))
     }
 }

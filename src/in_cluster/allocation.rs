@@ -99,7 +99,7 @@ impl InClusterHandler {
             requested,
             held: self
                 .ledger()
-                .read(|ledger| ledger.held_by(&self.key, self.uid))
+                .read(|ledger| ledger.addresses().held_by(&self.key, self.uid))
                 .into(),
             moving: None,
             attributes: ClaimAttributes::default(),
@@ -221,7 +221,10 @@ impl Allocating<'_> {
     }
 
     fn other_owner(&self, slot: &Slot) -> Option<NamespacedName> {
-        let owners = self.handler.ledger().read(|ledger| ledger.owners(slot));
+        let owners = self
+            .handler
+            .ledger()
+            .read(|ledger| ledger.addresses().owners(slot));
         owners.into_iter().find(|owner| *owner != self.handler.key)
     }
 
@@ -240,7 +243,7 @@ impl Allocating<'_> {
             is_in_use: !self
                 .handler
                 .ledger()
-                .read(|ledger| ledger.owners(&target))
+                .read(|ledger| ledger.addresses().owners(&target))
                 .is_empty(),
         };
         let moved = scope_changes::move_one(&self.handler.context, &misplaced).await;
@@ -267,7 +270,9 @@ impl Allocating<'_> {
                 .is_none_or(|requested| requested == slot.block)
             && self.usable.contains(slot.block)
             && !self.usable.is_draining(slot.block)
-            && ledger.read(|ledger| ledger.owners(&slot)).is_empty();
+            && ledger
+                .read(|ledger| ledger.addresses().owners(&slot))
+                .is_empty();
         if !may_have_it {
             ledger.note(|ledger| ledger.forget_attempt(uid));
             return EarlierAttempt::None;

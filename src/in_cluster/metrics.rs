@@ -229,7 +229,9 @@ impl CountSharedAddresses {
 
 impl BackgroundTask for CountSharedAddresses {
     async fn run_once(&mut self) -> NextRun {
-        let shared = self.ledger.read(Ledger::shared_addresses);
+        let shared = self
+            .ledger
+            .read(|ledger| ledger.addresses().shared_addresses());
         self.found.set(saturating(shared));
         NextRun::After(INTERVAL)
     }

@@ -46,7 +46,9 @@ pub(super) async fn release_claim(
     let mut releasing = Releasing::new(
         context,
         claim,
-        &context.ledger.read(|ledger| ledger.held_by(key, uid)),
+        &context
+            .ledger
+            .read(|ledger| ledger.addresses().held_by(key, uid)),
         deleted,
     );
     let mut free = Free::start();

@@ -109,7 +109,9 @@ impl ReservationStore {
     ) -> Result<Option<MaybeInvalid<IPReservation>>, CallError> {
         // What was known before the read is gone if the read does not show it. Nothing else is: a
         // reservation that the watch reports meanwhile can be newer than the read.
-        let known = self.ledger.read(|ledger| ledger.known_reservation(slot));
+        let known = self
+            .ledger
+            .read(|ledger| ledger.addresses().known_reservation(slot));
         let epoch = self.restores.epoch();
         let read = self
             .client

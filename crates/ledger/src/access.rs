@@ -7,10 +7,10 @@ use capi_ipam_contract::Uid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::Versions;
 
+use super::addresses::SharedName;
+use super::addresses::{AddressUsage, ReservationInfo};
 use super::pool::PoolEntry;
 use super::quota::{Consumer, Group, Quota};
-use super::shared_names::SharedName;
-use super::usage::{AddressUsage, ReservationInfo};
 use super::{Ledger, LimitReached, PoolKey};
 
 /// Whether a claim may keep the address that it has reserved, and is not bound to yet.
@@ -92,7 +92,7 @@ impl Ledger {
     pub(super) fn quota(&self, key: &PoolKey, rules: &AccessRules) -> Quota {
         let mut quota = Quota::new(rules);
         for scope in self.scopes_with(key) {
-            for (_, usage) in self.usage_in(&scope) {
+            for (_, usage) in self.addresses.usage_in(&scope) {
                 for (pool, consumer) in usage.charges() {
                     if pool == *key {
                         quota.charge(&consumer, true);
@@ -125,8 +125,8 @@ impl Ledger {
             return LimitCheck::Within;
         };
         // A list shows them in another order than that of their creation.
-        let is_listing = self.reservation_versions.is_listing();
-        let observed = self.reservation(slot).filter(|reservation| {
+        let is_listing = self.addresses.versions().is_listing();
+        let observed = self.addresses.reservation(slot).filter(|reservation| {
             reservation.is_observed && reservation.claim_uid == Some(uid) && !is_listing
         });
         let Some(reservation) = observed else {
@@ -192,8 +192,8 @@ impl Ledger {
     ) -> usize {
         let mut others = HashSet::new();
         for scope in self.scopes_with(pool) {
-            for (_, usage) in self.usage_in(&scope) {
-                if !is_before(&self.reservation_versions, usage, pool, reservation) {
+            for (_, usage) in self.addresses.usage_in(&scope) {
+                if !is_before(&self.addresses.versions(), usage, pool, reservation) {
                     continue;
                 }
                 for (from, other) in usage.charges() {

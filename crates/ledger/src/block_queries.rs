@@ -6,10 +6,10 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus, Scope};
 use capi_ipam_ip::{Block, UsableBlocks};
 
+use super::addresses::ScopeEntry;
 use super::block_supply::BlockSupply;
 use super::blocks::{BlockInfo, BlockSlice, Blocks};
 use super::pool::PoolEntry;
-use super::usage::ScopeEntry;
 use super::{Ledger, PoolKey};
 
 /// The state of the blocks that a network shares with other management clusters. By default, that of
@@ -172,7 +172,7 @@ impl Ledger {
         let blocks = self.networks.blocks(network)?;
         let lengths = blocks.lengths();
         let empty = ScopeEntry::default();
-        let scope = self.scopes.get(&Scope::Network(network.into()));
+        let scope = self.addresses.scope(&Scope::Network(network.into()));
         let scope = scope.unwrap_or(&empty);
         let mut views = Vec::new();
         for block in blocks.all(&scope.usage) {

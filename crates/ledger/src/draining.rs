@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use capi_ipam_api::PoolKey;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
-use super::usage::UsageMap;
+use super::addresses::UsageMap;
 
 /// The draining parts of a pool. Empty if the pool has none.
 #[derive(Debug, Default)]

@@ -54,7 +54,7 @@ impl Ledger {
     pub(super) fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
         let mut lowest: Vec<(Block, Scope)> = Vec::new();
         for scope in self.scopes_with(pool) {
-            for (block, usage) in self.usage_in(&scope) {
+            for (block, usage) in self.addresses.usage_in(&scope) {
                 let is_lower = lowest.len() < MAX_NAMED
                     || lowest.last().is_some_and(|(highest, _)| block < *highest);
                 if is_lower && usage.is_in_use_of(pool) {
@@ -72,7 +72,7 @@ impl Ledger {
 
     /// The claim of a pool that uses a block, or has reserved it.
     fn claim_of(&self, pool: &PoolKey, scope: &Scope, block: Block) -> Option<&NamespacedName> {
-        let usage = self.scopes.get(scope)?.usage.get(&block)?;
+        let usage = self.addresses.scope(scope)?.usage.get(&block)?;
         if let Some(owner) = usage.owners.iter().find(|owner| owner.pool == *pool) {
             return Some(&owner.name);
         }

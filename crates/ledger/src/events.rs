@@ -11,10 +11,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt;
 
 use super::Ledger;
+use super::addresses::AddressOwner;
 use super::networks::{Change, NetworkInfo};
 use super::registry_names::RegistryNames;
 use super::start::PoolInput;
-use super::usage::AddressOwner;
 
 /// What lists and watches report of the objects of one kind. Pools are reported to
 /// [`Ledger::apply_pool`] and the methods beside it, since their kinds are listed one by one.
@@ -70,7 +70,7 @@ fn readable_address(object: &Invalid) -> IPAddress {
 
 impl Observe<IPAddress> for Ledger {
     fn init(&mut self) {
-        self.address_lists.begin();
+        self.addresses.begin_list();
         self.start.begin_list(PoolInput::Addresses);
     }
 
@@ -87,8 +87,8 @@ impl Observe<IPAddress> for Ledger {
         let allocated_at = allocated_at(address);
         self.change(|ledger| {
             let pool = ledger.shared_key(pool);
-            let list = ledger.address_lists.current();
-            let cluster = ledger.clusters.share(cluster);
+            let list = ledger.addresses.list();
+            let cluster = ledger.addresses.share_cluster(cluster);
             let scope = ledger.scope_of(&pool);
             // Another manager may have served a claim that has a turn here.
             if let Some(entry) = ledger.pools.get_mut(&pool)
@@ -120,7 +120,7 @@ impl Observe<IPAddress> for Ledger {
             let slot = Slot { scope, block };
             ledger.update(&slot, |usage| usage.remove_address(&name));
             // The claim for which the address is reserved may be waiting for this deletion.
-            if let Some(reservation) = ledger.reservation(&slot)
+            if let Some(reservation) = ledger.addresses.reservation(&slot)
                 && let Some(claim) = reservation.claim.clone()
                 && claim != name
             {
@@ -148,7 +148,7 @@ impl Observe<IPAddress> for Ledger {
 
 impl Observe<IPReservation> for Ledger {
     fn init(&mut self) {
-        self.reservation_versions.begin_list();
+        self.addresses.begin_reservation_list();
         self.start.begin_list(PoolInput::Reservations);
     }
 
@@ -161,7 +161,7 @@ impl Observe<IPReservation> for Ledger {
     }
 
     fn restored(&mut self) {
-        self.reservation_versions.restored();
+        self.addresses.reservations_restored();
     }
 
     fn apply(&mut self, reservation: &IPReservation) {
@@ -173,13 +173,15 @@ impl Observe<IPReservation> for Ledger {
     }
 
     fn apply_invalid(&mut self, object: &Invalid) {
-        self.change(|ledger| ledger.insert_undecodable(object, Origin::Watch));
+        self.change(|ledger| ledger.ignore_undecodable(object, Origin::Watch));
     }
 
     fn delete_invalid(&mut self, object: &Invalid) {
-        let removed = self.change(|ledger| ledger.remove_undecodable(object));
+        let name = object.metadata.name.as_deref().unwrap_or_default();
+        let uid = object.metadata.uid.as_deref().unwrap_or_default();
+        let removed = self.change(|ledger| ledger.remove_invalid(name, uid));
         if let Some(slot) = removed {
-            self.wake(self.owners(&slot));
+            self.wake(self.addresses.owners(&slot));
         }
     }
 }

@@ -1,23 +1,20 @@
 //! The state of the ledger, and what all of its changes have in common.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{InClusterKind, PoolKey, Scope, Slot};
-use capi_ipam_contract::Uid;
-use capi_ipam_ip::{Block, Extents};
+use capi_ipam_api::{InClusterKind, PoolKey, Scope};
+use capi_ipam_ip::Extents;
 use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::{Lists, Stamp, Versions};
+use capi_ipam_objects::observed::Versions;
 
+use super::addresses::Addresses;
 use super::effects::Effects;
-use super::in_use::InUse;
 use super::networks::Networks;
 use super::pool::PoolEntry;
 use super::pool_info::PoolInfo;
-use super::shared_names::SharedNames;
 use super::start::Start;
-use super::usage::{AddressUsage, Holdings, ReservationInfo, ScopeEntry};
 
 /// The in-memory index of pools, addresses and waiting claims.
 ///
@@ -28,16 +25,7 @@ pub struct Ledger {
     pub(super) pools: HashMap<PoolKey, PoolEntry>,
     /// The blocks of the existing pools.
     pub(super) extents: Extents<PoolKey>,
-    pub(super) scopes: HashMap<Scope, ScopeEntry>,
-    pub(super) holdings: Holdings,
-    pub(super) in_use: InUse,
-    /// Reservations that are not valid, by name.
-    pub(super) ignored: BTreeMap<String, Ignored>,
-    /// Reservations whose creation has an unknown outcome, by the uid of the claim.
-    pub(super) attempts: HashMap<Uid, (PoolKey, Slot)>,
-    /// Only the watch shows IPAddresses.
-    pub(super) address_lists: Lists,
-    pub(super) reservation_versions: Versions,
+    pub(super) addresses: Addresses,
     pub(super) slice_versions: Versions,
     pub(super) pool_versions: HashMap<InClusterKind, Versions>,
     /// Pools in which waiting claims may get a turn, and whose counts or conditions may have
@@ -58,18 +46,6 @@ pub struct Ledger {
     is_shared: bool,
     /// The number of pools with access rules.
     pub(super) quotas: usize,
-    /// The names of Clusters, shared by their addresses.
-    pub(super) clusters: SharedNames,
-}
-
-/// A reservation that is not valid. The API server creates no other one of its name.
-pub(super) struct Ignored {
-    /// The address that its name reserves, if it is known.
-    pub(super) slot: Option<Slot>,
-    pub(super) uid: Box<str>,
-    pub(super) problem: String,
-    pub(super) stamp: Stamp,
-    pub(super) lacks_label: bool,
 }
 
 impl Ledger {
@@ -81,6 +57,11 @@ impl Ledger {
             is_shared: true,
             ..Self::default()
         }
+    }
+
+    /// The addresses that are not free.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
     }
 
     /// Applies a change, and then everything that follows from it.
@@ -152,12 +133,6 @@ impl Ledger {
         stored.map_or(key, |(stored, _)| stored.clone())
     }
 
-    /// Returns the stored copy of the scope, if there is one, to share its memory.
-    pub(super) fn shared_scope(&self, scope: Scope) -> Scope {
-        let stored = self.scopes.get_key_value(&scope);
-        stored.map_or(scope, |(stored, _)| stored.clone())
-    }
-
     /// The scope of the addresses of a pool.
     pub(super) fn scope_of(&self, pool: &PoolKey) -> Scope {
         match self.pools.get(pool) {
@@ -169,20 +144,5 @@ impl Ledger {
     /// The settings of a pool that exists.
     pub(super) fn info(&self, pool: &PoolKey) -> Option<&PoolInfo> {
         self.pools.get(pool)?.info.as_deref()
-    }
-
-    /// The reservation of an address.
-    pub(super) fn reservation(&self, slot: &Slot) -> Option<&ReservationInfo> {
-        self.usage(slot)?.reservation.as_ref()
-    }
-
-    /// The usage of all addresses of a scope that are not free.
-    pub(super) fn usage_in(&self, scope: &Scope) -> impl Iterator<Item = (Block, &AddressUsage)> {
-        let scope = self.scopes.get(scope).into_iter();
-        scope.flat_map(|scope| scope.usage.iter())
-    }
-
-    pub(super) fn usage(&self, slot: &Slot) -> Option<&AddressUsage> {
-        self.scopes.get(&slot.scope)?.usage.get(&slot.block)
     }
 }

@@ -10,6 +10,7 @@
 //! alike, as blocks of some length.
 
 mod access;
+mod addresses;
 mod block_changes;
 mod block_queries;
 mod block_supply;
@@ -19,16 +20,12 @@ mod draining_use;
 mod effects;
 mod events;
 mod exclusions;
-mod facts;
-mod in_use;
-mod known_reservation;
 mod ledger;
 mod membership;
 mod missing_block;
 mod network_counts;
 mod networks;
 mod object_changes;
-mod object_uid;
 mod order;
 mod outcome;
 mod overlaps;
@@ -51,7 +48,6 @@ mod report;
 mod reservation_changes;
 mod scope_preview;
 mod scope_rule;
-mod shared_names;
 mod slice_changes;
 mod slice_refusal;
 mod slices;
@@ -60,18 +56,18 @@ mod supply_changes;
 mod turns;
 mod unavailable;
 mod update;
-mod usage;
 mod views;
 mod wait_queue;
 
 pub use self::access::LimitCheck;
+pub use self::addresses::{Addresses, Held, KnownReservation};
 pub use self::block_queries::{BlockMember, BlockView, NetworkBlocks};
 pub use self::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
 pub use self::blocks::BlockSlice;
 pub use self::draining_use::DrainingUse;
 pub use self::effects::Effects;
 pub use self::events::{Observe, allocated_block};
-pub use self::known_reservation::KnownReservation;
+
 pub use self::ledger::Ledger;
 pub use self::membership::Misplaced;
 pub use self::missing_block::MissingBlock;
@@ -82,7 +78,7 @@ pub use self::pool_info::PoolInfo;
 pub use self::problems::{
     AbandonedReservation, Conflict, InvalidReservation, Unreserved, Validity,
 };
-pub use self::queries::{Held, PoolCounts};
+pub use self::queries::PoolCounts;
 pub use self::quota::LimitReached;
 pub use self::report::{NetworkReport, PoolReport, PoolUse};
 pub use self::slice_changes::{SliceRetention, SliceStep, SliceView};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use capi_ipam_ip::{Family, Span, SpanSet};
 
+use super::addresses::{Availability, ScopeEntry};
 use super::pool::PoolEntry;
 use super::scope_rule::StatusRecord;
-use super::usage::{Availability, ScopeEntry};
 use super::{Ledger, NetworkCounts, PoolInfo, PoolKey};
 use capi_ipam_api::{MemberPhase, NetworkView, Pool, PoolNetwork, Scope, Slot};
 
@@ -81,7 +81,7 @@ impl Ledger {
         limit: usize,
         found: &mut Vec<Misplaced>,
     ) {
-        for (block, usage) in self.usage_in(from) {
+        for (block, usage) in self.addresses.usage_in(from) {
             let Some(reservation) = &usage.reservation else {
                 continue;
             };
@@ -92,7 +92,7 @@ impl Ledger {
                 scope: scope.clone(),
                 block,
             };
-            let target = self.usage(&slot_in(to));
+            let target = self.addresses.usage(&slot_in(to));
             found.push(Misplaced {
                 pool: pool.clone(),
                 slot: slot_in(from),
@@ -144,7 +144,7 @@ impl Ledger {
     pub fn network(&self, name: &str) -> NetworkView {
         let scope = Scope::Network(name.into());
         let empty = ScopeEntry::default();
-        let entry = self.scopes.get(&scope).unwrap_or(&empty);
+        let entry = self.addresses.scope(&scope).unwrap_or(&empty);
         let mut view = NetworkView {
             members: self.members_of(&scope, entry),
             ..NetworkView::default()

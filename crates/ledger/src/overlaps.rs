@@ -122,13 +122,6 @@ impl Ledger {
         }
     }
 
-    /// The number of addresses and prefixes that IPAddresses of several scopes have: of pools that
-    /// overlap, at most one of which is in a network. It is counted with each change, so to read it
-    /// costs nothing.
-    pub fn shared_addresses(&self) -> usize {
-        self.in_use.shared()
-    }
-
     /// Whether all these pools allocate blocks of this length, so that one network can have them.
     pub(super) fn have_length(&self, pools: &[PoolKey], length: u8) -> bool {
         for pool in pools {

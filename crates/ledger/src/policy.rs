@@ -8,10 +8,10 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::addresses::{AddressUsage, ReservationInfo};
 use super::outcome::{Outcome, Reason};
 use super::quota::Consumer;
 use super::unavailable::Unavailable;
-use super::usage::{AddressUsage, ReservationInfo};
 use super::wait_queue::ClaimAttributes;
 use super::{KnownReservation, Ledger, PoolKey};
 
@@ -30,7 +30,7 @@ impl Ledger {
         slot: &Slot,
         claim: &NamespacedName,
     ) -> Option<KnownReservation> {
-        let reservation = self.reservation(slot)?;
+        let reservation = self.addresses.reservation(slot)?;
         if reservation.released_at.is_none() || reservation.is_terminating {
             return None;
         }
@@ -41,13 +41,13 @@ impl Ledger {
         if !is_former && !reservation.is_remembered {
             return None;
         }
-        Some(self.known_version(slot, reservation))
+        Some(self.addresses.known_version(slot, reservation))
     }
 
     /// Whether the reservation with this uid keeps a released address for the next claim of the
     /// same name, and its cool-down has ended.
     pub fn is_remembered(&self, slot: &Slot, uid: &str) -> bool {
-        match self.reservation(slot) {
+        match self.addresses.reservation(slot) {
             Some(reservation) => reservation.is_remembered && reservation.uid.uid() == Uid::of(uid),
             None => false,
         }
@@ -177,7 +177,7 @@ impl Ledger {
                 scope: Scope::Network(network.clone()),
                 block: requested,
             };
-            entry.is_in_missing_block(requested) && self.usage(&slot).is_none()
+            entry.is_in_missing_block(requested) && self.addresses.usage(&slot).is_none()
         };
         match (reason, requested) {
             (Reason::Unavailable(_) | Reason::SliceUnavailable(_), Some(requested))
@@ -217,7 +217,7 @@ impl Ledger {
         let Some(requested) = attributes.requested else {
             return entry.propose(claim, attributes, preferred, false);
         };
-        let usage = match self.scopes.get(scope) {
+        let usage = match self.addresses.scope(scope) {
             Some(scope) => scope.usage.get(&requested),
             None => None,
         };
@@ -248,7 +248,7 @@ impl Ledger {
         }
         let scope = entry.scope(pool);
         let mut best = None;
-        for slot in self.holdings.released_by(claim) {
+        for slot in self.addresses.released_by(claim) {
             if slot.scope != scope || !entry.is_unobstructed(slot.block) {
                 continue;
             }
@@ -278,7 +278,7 @@ impl Ledger {
     /// The reservation of a released address of a pool that only keeps the address: nothing else
     /// uses it.
     fn kept_for_next(&self, pool: &PoolKey, slot: &Slot) -> Option<&ReservationInfo> {
-        let usage = self.usage(slot)?;
+        let usage = self.addresses.usage(slot)?;
         let reservation = usage.reservation.as_ref()?;
         let is_kept = reservation.pool == *pool && !reservation.is_terminating && usage.is_unused();
         is_kept.then_some(reservation)
@@ -293,7 +293,7 @@ impl Ledger {
                 Unavailable::NotYet
             };
         }
-        let Some(usage) = self.usage(slot) else {
+        let Some(usage) = self.addresses.usage(slot) else {
             // Nothing uses it: the pool does not allocate it, or it overlaps with another block.
             return match self.pools.get(pool) {
                 Some(entry) if entry.is_draining(slot.block) => Unavailable::Draining,
@@ -351,7 +351,7 @@ impl Ledger {
     }
 
     fn refresh_memory(&mut self, slot: &Slot, now: i64) {
-        let Some(reservation) = self.reservation(slot) else {
+        let Some(reservation) = self.addresses.reservation(slot) else {
             return;
         };
         let is_remembered = self.keeps_for_next(reservation, now);

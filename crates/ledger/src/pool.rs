@@ -10,6 +10,7 @@ use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 use capi_ipam_objects::observed::{Known, Stamp};
 
 use super::PoolInfo;
+use super::addresses::{AddressUsage, Availability};
 use super::draining::Draining;
 use super::order::Order;
 use super::pool_scope::PoolScope;
@@ -17,7 +18,6 @@ use super::quota::Quota;
 use super::released::{ReleasedAddresses, Retention};
 use super::scope_rule::{PoolUsage, StatusRecord};
 use super::slices::{SliceInfo, Slices};
-use super::usage::{AddressUsage, Availability};
 use super::wait_queue::{ClaimAttributes, WaitQueue};
 
 /// The gateways that a pool adds to the exclusions of its network.

@@ -9,12 +9,12 @@ use capi_ipam_ip::{Family, SpanSet, UsableBlocks};
 use capi_ipam_objects::clock;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::addresses::{AddressUsage, UsageMap};
 use super::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};
 use super::pool::{PoolEntry, PoolGateways};
 use super::released::Retention;
 use super::scope_rule::PoolUsage;
-use super::usage::{AddressUsage, ScopeEntry, UsageMap};
 use super::{Ledger, PoolInfo};
 
 /// What a change of a pool object means for what is derived from it.
@@ -164,7 +164,7 @@ impl Ledger {
         let mut info = self.place(key, placed);
         let before = self.scope_of(key);
         let after = match &info {
-            Some(info) => self.shared_scope(info.scope.clone()),
+            Some(info) => self.addresses.shared_scope(info.scope.clone()),
             None => before.clone(),
         };
         let Some(entry) = self.pools.get(key) else {
@@ -309,7 +309,12 @@ impl Ledger {
                 continue;
             };
             let is_earlier = first.is_none_or(|first| network < first);
-            if is_earlier && self.usage_in(scope).any(|(_, usage)| is_of_claim(usage)) {
+            if is_earlier
+                && self
+                    .addresses
+                    .usage_in(scope)
+                    .any(|(_, usage)| is_of_claim(usage))
+            {
                 first = Some(network);
             }
         }
@@ -324,7 +329,10 @@ impl Ledger {
             self.count_elsewhere(key, after, true);
         }
         let none = UsageMap::default();
-        let usage = self.scopes.get(after).map_or(&none, |scope| &scope.usage);
+        let usage = match self.addresses.scope(after) {
+            Some(scope) => &scope.usage,
+            None => &none,
+        };
         if let Some(entry) = self.pools.get_mut(key) {
             // What the pool had in another scope does not tell what it has in this one.
             let usable_before = change.usable_before.as_deref();
@@ -366,7 +374,7 @@ impl Ledger {
             if other == scope {
                 continue;
             }
-            for (block, usage) in self.usage_in(other) {
+            for (block, usage) in self.addresses.usage_in(other) {
                 blocks.extend(std::iter::repeat_n(block, usage.holds_of(pool)));
             }
         }
@@ -441,7 +449,7 @@ impl Ledger {
     /// The pools of a network whose specification contains one of these addresses.
     fn members_containing(&self, network: Arc<str>, v4: &SpanSet, v6: &SpanSet) -> Vec<PoolKey> {
         let mut found = Vec::new();
-        let Some(scope) = self.scopes.get(&Scope::Network(network)) else {
+        let Some(scope) = self.addresses.scope(&Scope::Network(network)) else {
             return found;
         };
         for member in &scope.members {
@@ -464,10 +472,10 @@ impl Ledger {
     fn promised_to(&self, pool: &PoolKey, scope: &Scope) -> Vec<NamespacedName> {
         let mut claims = Vec::new();
         // Most clusters have none: nothing is searched.
-        if !self.holdings.has_promises() {
+        if !self.addresses.has_promises() {
             return claims;
         }
-        for (_, usage) in self.usage_in(scope) {
+        for (_, usage) in self.addresses.usage_in(scope) {
             if let Some(reservation) = &usage.reservation
                 && reservation.pool == *pool
             {
@@ -479,30 +487,21 @@ impl Ledger {
 
     /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.
     fn change_scope(&mut self, key: &PoolKey, before: &Scope, after: &Scope, exists: bool) {
-        if before != after
-            && let Some(scope) = self.scopes.get_mut(before)
-        {
-            scope.set_member(key, false);
-        }
         let shared = self.shared_key(key.clone());
-        if let Some(scope) = self.scopes.get_mut(after) {
-            scope.set_member(&shared, exists);
-        } else if exists {
-            let scope = self.scopes.entry(after.clone()).or_default();
-            scope.set_member(&shared, true);
+        if before != after {
+            self.addresses.set_member(before, key, false);
         }
+        self.addresses.set_member(after, &shared, exists);
         if before != after {
             self.move_addresses(key, before, after);
         }
-        if self.scopes.get(before).is_some_and(ScopeEntry::is_empty) {
-            self.scopes.remove(before);
-        }
+        self.addresses.remove_if_empty(before);
     }
 
     /// Moves the IPAddresses of a pool to another scope.
     fn move_addresses(&mut self, key: &PoolKey, before: &Scope, after: &Scope) {
         let mut moved = Vec::new();
-        for (block, usage) in self.usage_in(before) {
+        for (block, usage) in self.addresses.usage_in(before) {
             for owner in &usage.owners {
                 if owner.pool == *key {
                     moved.push((block, owner.clone()));

@@ -6,10 +6,10 @@ use capi_ipam_api::{SliceCounts, SliceOwner};
 use capi_ipam_ip::{Block, SpanSet};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::addresses::UsageMap;
 use super::outcome::Outcome;
 use super::pool::PoolEntry;
 use super::slices::{Contents, SliceAccess, SliceInfo, Slices};
-use super::usage::UsageMap;
 use super::wait_queue::ClaimAttributes;
 
 impl PoolEntry {

@@ -3,12 +3,11 @@
 
 use capi_ipam_api::{Audience, ReservationClaim, Scope, Slot};
 use capi_ipam_contract::Uid;
-use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::ObjectVersion;
 
-use super::usage::{AddressUsage, ReservationInfo};
-use super::{Ledger, PoolKey};
+use super::addresses::{AddressUsage, ReservationInfo};
+use super::{Ledger, PoolKey, addresses};
 
 /// A reservation to which its claim is not entitled, as far as the ledger knows. To be verified
 /// with the API server.
@@ -72,11 +71,6 @@ pub enum Validity {
 }
 
 impl Ledger {
-    /// Whether an address has no reservation and none is being created.
-    pub fn is_unreserved(&self, slot: &Slot) -> bool {
-        self.usage(slot).is_some_and(AddressUsage::is_unreserved)
-    }
-
     /// At most `limit` addresses that are in use without a reservation, of pools that are not being
     /// deleted, and of claims for which `filter` returns true.
     pub fn unreserved(
@@ -85,11 +79,10 @@ impl Ledger {
         filter: impl Fn(&NamespacedName) -> bool,
     ) -> Vec<Unreserved> {
         let mut found = Vec::new();
-        for (scope, block, usage) in self.all_usage() {
+        for (scope, block, usage) in self.addresses.all() {
             let claims = self.unreserved_claims(usage);
             if claims.iter().any(|(claim, _)| filter(claim)) {
-                let scope = scope.clone();
-                let slot = Slot { scope, block };
+                let slot = addresses::slot(scope, block);
                 found.push(Unreserved { slot, claims });
             }
             if found.len() >= limit {
@@ -101,7 +94,7 @@ impl Ledger {
 
     /// An address, if it is in use without a reservation.
     pub fn unreserved_at(&self, slot: &Slot) -> Option<Unreserved> {
-        let claims = self.unreserved_claims(self.usage(slot)?);
+        let claims = self.unreserved_claims(self.addresses.usage(slot)?);
         let slot = slot.clone();
         (!claims.is_empty()).then_some(Unreserved { slot, claims })
     }
@@ -133,7 +126,7 @@ impl Ledger {
     /// The addresses that are in use by one claim and reserved for another one.
     pub fn conflicts(&self) -> Vec<Conflict> {
         let mut conflicts = Vec::new();
-        for (scope, block, usage) in self.all_usage() {
+        for (scope, block, usage) in self.addresses.all() {
             let Some((_, reserved_for, uid)) = unreleased(usage) else {
                 continue;
             };
@@ -154,26 +147,6 @@ impl Ledger {
         conflicts
     }
 
-    /// The prefixes in use that a larger prefix in use of the same scope contains.
-    pub fn contained_in_use(&self) -> Vec<Slot> {
-        let mut found = Vec::new();
-        for (scope, entry) in &self.scopes {
-            let mut in_use = entry.usage.of_several_lengths();
-            in_use.sort_unstable();
-            // Of two prefixes that overlap, the larger one is first, and contains the other one.
-            let mut last: Option<Block> = None;
-            for block in in_use {
-                if last.is_some_and(|outer| outer.overlaps(block)) {
-                    let scope = scope.clone();
-                    found.push(Slot { scope, block });
-                } else {
-                    last = Some(block);
-                }
-            }
-        }
-        found
-    }
-
     /// The reservations of claims for which `is_entitled` returns false. It is called with the name
     /// and the uid of the claim, and whether the claim of that name has an IPAddress with this
     /// address.
@@ -182,7 +155,7 @@ impl Ledger {
         is_entitled: impl Fn(&NamespacedName, Uid, bool) -> bool,
     ) -> Vec<AbandonedReservation> {
         let mut abandoned = Vec::new();
-        for (scope, block, usage) in self.all_usage() {
+        for (scope, block, usage) in self.addresses.all() {
             let Some((reservation, claim, uid)) = unreleased(usage) else {
                 continue;
             };
@@ -191,8 +164,7 @@ impl Ledger {
             if reservation.is_terminating || usage.is_name_taken {
                 continue;
             }
-            let scope = scope.clone();
-            let slot = Slot { scope, block };
+            let slot = addresses::slot(scope, block);
             let has_address =
                 usage.is_owned_by(claim) || self.is_owned_elsewhere(&slot, reservation, claim);
             if !is_entitled(claim, uid, has_address) {
@@ -218,7 +190,7 @@ impl Ledger {
             return false;
         };
         let block = slot.block;
-        let usage = self.usage(&Slot { scope, block });
+        let usage = self.addresses.usage(&Slot { scope, block });
         usage.is_some_and(|usage| usage.is_owned_by(claim))
     }
 
@@ -232,7 +204,7 @@ impl Ledger {
             Some(reservation) => reservation.is_manual() && reservation.pool == *pool,
             None => false,
         };
-        let usage = self.usage_in(scope);
+        let usage = self.addresses.usage_in(scope);
         usage.filter(|(_, usage)| is_older(usage)).count()
     }
 
@@ -240,30 +212,26 @@ impl Ledger {
     /// exist, they name an address that it does not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
         let mut found = Vec::new();
-        for (name, ignored) in &self.ignored {
-            let mut problem = ignored.problem.clone();
-            if let Some(slot) = &ignored.slot {
+        for ignored in self.addresses.ignored() {
+            let mut problem = ignored.problem.to_owned();
+            if let Some(slot) = ignored.slot {
                 let address = slot.block;
                 problem = format!(
                     "{problem}; {address} is not allocated while an IPReservation has this name"
                 );
             }
             found.push(InvalidReservation {
-                name: name.clone(),
-                uid: ignored.uid.to_string(),
-                seen: ObjectVersion {
-                    uid: Uid::of(&ignored.uid),
-                    version: ignored.stamp.version(),
-                },
+                name: ignored.name.to_owned(),
+                uid: ignored.uid.to_owned(),
+                seen: ignored.seen,
                 problem,
             });
         }
-        for (scope, block, usage) in self.all_usage() {
+        for (scope, block, usage) in self.addresses.all() {
             let Some(reservation) = &usage.reservation else {
                 continue;
             };
-            let scope = scope.clone();
-            let slot = Slot { scope, block };
+            let slot = addresses::slot(scope, block);
             if let Validity::Invalid(problem) = self.validity(&slot, reservation, usage) {
                 found.push(InvalidReservation {
                     name: slot.reservation_name(),
@@ -280,15 +248,14 @@ impl Ledger {
     /// names and states.
     pub fn corrected_reservations(&self) -> Vec<(String, ObjectVersion)> {
         let mut found = Vec::new();
-        for (scope, block, usage) in self.all_usage() {
+        for (scope, block, usage) in self.addresses.all() {
             let Some(reservation) = &usage.reservation else {
                 continue;
             };
             if !reservation.reports_problem || usage.is_name_taken {
                 continue;
             }
-            let scope = scope.clone();
-            let slot = Slot { scope, block };
+            let slot = addresses::slot(scope, block);
             if self.validity(&slot, reservation, usage) == Validity::Valid {
                 found.push((slot.reservation_name(), reservation.seen()));
             }
@@ -315,26 +282,6 @@ impl Ledger {
             Some(problem) => Validity::Invalid(problem),
             None => placement,
         }
-    }
-
-    /// The names of the manually created reservations that have to be labelled for `clusterctl
-    /// move`.
-    pub fn unlabelled(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for (scope, block, usage) in self.all_usage() {
-            if let Some(reservation) = &usage.reservation
-                && reservation.lacks_label
-            {
-                let scope = scope.clone();
-                names.push(Slot { scope, block }.reservation_name());
-            }
-        }
-        for (name, ignored) in &self.ignored {
-            if ignored.lacks_label {
-                names.push(name.clone());
-            }
-        }
-        names
     }
 
     /// Whether the pool of a reservation has its scope, and contains its address.

@@ -7,9 +7,6 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 use super::outcome::Outcome;
 use super::{ClaimAttributes, Ledger, PoolKey};
 
-/// The maximum number of remembered reservations with an unknown outcome.
-const MAX_ATTEMPTS: usize = 10_000;
-
 impl Ledger {
     /// Proposes an address that is not due to an earlier claim, and holds it for the claim: the one
     /// that it requests, else the one that the last claim of its name had, if the pool is sticky,
@@ -41,24 +38,19 @@ impl Ledger {
     /// Records an attempt to reserve an address for the claim with that uid whose outcome is
     /// unknown: the reservation may exist.
     pub fn remember_attempt(&mut self, claim: Uid, pool: &PoolKey, slot: &Slot) {
-        let attempts = &mut self.attempts;
-        // Only attempts of deleted claims accumulate.
-        if attempts.len() >= MAX_ATTEMPTS {
-            attempts.clear();
-        }
-        attempts.insert(claim, (pool.clone(), slot.clone()));
+        self.addresses.remember_attempt(claim, pool, slot);
     }
 
     /// The slot whose reservation for the claim was requested from this pool with an unknown
     /// outcome. `None` if the pool has joined or left a network since: in its present scope the
     /// address may be reserved for another claim.
     pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
-        let (from, slot) = self.attempts.get(&claim)?;
+        let (from, slot) = self.addresses.attempt(claim)?;
         (from == pool && self.scope_of(pool) == slot.scope).then(|| slot.clone())
     }
 
     /// Forgets the attempt of the claim: its outcome is known.
     pub fn forget_attempt(&mut self, claim: Uid) {
-        self.attempts.remove(&claim);
+        self.addresses.forget_attempt(claim);
     }
 }

@@ -9,38 +9,9 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Family, SpanSet, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::addresses::AddressUsage;
 use super::pool::PoolEntry;
-use super::usage::AddressUsage;
 use super::{KnownReservation, Ledger, PoolInfo, PoolKey};
-
-/// An address that is reserved for a claim.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The scope and address.
-    pub slot: Slot,
-    /// The pool of the reservation.
-    pub pool: PoolKey,
-    /// The uid of the reservation.
-    pub uid: String,
-    /// The latest observed resource version of the reservation.
-    pub version: String,
-    /// Whether a user promised the address to the name of the claim. A promise outlives the claim.
-    pub is_promise: bool,
-    /// Whether an IPAddress of the claim with this address was observed.
-    pub was_used: bool,
-}
-
-impl Held {
-    /// The reservation in the version that is known.
-    pub fn known(&self) -> KnownReservation {
-        KnownReservation {
-            slot: self.slot.clone(),
-            pool: self.pool.clone(),
-            uid: self.uid.clone(),
-            version: self.version.clone(),
-        }
-    }
-}
 
 /// The counts of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +34,6 @@ pub struct PoolCounts {
 }
 
 impl Ledger {
-    pub(super) fn all_usage(&self) -> impl Iterator<Item = (&Scope, Block, &AddressUsage)> {
-        self.scopes.iter().flat_map(|(scope, entry)| {
-            let usage = entry.usage.iter();
-            usage.map(move |(block, usage)| (scope, block, usage))
-        })
-    }
-
     /// The settings of a pool, `None` if it does not exist.
     pub fn pool_info(&self, pool: &PoolKey) -> Option<Arc<PoolInfo>> {
         self.pools.get(pool)?.info.clone()
@@ -135,19 +99,10 @@ impl Ledger {
         self.networks.block_length(network, family)
     }
 
-    /// The pools of a network.
-    pub fn members(&self, network: &str) -> Vec<PoolKey> {
-        let scope = Scope::Network(network.into());
-        match self.scopes.get(&scope) {
-            Some(scope) => scope.members.clone(),
-            None => Vec::new(),
-        }
-    }
-
     /// Whether an address is the gateway of a pool of the network to which this pool belongs.
     pub fn is_gateway_in_network(&self, pool: &PoolKey, address: IpAddr) -> bool {
         let scope = self.scope_of(pool);
-        let Some(entry) = self.scopes.get(&scope) else {
+        let Some(entry) = self.addresses.scope(&scope) else {
             return false;
         };
         let mut members = entry.members.iter();
@@ -159,25 +114,6 @@ impl Ledger {
         })
     }
 
-    /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
-    pub fn held_by(&self, claim: &NamespacedName, uid: Uid) -> Vec<Held> {
-        let mut held = Vec::new();
-        for slot in self.holdings.of(claim, uid) {
-            let Some(reservation) = self.reservation(slot) else {
-                continue;
-            };
-            held.push(Held {
-                slot: slot.clone(),
-                pool: reservation.pool.clone(),
-                uid: reservation.uid.to_string(),
-                version: self.precondition(reservation),
-                is_promise: reservation.is_manual(),
-                was_used: reservation.was_used,
-            });
-        }
-        held
-    }
-
     /// An address of the pool that is reserved for a claim, if there is one.
     pub(super) fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
         let is_held = |usage: &AddressUsage| match &usage.reservation {
@@ -185,17 +121,15 @@ impl Ledger {
             None => false,
         };
         for scope in self.scopes_with(pool) {
-            let found = self.usage_in(&scope).find(|(_, usage)| is_held(usage));
+            let found = self
+                .addresses
+                .usage_in(&scope)
+                .find(|(_, usage)| is_held(usage));
             if let Some(block) = found.map(|(block, _)| block) {
                 return Some(Slot { scope, block });
             }
         }
         None
-    }
-
-    /// Whether an address has a reservation of any kind.
-    pub fn is_reserved(&self, slot: &Slot) -> bool {
-        self.reservation(slot).is_some()
     }
 
     /// The address counts of a pool.
@@ -232,7 +166,7 @@ impl Ledger {
             return false;
         };
         let scope = entry.scope(pool);
-        entry.can_allocate_block(block, self.usage(&Slot { scope, block }))
+        entry.can_allocate_block(block, self.addresses.usage(&Slot { scope, block }))
     }
 
     /// Whether an address of the pool is in use, or held for a claim whose reservation is being
@@ -247,7 +181,7 @@ impl Ledger {
     pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
         let mut blocks = Vec::new();
         for scope in self.scopes_with(pool) {
-            for (block, usage) in self.usage_in(&scope) {
+            for (block, usage) in self.addresses.usage_in(&scope) {
                 if filter(block) && usage.is_in_use_of(pool) {
                     blocks.push(block);
                 }
@@ -308,7 +242,7 @@ impl Ledger {
             scopes.extend(self.scopes_with(pool));
         }
         for scope in &scopes {
-            for (block, usage) in self.usage_in(scope) {
+            for (block, usage) in self.addresses.usage_in(scope) {
                 for owner in &usage.owners {
                     let Some(index) = indexes.get(&owner.pool) else {
                         continue;
@@ -320,32 +254,6 @@ impl Ledger {
             }
         }
         found
-    }
-
-    /// The namespaces and names of the IPAddress objects with that address.
-    pub fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        match self.usage(slot) {
-            Some(usage) => usage
-                .owners
-                .iter()
-                .map(|owner| owner.name.clone())
-                .collect(),
-            None => Vec::new(),
-        }
-    }
-
-    /// Whether a block that overlaps with the slot is used by anything other than this claim.
-    pub fn overlaps_other_claim(&self, slot: &Slot, claim: &NamespacedName) -> bool {
-        self.usage_in(&slot.scope)
-            .any(|(block, usage)| block.overlaps(slot.block) && usage.is_of_another(claim))
-    }
-
-    /// The number of addresses of a scope that are not free.
-    pub fn usage_count(&self, scope: &Scope) -> usize {
-        match self.scopes.get(scope) {
-            Some(scope) => scope.usage.len(),
-            None => 0,
-        }
     }
 
     /// The reservations of released addresses that are not in use and no longer needed at `now`, in
@@ -367,13 +275,13 @@ impl Ledger {
             };
             let retention = entry.retention();
             for slot in entry.released.reservations_to_delete(retention, until) {
-                let Some(reservation) = self.reservation(slot) else {
+                let Some(reservation) = self.addresses.reservation(slot) else {
                     continue;
                 };
                 // It is not recorded yet that the cool-down has ended: a sticky pool keeps the
                 // address.
                 if reservation.is_remembered || !self.keeps_for_next(reservation, now) {
-                    found.push(self.known_version(slot, reservation));
+                    found.push(self.addresses.known_version(slot, reservation));
                 }
             }
         }
@@ -385,8 +293,8 @@ impl Ledger {
         let mut found = Vec::new();
         for entry in self.pools.values() {
             for slot in entry.released.released_after(second) {
-                if let Some(reservation) = self.reservation(slot) {
-                    found.push(self.known_version(slot, reservation));
+                if let Some(reservation) = self.addresses.reservation(slot) {
+                    found.push(self.addresses.known_version(slot, reservation));
                 }
             }
         }
@@ -429,7 +337,7 @@ impl Ledger {
         let mut found = Vec::new();
         for entry in self.pools.values() {
             for slot in entry.released.in_use() {
-                if let Some((claim, uid)) = self.usage(slot).and_then(user_of_released) {
+                if let Some((claim, uid)) = self.addresses.usage(slot).and_then(user_of_released) {
                     found.push((slot.clone(), claim.clone(), uid));
                 }
             }

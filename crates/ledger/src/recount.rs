@@ -3,9 +3,9 @@
 use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 
 use super::PoolKey;
+use super::addresses::{AddressUsage, Availability, UsageMap};
 use super::draining::Draining;
 use super::pool::PoolEntry;
-use super::usage::{AddressUsage, Availability, UsageMap};
 
 impl PoolEntry {
     /// Computes the free set and the counts again after a change of the usable blocks from

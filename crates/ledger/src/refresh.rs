@@ -108,7 +108,7 @@ impl Ledger {
     /// there is nothing to do.
     fn queue_next(&mut self) -> bool {
         if let Some(network) = self.stale_networks.pop_first() {
-            for member in self.members(&network) {
+            for member in self.addresses.members(&network).to_vec() {
                 self.queue_refresh(&member);
             }
             return true;

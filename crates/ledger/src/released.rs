@@ -6,7 +6,7 @@ use capi_ipam_api::{STICKY_SECONDS, Slot};
 use capi_ipam_ip::UsableBlocks;
 
 use super::PoolInfo;
-use super::usage::Released;
+use super::addresses::Released;
 
 /// For how long a pool keeps released addresses. The default is that of a pool which does not
 /// exist: every cool-down ends immediately.

@@ -1,17 +1,15 @@
 //! Changes of reservations, from the watch and from responses to our own requests.
 
-use std::time::Instant;
-
-use capi_ipam_api::{IPReservation, PoolKey, Slot, block_of_name, slot_of_name};
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_contract::Uid;
 use capi_ipam_objects::clock;
 use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
 use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::{Known, ObjectVersion, Origin, Stamp};
+use capi_ipam_objects::observed::{ObjectVersion, Origin, Stamp};
+use kube::core::ObjectMeta;
 
 use super::Ledger;
-use super::ledger::Ignored;
-use super::usage::{AddressOwner, AddressUsage, ReservationInfo};
+use super::addresses::{AddressOwner, ReservationInfo};
 
 impl Ledger {
     /// Records what a response has shown under the name of the reservation of an address: the name
@@ -21,11 +19,13 @@ impl Ledger {
             let claim = match &found.0 {
                 Ok(reservation) => ledger.insert(reservation, Origin::Response),
                 Err(invalid) => {
-                    ledger.insert_undecodable(invalid, Origin::Response);
+                    ledger.ignore_undecodable(invalid, Origin::Response);
                     None
                 }
             };
-            ledger.block_name(slot);
+            if ledger.addresses.take_name(slot) {
+                ledger.set_name_taken(slot, true);
+            }
             claim
         });
         self.wake(claim);
@@ -36,7 +36,7 @@ impl Ledger {
         match &found.0 {
             Ok(reservation) => self.insert_reservation(reservation),
             Err(invalid) => {
-                self.change(|ledger| ledger.insert_undecodable(invalid, Origin::Response));
+                self.change(|ledger| ledger.ignore_undecodable(invalid, Origin::Response));
             }
         }
     }
@@ -58,7 +58,7 @@ impl Ledger {
     pub fn remove_reservation(&mut self, reservation: &IPReservation) {
         let removed = self.change(|ledger| ledger.remove(reservation));
         if let Some(slot) = removed {
-            self.wake(self.owners(&slot));
+            self.wake(self.addresses.owners(&slot));
             if self.unreserved_at(&slot).is_some() {
                 self.effects.unreserved.push(slot);
             }
@@ -68,7 +68,7 @@ impl Ledger {
     /// Removes the reservation of an address if it has that uid.
     pub fn remove_reservation_of(&mut self, slot: &Slot, uid: &str) {
         self.change(|ledger| ledger.remove_at(slot, Some(Uid::of(uid))));
-        self.wake(self.owners(slot));
+        self.wake(self.addresses.owners(slot));
     }
 
     /// Records a reservation, unless a later state is known. Returns the claim that has to be
@@ -82,23 +82,25 @@ impl Ledger {
         let (slot, pool) = match reservation.slot() {
             Ok(placed) => placed,
             Err(problem) => {
-                self.insert_invalid(reservation, problem.to_string(), origin);
+                let lacks_label = reservation.needs_move_label();
+                self.ignore(
+                    &reservation.metadata,
+                    problem.to_string(),
+                    lacks_label,
+                    origin,
+                );
                 return None;
             }
         };
-        let stamp = self.see(
-            name,
-            Some(&slot),
-            ObjectVersion::of(&reservation.metadata),
-            origin,
-        )?;
+        let seen = ObjectVersion::of(&reservation.metadata);
+        let stamp = self.addresses.see(name, Some(&slot), seen, origin)?;
         self.forget_ignored(name, None);
         let slot = Slot {
-            scope: self.shared_scope(slot.scope),
+            scope: self.addresses.shared_scope(slot.scope),
             block: slot.block,
         };
         let cluster = match &reservation.spec.claim_ref {
-            Some(claim) => self.clusters.share(claim.cluster.as_deref()),
+            Some(claim) => self.addresses.share_cluster(claim.cluster.as_deref()),
             None => None,
         };
         let is_observed = origin == Origin::Watch;
@@ -112,92 +114,11 @@ impl Ledger {
         self.insert_at(&slot, info)
     }
 
-    /// Records an object that is not a valid reservation.
-    fn insert_invalid(&mut self, reservation: &IPReservation, problem: String, origin: Origin) {
-        let Some(name) = reservation.metadata.name.as_deref() else {
-            return;
-        };
-        let slot = self.slot_of_name(name);
-        let seen = ObjectVersion::of(&reservation.metadata);
-        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else {
-            return;
-        };
-        let uid = reservation.metadata.uid.as_deref().unwrap_or_default();
-        self.keep_known(slot.as_ref(), seen.uid, stamp);
-        let lacks_label = reservation.needs_move_label();
-        self.ignore(
-            name,
-            Ignored {
-                slot,
-                uid: uid.into(),
-                problem,
-                stamp,
-                lacks_label,
-            },
-        );
-    }
-
-    /// Records an object that cannot be decoded. It exists, so it reserves the address of its name,
-    /// and what was known of it before stays.
-    pub(super) fn insert_undecodable(&mut self, object: &Invalid, origin: Origin) {
-        let metadata = &object.metadata;
-        let Some(name) = metadata.name.as_deref() else {
-            return;
-        };
-        let uid = metadata.uid.as_deref().unwrap_or_default();
-        let slot = self.slot_of_name(name);
-        let seen = ObjectVersion::of(metadata);
-        let Some(stamp) = self.see(name, slot.as_ref(), seen, origin) else {
-            return;
-        };
-        self.keep_known(slot.as_ref(), seen.uid, stamp);
-        let problem = format!(
-            "it cannot be decoded ({}); correct or delete it",
-            object.error
-        );
-        self.ignore(
-            name,
-            Ignored {
-                slot,
-                uid: uid.into(),
-                problem,
-                stamp,
-                lacks_label: false,
-            },
-        );
-    }
-
-    /// Decides on a state of the object of this name: returns its stamp, or `None` if a later state
-    /// is known.
-    fn see(
-        &mut self,
-        name: &str,
-        slot: Option<&Slot>,
-        seen: ObjectVersion,
-        origin: Origin,
-    ) -> Option<Stamp> {
-        let known = self.known_object(name, slot);
-        self.reservation_versions
-            .see(origin, known, seen, Instant::now())
-    }
-
-    /// The last state of the object of this name: of one that is not valid, or of the reservation
-    /// of the address.
-    fn known_object(&self, name: &str, slot: Option<&Slot>) -> Option<Known> {
-        if let Some(ignored) = self.ignored.get(name) {
-            return Some(Known {
-                uid: Uid::of(&ignored.uid),
-                stamp: ignored.stamp,
-            });
-        }
-        Some(self.reservation(slot?)?.known())
-    }
-
     /// Keeps what is known of a reservation that exists in a state which is not valid. Its version
     /// stays that of the known state.
     fn keep_known(&mut self, slot: Option<&Slot>, uid: Uid, stamp: Stamp) {
         let Some(slot) = slot else { return };
-        let is_known = match self.reservation(slot) {
+        let is_known = match self.addresses.reservation(slot) {
             Some(known) => known.uid.uid() == uid,
             None => false,
         };
@@ -210,90 +131,67 @@ impl Ledger {
         }
     }
 
-    /// Removes an object whose last state cannot be decoded. Returns its address.
-    pub(super) fn remove_undecodable(&mut self, object: &Invalid) -> Option<Slot> {
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        let uid = object.metadata.uid.as_deref().unwrap_or_default();
-        self.remove_invalid(name, uid)
+    /// Records an object that cannot be decoded. It exists, so it reserves the address of its name,
+    /// and what was known of it before stays.
+    pub(super) fn ignore_undecodable(&mut self, object: &Invalid, origin: Origin) {
+        let error = &object.error;
+        let problem = format!("it cannot be decoded ({error}); correct or delete it");
+        self.ignore(&object.metadata, problem, false, origin);
     }
 
-    fn remove_invalid(&mut self, name: &str, uid: &str) -> Option<Slot> {
-        self.reservation_versions
-            .delete(None, Uid::of(uid), Instant::now());
-        let slot = match self.forget_ignored(name, Some(uid)) {
-            Some(slot) => slot,
-            None => self.slot_of_name(name)?,
-        };
-        self.remove_at(&slot, Some(Uid::of(uid)));
-        Some(slot)
-    }
-
-    /// Records that the name of the reservation of an address is taken by an object that was found
-    /// under it, if that object is not a valid reservation.
-    pub(super) fn block_name(&mut self, slot: &Slot) {
-        let Some(ignored) = self.ignored.get_mut(&slot.reservation_name()) else {
+    /// Records an object that is not a valid reservation.
+    fn ignore(
+        &mut self,
+        metadata: &ObjectMeta,
+        problem: String,
+        lacks_label: bool,
+        origin: Origin,
+    ) {
+        let Some(name) = metadata.name.as_deref() else {
             return;
         };
-        if ignored.slot.is_none() {
-            ignored.slot = Some(slot.clone());
-            self.update(slot, |usage| usage.is_name_taken = true);
-        }
-    }
-
-    /// Records an object that is not a valid reservation. Its name reserves an address all the
-    /// same.
-    fn ignore(&mut self, name: &str, mut ignored: Ignored) {
-        let slot_before = match self.ignored.get_mut(name) {
-            Some(before) => before.slot.take(),
-            None => None,
+        let slot = self.slot_of_name(name);
+        let seen = ObjectVersion::of(metadata);
+        let Some(stamp) = self.addresses.see(name, slot.as_ref(), seen, origin) else {
+            return;
         };
-        // A scope whose hash the name contains may not be known any more: then the address is still
-        // the one that was known before.
-        let is_taken = slot_before.is_some();
-        let slot = ignored.slot.take().or(slot_before);
-        ignored.slot.clone_from(&slot);
-        self.ignored.insert(name.to_owned(), ignored);
-        if let Some(slot) = slot
-            && !is_taken
-        {
-            self.update(&slot, |usage| usage.is_name_taken = true);
+        self.keep_known(slot.as_ref(), seen.uid, stamp);
+        let taken = self
+            .addresses
+            .ignore(metadata, slot, problem, stamp, lacks_label);
+        if let Some(slot) = taken {
+            self.set_name_taken(&slot, true);
         }
     }
 
     /// Forgets an object that is not a valid reservation: of this uid, if one is passed. Returns
     /// its address.
     fn forget_ignored(&mut self, name: &str, uid: Option<&str>) -> Option<Slot> {
-        let ignored = self.ignored.get(name)?;
-        if let Some(uid) = uid
-            && *ignored.uid != *uid
-        {
-            return None;
-        }
-        let slot = self.ignored.remove(name)?.slot?;
-        self.update(&slot, |usage| usage.is_name_taken = false);
+        let slot = self.addresses.forget_ignored(name, uid)?;
+        self.set_name_taken(&slot, false);
         Some(slot)
     }
 
-    /// The address that an object of this name reserves. A hash in the name is compared with those
-    /// of the known scopes.
+    fn set_name_taken(&mut self, slot: &Slot, is_taken: bool) {
+        self.update(slot, |usage| usage.is_name_taken = is_taken);
+    }
+
+    /// The address that an object of this name reserves.
     fn slot_of_name(&self, name: &str) -> Option<Slot> {
-        if !name.starts_with("h.") {
-            return slot_of_name(name);
-        }
-        for scope in self.scopes.keys() {
-            if let Some(block) = block_of_name(scope, name) {
-                let scope = scope.clone();
-                return Some(Slot { scope, block });
-            }
-        }
-        // A pool without addresses in use has no entry in `scopes`.
-        for (pool, entry) in &self.pools {
-            let scope = entry.scope(pool);
-            if let Some(block) = block_of_name(&scope, name) {
-                return Some(Slot { scope, block });
-            }
-        }
-        None
+        // A pool without addresses in use has no scope with some.
+        let pools = self.pools.iter().map(|(pool, entry)| entry.scope(pool));
+        self.addresses.slot_of_name(name, pools)
+    }
+
+    /// Removes an object that is not a valid reservation. Returns its address.
+    pub(super) fn remove_invalid(&mut self, name: &str, uid: &str) -> Option<Slot> {
+        self.addresses.see_invalid_deleted(uid);
+        let slot = match self.forget_ignored(name, Some(uid)) {
+            Some(slot) => slot,
+            None => self.slot_of_name(name)?,
+        };
+        self.remove_at(&slot, Some(Uid::of(uid)));
+        Some(slot)
     }
 
     /// Records the reservation of an address. Returns its claim if it has to be reconciled.
@@ -313,8 +211,7 @@ impl Ledger {
         {
             entry.wait_queue.stop_waiting_for_pool(claim);
         }
-        self.unindex_holder(slot);
-        self.holdings.insert(&reservation, slot);
+        self.addresses.index_holder(slot, Some(&reservation));
         let claim = reservation.claim.clone();
         let claim_uid = reservation.claim_uid;
         let pool = reservation.pool.clone();
@@ -348,12 +245,13 @@ impl Ledger {
         }
         let mut is_new = true;
         let mut was_observed = false;
-        if let Some(known) = self.reservation(slot) {
+        if let Some(known) = self.addresses.reservation(slot) {
             is_new = known.uid != reservation.uid || known.claim_uid != reservation.claim_uid;
             was_observed = known.is_observed && !is_new;
             // The claim has an IPAddress with this address, which was reserved for another claim.
             if is_new
                 && self
+                    .addresses
                     .usage(slot)
                     .is_some_and(|usage| usage.is_owned_by(claim))
             {
@@ -382,7 +280,7 @@ impl Ledger {
             Some(entry) if entry.wait_queue.waits(claim) => {}
             _ => return false,
         }
-        if !self.is_served(pool, claim, uid) {
+        if !self.addresses.is_served(pool, claim, uid) {
             return false;
         }
         let Some(entry) = self.pools.get_mut(pool) else {
@@ -393,21 +291,6 @@ impl Ledger {
             self.dirty_pools.push(pool.clone());
         }
         has_left
-    }
-
-    /// Whether a claim has an IPAddress of a pool, and its reservation.
-    fn is_served(&self, pool: &PoolKey, claim: &NamespacedName, uid: Uid) -> bool {
-        for slot in self.holdings.of(claim, uid) {
-            let Some(usage) = self.usage(slot) else {
-                continue;
-            };
-            for owner in &usage.owners {
-                if owner.name == *claim && owner.pool == *pool {
-                    return true;
-                }
-            }
-        }
-        false
     }
 
     /// Removes a reservation. Returns its address if it is a valid one.
@@ -424,19 +307,19 @@ impl Ledger {
 
     /// Removes the reservation of an address, if it has that uid or no uid is passed.
     pub(super) fn remove_at(&mut self, slot: &Slot, uid: Option<Uid>) {
-        let known = self.reservation(slot).map(|known| known.uid.uid());
-        let Some(uid) = uid.or(known) else { return };
-        if self.reservation_versions.delete(known, uid, Instant::now()) {
-            self.unindex_holder(slot);
+        if self.addresses.see_deleted(slot, uid) {
+            self.addresses.index_holder(slot, None);
             self.update(slot, |usage| usage.reservation = None);
         }
     }
 
     /// Removes all IPAddress objects that the newest list does not show.
     pub(super) fn remove_unlisted_addresses(&mut self) {
-        let unlisted = self.address_lists.end();
+        let unlisted = self.addresses.end_list();
         let is_missing = |owner: &AddressOwner| unlisted.contains(owner.list);
-        let slots = self.slots(|usage| usage.owners.iter().any(is_missing));
+        let slots = self
+            .addresses
+            .slots(|usage| usage.owners.iter().any(is_missing));
         for slot in &slots {
             self.update(slot, |usage| {
                 usage.owners.retain(|owner| !is_missing(owner))
@@ -447,71 +330,27 @@ impl Ledger {
     /// Records that the IPAddress of this name exists, although its address cannot be read. Linear in
     /// the addresses in use: such an object is rare.
     pub(super) fn keep_addresses_of(&mut self, name: &NamespacedName) {
-        let list = self.address_lists.current();
-        for slot in self.slots(|usage| usage.is_owned_by(name)) {
+        let list = self.addresses.list();
+        for slot in self.addresses.slots(|usage| usage.is_owned_by(name)) {
             self.update(&slot, |usage| usage.set_list(name, list));
         }
     }
 
     /// Removes the IPAddress of this name, whatever address it has. Linear in the addresses in use.
     pub(super) fn remove_addresses_of(&mut self, name: &NamespacedName) {
-        for slot in self.slots(|usage| usage.is_owned_by(name)) {
+        for slot in self.addresses.slots(|usage| usage.is_owned_by(name)) {
             self.update(&slot, |usage| usage.remove_address(name));
         }
     }
 
-    /// The addresses whose usage matches.
-    fn slots(&self, matches: impl Fn(&AddressUsage) -> bool) -> Vec<Slot> {
-        let mut slots = Vec::new();
-        for (scope, block, usage) in self.all_usage() {
-            if matches(usage) {
-                let scope = scope.clone();
-                slots.push(Slot { scope, block });
-            }
-        }
-        slots
-    }
-
     /// Removes all reservations that the newest list does not show.
     pub(super) fn remove_unlisted_reservations(&mut self) {
-        let unlisted = self.reservation_versions.end_list();
-        let slots = self.slots(|usage| match &usage.reservation {
-            Some(known) => known.stamp.is_unlisted(unlisted),
-            None => false,
-        });
+        let (slots, names) = self.addresses.end_reservation_list();
         for slot in &slots {
             self.remove_at(slot, None);
         }
-        let mut missing = Vec::new();
-        for (name, ignored) in &self.ignored {
-            if ignored.stamp.is_unlisted(unlisted) {
-                missing.push((name.clone(), Uid::of(&ignored.uid)));
-            }
-        }
-        for (name, uid) in missing {
-            self.reservation_versions.delete(None, uid, Instant::now());
-            self.forget_ignored(&name, None);
-        }
-    }
-
-    /// The version of a reservation, as precondition of a write.
-    pub(super) fn precondition(&self, reservation: &ReservationInfo) -> String {
-        self.reservation_versions
-            .precondition(reservation.stamp)
-            .to_string()
-    }
-
-    /// Removes the reservation of an address from the addresses of its claim.
-    fn unindex_holder(&mut self, slot: &Slot) {
-        // Not by a method of the ledger: `holdings` is changed meanwhile.
-        let Some(scope) = self.scopes.get(&slot.scope) else {
-            return;
-        };
-        let Some(usage) = scope.usage.get(&slot.block) else {
-            return;
-        };
-        if let Some(known) = &usage.reservation {
-            self.holdings.remove(known, slot);
+        for name in &names {
+            self.forget_ignored(name, None);
         }
     }
 }

@@ -6,8 +6,8 @@ use capi_ipam_api::{IPNetwork, PoolKey, Scope, ScopeChange, Slot};
 use capi_ipam_ip::Block;
 use kube::ResourceExt;
 
+use super::addresses::AddressUsage;
 use super::networks::{NetworkInfo, Networks};
-use super::usage::AddressUsage;
 use super::{Ledger, PoolInfo};
 
 impl Ledger {
@@ -109,7 +109,7 @@ impl Ledger {
             scope: scope.clone(),
             block,
         };
-        match self.usage(&slot) {
+        match self.addresses.usage(&slot) {
             Some(usage) => is_of_another_pool(usage, pool),
             None => false,
         }

@@ -491,10 +491,10 @@ impl Ledger {
                 let Some(entry) = self.pools.get(pool) else {
                     return false;
                 };
-                let scope = self.scopes.get(&self.scope_of(pool));
+                let scope = self.addresses.scope(&self.scope_of(pool));
                 entry.has_address_in(block, scope.map(|scope| &scope.usage))
             }
-            Scope::Network(_) => match self.scopes.get(scope) {
+            Scope::Network(_) => match self.addresses.scope(scope) {
                 Some(entry) => entry.usage.has_address_in(block),
                 None => false,
             },

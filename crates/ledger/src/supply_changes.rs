@@ -18,7 +18,7 @@ impl Ledger {
         let mut waiting = Vec::new();
         for (network, blocks) in self.networks.with_blocks() {
             let mut claims = Vec::new();
-            for pool in self.members(network) {
+            for pool in self.addresses.members(network) {
                 if let Some(entry) = self.pools.get(&pool) {
                     self.count_waiting(blocks, &pool, entry, &mut claims);
                 }
@@ -73,7 +73,7 @@ impl Ledger {
                 Some(rules) => rules.registry == registry,
                 None => false,
             };
-            if is_of_registry && !self.members(network).is_empty() {
+            if is_of_registry && !self.addresses.members(network).is_empty() {
                 hashes.insert(network.to_string(), exclusions.hash());
             }
         }
@@ -141,7 +141,7 @@ impl Ledger {
     /// Enqueues the claims that wait for a block of a network, and the pools that need one, if the
     /// reason is another one than before.
     fn recheck_without_block(&mut self, network: &str, before: &BlockSupply, after: &BlockSupply) {
-        let Some(scope) = self.scopes.get(&Scope::Network(network.into())) else {
+        let Some(scope) = self.addresses.scope(&Scope::Network(network.into())) else {
             return;
         };
         for pool in &scope.members {

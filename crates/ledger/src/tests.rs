@@ -120,6 +120,7 @@ fn held_by(name: &str) -> serde_json::Value {
 /// The addresses that a claim holds, and their pools.
 fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
     ledger
+        .addresses()
         .held_by(&claim(name), Uid::of(uid))
         .into_iter()
         .map(|held| (held.slot, held.pool))
@@ -266,6 +267,7 @@ fn promised_address_is_held_for_the_named_claim() {
     assert_eq!(held_slots(&ledger, "vip", "any"), [(value(1), key())]);
     assert!(
         ledger
+            .addresses()
             .held_by(&claim("vip"), Uid::of("any"))
             .iter()
             .all(|held| held.is_promise)

@@ -135,7 +135,7 @@ impl Ledger {
     /// reconciles have started, the first one gets the next address, in whatever order they request
     /// one. A claim that holds an address needs no other one.
     pub fn start(&mut self, pool: &PoolKey, claim: &NamespacedName, uid: Uid, priority: Priority) {
-        if self.holdings.of(claim, uid).next().is_some() {
+        if self.addresses.slots_of(claim, uid).next().is_some() {
             return;
         }
         let entry = self.pools.entry(pool.clone()).or_default();

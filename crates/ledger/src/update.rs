@@ -2,11 +2,10 @@
 
 use capi_ipam_api::{PoolKey, Scope, Slot};
 
-use super::Ledger;
-use super::facts::Facts;
+use super::addresses::{AddressUsage, CandidateInfo};
 use super::quota::Consumer;
-use super::usage::{AddressUsage, CandidateInfo};
-use super::views::{self, Change, Derived};
+use super::views::{self, Derived};
+use super::{Ledger, addresses};
 
 impl Ledger {
     /// Changes the usage of an address, and updates all that is derived from it.
@@ -15,8 +14,7 @@ impl Ledger {
             // The pool has joined or left a network. The address counts as held in its present
             // scope as well, until its reservation is moved.
             self.effects.scopes_changed = true;
-            let block = slot.block;
-            self.count_hold_elsewhere(&Slot { scope, block }, is_added);
+            self.count_hold_elsewhere(&addresses::slot(&scope, slot.block), is_added);
         }
     }
 
@@ -27,39 +25,21 @@ impl Ledger {
         slot: &Slot,
         change: impl FnOnce(&mut AddressUsage),
     ) -> Vec<(Scope, bool)> {
-        let has_quotas = self.quotas > 0;
-        let scope = self.scopes.entry(slot.scope.clone()).or_default();
-        let usage = scope.usage.get_or_insert(slot.block);
-        let before = Facts::of(usage, has_quotas);
-        change(usage);
-        let after = Facts::of(usage, has_quotas);
-        if after.used_by.is_empty() && !before.used_by.is_empty() {
-            // Another claim had the promised address: the promise can be kept now.
-            self.effects.claims.extend(usage.promised_to().cloned());
-        }
-        if usage.is_free() {
-            scope.usage.remove(&slot.block);
-        }
+        let changed = self.addresses.change(slot, self.quotas > 0, change);
+        // Another claim had the promised address.
+        self.effects.claims.extend(changed.kept_promise);
         let mut derived = Derived {
             pools: &mut self.pools,
-            usage: &scope.usage,
-            members: &scope.members,
-            holders: &mut scope.holders,
-            in_use: &mut self.in_use,
+            usage: changed.usage,
+            members: changed.members,
+            holders: changed.holders,
             elsewhere: Vec::new(),
             dirty_pools: &mut self.dirty_pools,
             effects: &mut self.effects,
         };
-        let change = Change {
-            slot,
-            before,
-            after,
-        };
-        views::changed(&change, &mut derived);
+        views::changed(&changed.change, &mut derived);
         let elsewhere = derived.elsewhere;
-        if scope.is_empty() {
-            self.scopes.remove(&slot.scope);
-        }
+        self.addresses.remove_if_empty(&slot.scope);
         if let Scope::Network(network) = &slot.scope {
             self.effects.networks.push(network.clone());
         }
@@ -92,7 +72,8 @@ impl Ledger {
     }
 
     fn is_candidate(&self, slot: &Slot) -> bool {
-        self.usage(slot)
+        self.addresses
+            .usage(slot)
             .is_some_and(|usage| usage.candidate.is_some())
     }
 }

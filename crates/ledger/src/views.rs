@@ -1,5 +1,5 @@
 //! The derived views of all addresses: counts, free addresses, limits, cool-downs, draining parts,
-//! the pools that hold addresses, and the addresses in use in several scopes.
+//! and the pools that hold addresses.
 //!
 //! A view is a sum over the facts of all addresses. So it is computed from nothing, or from what one
 //! address contributed before a change and what it contributes afterwards, with the same result. A
@@ -10,27 +10,18 @@ mod counts;
 mod draining;
 mod free;
 mod holders;
-mod in_use;
 mod quotas;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
 
-use capi_ipam_api::{PoolKey, Scope, Slot};
+use capi_ipam_api::{PoolKey, Scope};
 
+use super::addresses::Change;
+use super::addresses::UsageMap;
 use super::effects::Effects;
-use super::facts::Facts;
-use super::in_use::InUse;
 use super::pool::PoolEntry;
-use super::usage::UsageMap;
-
-/// What one address contributed before a change, and what it contributes afterwards.
-pub(super) struct Change<'a> {
-    pub(super) slot: &'a Slot,
-    pub(super) before: Facts,
-    pub(super) after: Facts,
-}
 
 /// What the views keep, and what they ask others to do.
 pub(super) struct Derived<'a> {
@@ -41,7 +32,6 @@ pub(super) struct Derived<'a> {
     pub(super) members: &'a [PoolKey],
     /// The pools with a reservation or a candidate in the scope; only of a network.
     pub(super) holders: &'a mut Vec<PoolKey>,
-    pub(super) in_use: &'a mut InUse,
     /// Scopes in which the address is held by a pool of that scope, or no longer: it is reserved
     /// outside of the scope of its pool.
     pub(super) elsewhere: Vec<(Scope, bool)>,
@@ -54,12 +44,11 @@ type View = fn(&Change<'_>, &mut Derived<'_>);
 
 /// All views. The free addresses are the last one: a block of another length than those of a pool
 /// makes it count the pool from nothing, with what the others have recorded.
-const VIEWS: [View; 7] = [
+const VIEWS: [View; 6] = [
     draining::changed,
     counts::changed,
     quotas::changed,
     holders::changed,
-    in_use::changed,
     cooldowns::changed,
     free::changed,
 ];

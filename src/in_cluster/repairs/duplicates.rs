@@ -39,7 +39,10 @@ impl Repair for ReportDuplicates {
     async fn pass(&mut self) -> Repaired {
         let mut duplicates = self.context.ledger.read(Ledger::conflicts);
         duplicates.retain(|found| self.is_duplicate(found));
-        let contained = self.context.ledger.read(Ledger::contained_in_use);
+        let contained = self
+            .context
+            .ledger
+            .read(|ledger| ledger.addresses().contained_in_use());
         let slots: HashSet<_> = duplicates
             .iter()
             .map(|found| &found.slot)

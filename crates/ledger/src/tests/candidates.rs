@@ -86,7 +86,10 @@ fn claim_holds_reservations_and_promises() {
     let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     let held = |ledger: &Ledger| -> Vec<_> {
-        let held = ledger.held_by(&claim("a"), Uid::of("uid-a")).into_iter();
+        let held = ledger
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))
+            .into_iter();
         held.map(|held| (held.slot, held.is_promise)).collect()
     };
     let (reserved, promised) = (
@@ -117,7 +120,13 @@ fn manual_reservations_without_label_are_found() {
     manual
         .iter()
         .for_each(|reservation| ledger.apply(reservation));
-    let found = |ledger: &Ledger| ledger.unlabelled().into_iter().collect::<BTreeSet<_>>();
+    let found = |ledger: &Ledger| {
+        ledger
+            .addresses()
+            .unlabelled()
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+    };
     assert_eq!(
         found(&ledger),
         manual

@@ -28,12 +28,15 @@ fn late_response_does_not_restore_a_deleted_reservation() {
     Observe::<IPReservation>::delete(&mut ledger, &at_version(6, "a", None));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!(
-        (ledger.is_reserved(&value(1)), counts(&ledger)),
+        (
+            ledger.addresses().known_reservation(&value(1)).is_some(),
+            counts(&ledger)
+        ),
         (false, (8, 8, 0, 0))
     );
     ledger.insert_reservation(&at_version(7, "b", None));
     assert!(
-        ledger.is_reserved(&value(1)),
+        ledger.addresses().known_reservation(&value(1)).is_some(),
         "another reservation of the address is accepted"
     );
 }
@@ -62,12 +65,18 @@ fn restored_reservations_replace_what_was_known() {
     );
     // Until the next list shows the truth, the precondition of a write fails.
     assert_eq!(
-        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        allocated_again
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))[0]
+            .version,
         "5"
     );
     Observe::<IPReservation>::restored(&mut allocated_again);
     assert_eq!(
-        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        allocated_again
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))[0]
+            .version,
         "1"
     );
 }
@@ -79,7 +88,7 @@ fn own_deletion_is_effective_before_the_watch_event() {
     ledger.insert_reservation(&held);
     ledger.remove_reservation_of(&value(1), held.metadata.uid.as_deref().unwrap());
     ledger.insert_reservation(&held);
-    assert!(!ledger.is_reserved(&value(1)));
+    assert!(!ledger.addresses().known_reservation(&value(1)).is_some());
 }
 
 #[test]

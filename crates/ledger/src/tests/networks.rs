@@ -177,13 +177,16 @@ fn network_selects_pools_that_name_no_other() {
     // namespace.
     ledger.apply_pool(&labelled("q", "b", None));
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
-    assert_eq!(ledger.members("lab").len(), 2);
+    assert_eq!(ledger.addresses().members("lab").len(), 2);
     ledger.apply_network(&lab(
         json!({"spec": {"pools": {}, "namespaces": {"from": "None"}}}),
     ));
     let not_allowed = Some(NetworkRefusal::NotAllowed("lab".into()));
     assert_eq!(
-        (ledger.members("lab").len(), refusal(&ledger, &named("p"))),
+        (
+            ledger.addresses().members("lab").len(),
+            refusal(&ledger, &named("p"))
+        ),
         (2, not_allowed)
     );
     ledger.apply_pool(&labelled("s", "a", None));

@@ -187,18 +187,18 @@ fn addresses_in_use_in_several_scopes_are_counted() {
     for (pool, claim, last) in [("q", "a", 1), ("q", "b", 2), ("r", "c", 1), ("r", "d", 3)] {
         ledger.apply(&of(pool, claim, last));
     }
-    assert_eq!(ledger.shared_addresses(), 1);
+    assert_eq!(ledger.addresses().shared_addresses(), 1);
     ledger.apply(&of("r", "e", 2));
     ledger.apply(&of("r", "f", 2));
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         2,
         "two claims of one scope count once"
     );
 
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         2,
         "one of two pools is in a network"
     );
@@ -206,7 +206,7 @@ fn addresses_in_use_in_several_scopes_are_counted() {
         json!({"metadata": {"name": "r", "uid": "r"}, "spec": {"network": "other"}}),
     ));
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         0,
         "addresses of two networks do not meet"
     );
@@ -215,18 +215,18 @@ fn addresses_in_use_in_several_scopes_are_counted() {
     ledger.apply_pool(&pool(
         json!({"metadata": {"name": "r", "uid": "r"}, "spec": {"addresses": ["10.0.9.1"]}}),
     ));
-    assert_eq!(ledger.shared_addresses(), 2);
+    assert_eq!(ledger.addresses().shared_addresses(), 2);
 
     for (claim, last) in [("c", 1), ("e", 2)] {
         ledger.delete(&of("r", claim, last));
     }
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         1,
         "another claim has the second one"
     );
     ledger.delete(&of("r", "f", 2));
-    assert_eq!(ledger.shared_addresses(), 0);
+    assert_eq!(ledger.addresses().shared_addresses(), 0);
 }
 
 /// The pools whose controllers are notified since the last call. The status of each is computed

@@ -482,7 +482,7 @@ proptest! {
                 }
                 Step::Release(number) => {
                     let Some(last) = held.remove(&number) else { continue };
-                    let uid = ledger.held_by(&claim(&name(number)), Uid::of(&format!("uid-{}", name(number))))[0].uid.clone();
+                    let uid = ledger.addresses().held_by(&claim(&name(number)), Uid::of(&format!("uid-{}", name(number))))[0].uid.clone();
                     let at = now() - 1_000 + i64::try_from(index).unwrap();
                     let mut reservation = reservation(last, held_by(&name(number)), Some(&time(at)));
                     reservation.metadata.uid = Some(uid);

@@ -37,9 +37,9 @@ fn prefix_of_another_length_blocks_all_overlapping_ones() {
         scope: Scope::Pool(prefix_key()),
         block: Block::new("fd00:0:0:1::".parse().unwrap(), 64),
     };
-    assert_eq!(ledger.contained_in_use(), [inside]);
+    assert_eq!(ledger.addresses().contained_in_use(), [inside]);
     ledger.delete(&prefix_address("inside", "fd00:0:0:1::", 64));
-    assert_eq!(ledger.contained_in_use(), []);
+    assert_eq!(ledger.addresses().contained_in_use(), []);
     assert_eq!(counts(&ledger), (8, 3, 0, 2), "it is within the wide one");
     ledger.apply(&prefix_address("inside", "fd00:0:0:1::", 64));
     ledger.delete(&prefix_address("wide", "fd00::", 62));
@@ -48,6 +48,14 @@ fn prefix_of_another_length_blocks_all_overlapping_ones() {
         scope: Scope::Pool(prefix_key()),
         block: Block::new("fd00::".parse().unwrap(), 62),
     };
-    assert!(ledger.overlaps_other_claim(&wide, &claim("wide")));
-    assert!(!ledger.overlaps_other_claim(&wide, &claim("inside")));
+    assert!(
+        ledger
+            .addresses()
+            .overlaps_other_claim(&wide, &claim("wide"))
+    );
+    assert!(
+        !ledger
+            .addresses()
+            .overlaps_other_claim(&wide, &claim("inside"))
+    );
 }

@@ -1,8 +1,8 @@
 //! Changes of a pool count only the blocks that they add or remove, and agree with a count of all
 //! blocks.
 
+use super::super::addresses::UsageMap;
 use super::super::pool::PoolEntry;
-use super::super::usage::UsageMap;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -81,8 +81,8 @@ fn now_and_recounted(ledger: &mut Ledger) -> [String; 2] {
     let now = describe(entry);
     let none = UsageMap::default();
     let usage = ledger
-        .scopes
-        .get(&Scope::Pool(key()))
+        .addresses
+        .scope(&Scope::Pool(key()))
         .map_or(&none, |scope| &scope.usage);
     entry.recount(&key(), usage);
     [now, describe(entry)]

@@ -1,7 +1,8 @@
 //! The released addresses of each pool that cool down, or are kept for the next claims of the same
 //! names.
 
-use super::{Change, Derived};
+use super::super::addresses::Change;
+use super::Derived;
 
 /// Records that the address cools down or is remembered, or no longer.
 pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {

@@ -3,8 +3,9 @@
 use capi_ipam_api::PoolKey;
 use capi_ipam_ip::Block;
 
+use super::super::addresses::Change;
 use super::super::pool::PoolEntry;
-use super::{Change, Derived, count};
+use super::{Derived, count};
 
 /// Counts the address for pools that have an IPAddress with it now, and no longer for those that
 /// had one.

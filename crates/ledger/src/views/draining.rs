@@ -1,6 +1,7 @@
 //! The addresses in use in the draining parts of each pool.
 
-use super::{Change, Derived};
+use super::super::addresses::Change;
+use super::Derived;
 
 /// Records for the pools in whose draining parts the address is whether it is in use.
 pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {

@@ -3,10 +3,11 @@
 
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
-use super::super::facts::Facts;
+use super::super::addresses::Availability;
+use super::super::addresses::Change;
+use super::super::addresses::Facts;
 use super::super::pool::PoolEntry;
-use super::super::usage::Availability;
-use super::{Change, Derived};
+use super::Derived;
 
 /// How a block that became used or free affects a pool.
 enum Effect {

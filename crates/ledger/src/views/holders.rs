@@ -3,9 +3,10 @@
 
 use capi_ipam_api::{PoolKey, Scope};
 
+use super::super::addresses::Change;
+use super::super::addresses::set_in_order;
 use super::super::pool::PoolEntry;
-use super::super::usage::set_in_order;
-use super::{Change, Derived, count};
+use super::{Derived, count};
 
 /// Counts the reservation and the candidate of the address for their pools.
 pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {

@@ -1,6 +1,7 @@
 //! The claims that count for the limits of each pool.
 
-use super::{Change, Derived};
+use super::super::addresses::Change;
+use super::Derived;
 
 /// Charges the claims that have the address now, and no longer those that had it.
 pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_api::{IPReservation, InClusterKind};
+use capi_ipam_api::{IPReservation, InClusterKind, Slot};
 use capi_ipam_contract::IPAddress;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::super::addresses::Facts;
 use super::super::draining::Draining;
 use super::super::quota::Quota;
 use super::*;
@@ -267,8 +268,7 @@ proptest! {
         let ledger = run(steps);
         let pools = ledger.pools.iter().map(|(key, entry)| (key.clone(), empty(key, entry)));
         let mut pools: HashMap<PoolKey, PoolEntry> = pools.collect();
-        let mut in_use = InUse::default();
-        for (scope, entry) in &ledger.scopes {
+        for (scope, entry) in ledger.addresses.scopes() {
             let mut holders = Vec::new();
             for (block, usage) in entry.usage.iter() {
                 let slot = Slot { scope: scope.clone(), block };
@@ -279,7 +279,6 @@ proptest! {
                     usage: &entry.usage,
                     members: &entry.members,
                     holders: &mut holders,
-                    in_use: &mut in_use,
                     elsewhere: Vec::new(),
                     dirty_pools: &mut Vec::new(),
                     effects: &mut Effects::default(),
@@ -288,7 +287,7 @@ proptest! {
             }
             prop_assert_eq!(&holders, &entry.holders, "{}", scope.name());
         }
-        prop_assert_eq!(in_use, ledger.in_use);
+        ledger.addresses.check_in_use();
         prop_assert_eq!(pools.len(), ledger.pools.len());
         for (key, entry) in &ledger.pools {
             prop_assert_eq!(digest(entry), digest(&pools[key]), "{}", key);

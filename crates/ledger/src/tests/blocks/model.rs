@@ -408,7 +408,11 @@ impl Run {
         }
         let used = addresses.clone().filter(|last| known.is_used(*last));
         let scope = Scope::Network("lab".into());
-        assert_eq!(ledger.usage_count(&scope), used.count(), "nothing is freed");
+        assert_eq!(
+            ledger.addresses().usage_count(&scope),
+            used.count(),
+            "nothing is freed"
+        );
         if known.is_valid {
             for (pool, first, last) in POOLS {
                 let counts = ledger.counts(&named(pool));

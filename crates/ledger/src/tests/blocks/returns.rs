@@ -1,7 +1,7 @@
 //! The return of blocks, and the use of addresses that prevents it.
 
 use super::*;
-use crate::usage::UsageMap;
+use crate::addresses::UsageMap;
 
 /// A block that the ledger shows as: used, and usable.
 fn view(ledger: &Ledger, first: u8) -> Option<(bool, bool)> {

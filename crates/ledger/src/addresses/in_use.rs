@@ -8,7 +8,7 @@ use capi_ipam_ip::Block;
 /// In how many scopes each block is in use. Only equal blocks are compared: an address in a prefix
 /// that another pool has allocated is not found.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct InUse {
+pub(crate) struct InUse {
     /// The scopes in which an IPAddress has the block. About 30 bytes for each address in use.
     scopes: HashMap<Block, ScopeCount>,
     /// The number of blocks that scopes share.
@@ -48,7 +48,7 @@ impl ScopeCount {
 
 impl InUse {
     /// Records that an address came into use in its scope, or is no longer in use there.
-    pub(super) fn set(&mut self, slot: &Slot, is_in_use: bool) {
+    pub(crate) fn set(&mut self, slot: &Slot, is_in_use: bool) {
         let count = self.scopes.entry(slot.block).or_default();
         let was_shared = count.is_shared();
         count.count(&slot.scope, is_in_use);
@@ -64,7 +64,7 @@ impl InUse {
     }
 
     /// The number of blocks that scopes share.
-    pub(super) fn shared(&self) -> usize {
+    pub(crate) fn shared(&self) -> usize {
         self.shared
     }
 }

@@ -11,11 +11,11 @@ const MIN_PRUNED: usize = 1_024;
 /// A name of [`SharedNames`]. One pointer, since each address in use has two of them: an `Arc<str>`
 /// also contains its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SharedName(Arc<Arc<str>>);
+pub(crate) struct SharedName(Arc<Arc<str>>);
 
 impl SharedName {
     /// The name.
-    pub(super) fn text(&self) -> Arc<str> {
+    pub(crate) fn text(&self) -> Arc<str> {
         Arc::clone(&*self.0)
     }
 }
@@ -35,7 +35,7 @@ impl Borrow<str> for SharedName {
 
 /// Names that many entries of the ledger have, each stored once.
 #[derive(Debug, Default)]
-pub(super) struct SharedNames {
+pub(crate) struct SharedNames {
     names: HashSet<SharedName>,
     /// The number of names at which unused ones are removed next.
     prune_at: usize,
@@ -43,7 +43,7 @@ pub(super) struct SharedNames {
 
 impl SharedNames {
     /// Returns the stored copy of a name.
-    pub(super) fn share(&mut self, name: Option<&str>) -> Option<SharedName> {
+    pub(crate) fn share(&mut self, name: Option<&str>) -> Option<SharedName> {
         let name = name.filter(|name| !name.is_empty())?;
         if let Some(known) = self.names.get(name) {
             return Some(known.clone());

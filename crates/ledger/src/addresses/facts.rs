@@ -3,32 +3,33 @@
 use capi_ipam_api::PoolKey;
 use smallvec::SmallVec;
 
-use super::quota::Consumer;
+use crate::quota::Consumer;
+
 use super::usage::{AddressUsage, Availability, Released, ReservationInfo};
 
 /// What one address contributes to every count: a value that is computed from its usage, and never
 /// changed. The default is that of an address which nothing uses.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Facts {
-    pub(super) availability: Availability,
+pub(crate) struct Facts {
+    pub(crate) availability: Availability,
     /// The pools whose IPAddress objects have the address, in order: nearly always one.
-    pub(super) used_by: SmallVec<[PoolKey; 1]>,
+    pub(crate) used_by: SmallVec<[PoolKey; 1]>,
     /// The pool of its reservation.
-    pub(super) reserved_by: Option<PoolKey>,
+    pub(crate) reserved_by: Option<PoolKey>,
     /// Whether a claim has this reservation: it is neither created by a user nor released.
-    pub(super) is_held: bool,
+    pub(crate) is_held: bool,
     /// The pool that holds it for a claim whose reservation is being created.
-    pub(super) offered_by: Option<PoolKey>,
+    pub(crate) offered_by: Option<PoolKey>,
     /// The release, if the address is released and has a reservation.
-    pub(super) released: Option<Released>,
+    pub(crate) released: Option<Released>,
     /// The claims that count for a limit, and the pool of each; empty if no pool has limits.
-    pub(super) charges: Vec<(PoolKey, Consumer)>,
+    pub(crate) charges: Vec<(PoolKey, Consumer)>,
 }
 
 impl Facts {
     /// Computes the facts. `has_quotas` is whether a pool has limits: the charges cost an
     /// allocation.
-    pub(super) fn of(usage: &AddressUsage, has_quotas: bool) -> Self {
+    pub(crate) fn of(usage: &AddressUsage, has_quotas: bool) -> Self {
         let reservation = usage.reservation.as_ref();
         Self {
             availability: usage.availability(),
@@ -47,7 +48,7 @@ impl Facts {
 
     /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved
     /// for a claim.
-    pub(super) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
+    pub(crate) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
         let is_reserved = self.is_held && self.reserved_by.as_ref() == Some(pool);
         is_reserved || self.used_by.contains(pool)
     }

@@ -6,20 +6,20 @@ use capi_ipam_contract::Uid;
 
 /// The uid of an object, as the API server returned it. A UUID needs 16 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ObjectUid {
+pub(crate) enum ObjectUid {
     Uuid(Uid),
     Other(Box<str>),
 }
 
 impl ObjectUid {
-    pub(super) fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         match Uid::parse(text) {
             Some(uid) => Self::Uuid(uid),
             None => Self::Other(text.into()),
         }
     }
 
-    pub(super) fn uid(&self) -> Uid {
+    pub(crate) fn uid(&self) -> Uid {
         match self {
             Self::Uuid(uid) => *uid,
             Self::Other(text) => Uid::of(text),

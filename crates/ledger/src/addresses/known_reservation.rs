@@ -1,12 +1,13 @@
 //! A reservation in the version that is known of it.
 
-use capi_ipam_api::{IPReservation, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_contract::Uid;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::resource_version::ResourceVersion;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
-use super::usage::ReservationInfo;
-use super::{Ledger, PoolKey};
+use super::{Addresses, ReservationInfo};
 
 /// A reservation in a known version. It is written in this version only: a write that is applied
 /// later must not affect a claim that takes the reservation over.
@@ -46,21 +47,85 @@ impl KnownReservation {
     }
 }
 
-impl Ledger {
+/// An address that is reserved for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The scope and address.
+    pub slot: Slot,
+    /// The pool of the reservation.
+    pub pool: PoolKey,
+    /// The uid of the reservation.
+    pub uid: String,
+    /// The latest observed resource version of the reservation.
+    pub version: String,
+    /// Whether a user promised the address to the name of the claim. A promise outlives the claim.
+    pub is_promise: bool,
+    /// Whether an IPAddress of the claim with this address was observed.
+    pub was_used: bool,
+}
+
+impl Held {
+    /// The reservation in the version that is known.
+    pub fn known(&self) -> KnownReservation {
+        KnownReservation {
+            slot: self.slot.clone(),
+            pool: self.pool.clone(),
+            uid: self.uid.clone(),
+            version: self.version.clone(),
+        }
+    }
+}
+
+impl Addresses {
+    /// Whether a claim has an IPAddress of a pool, and its reservation.
+    pub(crate) fn is_served(&self, pool: &PoolKey, claim: &NamespacedName, uid: Uid) -> bool {
+        for slot in self.slots_of(claim, uid) {
+            let Some(usage) = self.usage(slot) else {
+                continue;
+            };
+            for owner in &usage.owners {
+                if owner.name == *claim && owner.pool == *pool {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// The reservation of an address, in the version that is known.
     pub fn known_reservation(&self, slot: &Slot) -> Option<KnownReservation> {
-        let info = self.usage(slot)?.reservation.as_ref()?;
-        Some(self.known_version(slot, info))
+        Some(self.known_version(slot, self.reservation(slot)?))
     }
 
     /// A reservation of an address, in the version that is known.
-    pub(super) fn known_version(&self, slot: &Slot, info: &ReservationInfo) -> KnownReservation {
+    pub(crate) fn known_version(&self, slot: &Slot, info: &ReservationInfo) -> KnownReservation {
+        let version = self.versions().precondition(info.stamp);
         KnownReservation {
             slot: slot.clone(),
             pool: info.pool.clone(),
             uid: info.uid.to_string(),
-            version: self.precondition(info),
+            version: version.to_string(),
         }
+    }
+
+    /// What a claim holds: the addresses reserved for its uid, and those promised to its name.
+    pub fn held_by(&self, claim: &NamespacedName, uid: Uid) -> Vec<Held> {
+        let mut held = Vec::new();
+        for slot in self.slots_of(claim, uid) {
+            let Some(reservation) = self.reservation(slot) else {
+                continue;
+            };
+            let known = self.known_version(slot, reservation);
+            held.push(Held {
+                slot: known.slot,
+                pool: known.pool,
+                uid: known.uid,
+                version: known.version,
+                is_promise: reservation.is_manual(),
+                was_used: reservation.was_used,
+            });
+        }
+        held
     }
 }
 

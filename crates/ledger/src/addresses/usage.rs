@@ -14,34 +14,34 @@ use smallvec::SmallVec;
 
 use super::PoolKey;
 use super::object_uid::ObjectUid;
-use super::quota::Consumer;
 use super::shared_names::SharedName;
+use crate::quota::Consumer;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]
-pub(super) struct ScopeEntry {
-    pub(super) usage: UsageMap,
+pub(crate) struct ScopeEntry {
+    pub(crate) usage: UsageMap,
     /// The existing pools of the scope, ordered: one, unless the scope is a network.
-    pub(super) members: Vec<PoolKey>,
+    pub(crate) members: Vec<PoolKey>,
     /// The pools with a reservation or a candidate in the scope, ordered; only of a network.
-    pub(super) holders: Vec<PoolKey>,
+    pub(crate) holders: Vec<PoolKey>,
 }
 
 /// The usage of each address that is not free, in the order of the addresses. Boxed, since the nodes of
 /// a map are half empty.
 #[derive(Debug, Default)]
-pub(super) struct UsageMap {
+pub(crate) struct UsageMap {
     entries: BTreeMap<Block, Box<AddressUsage>>,
     /// The number of blocks of each family and length.
     lengths: BTreeMap<(Family, u8), usize>,
 }
 
 impl UsageMap {
-    pub(super) fn get(&self, block: &Block) -> Option<&AddressUsage> {
+    pub(crate) fn get(&self, block: &Block) -> Option<&AddressUsage> {
         self.entries.get(block).map(Box::as_ref)
     }
 
-    pub(super) fn get_or_insert(&mut self, block: Block) -> &mut AddressUsage {
+    pub(crate) fn get_or_insert(&mut self, block: Block) -> &mut AddressUsage {
         let Self { entries, lengths } = self;
         entries.entry(block).or_insert_with(|| {
             let count = lengths.entry((block.family(), block.length())).or_default();
@@ -50,7 +50,7 @@ impl UsageMap {
         })
     }
 
-    pub(super) fn remove(&mut self, block: &Block) {
+    pub(crate) fn remove(&mut self, block: &Block) {
         if self.entries.remove(block).is_none() {
             return;
         }
@@ -65,7 +65,7 @@ impl UsageMap {
     }
 
     /// Whether there are blocks of the family with another length.
-    pub(super) fn has_other_lengths(&self, family: Family, length: u8) -> bool {
+    pub(crate) fn has_other_lengths(&self, family: Family, length: u8) -> bool {
         for (of, other) in self.lengths.keys() {
             if *of == family && *other != length {
                 return true;
@@ -76,7 +76,7 @@ impl UsageMap {
 
     /// The blocks that IPAddress objects have, in families with blocks of several lengths: elsewhere
     /// none contains another one.
-    pub(super) fn of_several_lengths(&self) -> Vec<Block> {
+    pub(crate) fn of_several_lengths(&self) -> Vec<Block> {
         if self.lengths.len() < 2 {
             return Vec::new();
         }
@@ -88,12 +88,12 @@ impl UsageMap {
             .collect()
     }
 
-    pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.entries.keys()
     }
 
     /// Whether an address of a block is not free. Takes logarithmic time.
-    pub(super) fn has_address_in(&self, block: Block) -> bool {
+    pub(crate) fn has_address_in(&self, block: Block) -> bool {
         let mut within = self.entries.range(block..=last_address(block));
         within.next().is_some() || self.has_larger(block)
     }
@@ -115,7 +115,7 @@ impl UsageMap {
 
     /// The blocks of a length with an address that is not free. Larger ones that are not free as a
     /// whole are left out. Takes logarithmic time for each block.
-    pub(super) fn blocks_in_use(&self, family: Family, length: u8) -> Vec<Block> {
+    pub(crate) fn blocks_in_use(&self, family: Family, length: u8) -> Vec<Block> {
         let mut found = Vec::new();
         let all = Block::new(family.address(0), 0);
         let mut next = Bound::Included(all);
@@ -132,37 +132,32 @@ impl UsageMap {
         found
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Block, &AddressUsage)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Block, &AddressUsage)> {
         let entries = self.entries.iter();
         entries.map(|(block, usage)| (*block, usage.as_ref()))
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
+    pub(crate) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
         self.entries.values().map(Box::as_ref)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
 impl ScopeEntry {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.usage.is_empty() && self.members.is_empty()
-    }
-
-    /// Adds a pool to the members, or removes it.
-    pub(super) fn set_member(&mut self, pool: &PoolKey, is_member: bool) {
-        set_in_order(&mut self.members, pool, is_member);
     }
 }
 
 /// Adds a pool to an ordered list, or removes it.
-pub(super) fn set_in_order(pools: &mut Vec<PoolKey>, pool: &PoolKey, is_included: bool) {
+pub(crate) fn set_in_order(pools: &mut Vec<PoolKey>, pool: &PoolKey, is_included: bool) {
     match pools.binary_search(pool) {
         Ok(index) if !is_included => drop(pools.remove(index)),
         Err(index) if is_included => pools.insert(index, pool.clone()),
@@ -172,61 +167,61 @@ pub(super) fn set_in_order(pools: &mut Vec<PoolKey>, pool: &PoolKey, is_included
 
 /// What uses one address. It is free when nothing does.
 #[derive(Debug, Default)]
-pub(super) struct AddressUsage {
-    pub(super) reservation: Option<ReservationInfo>,
+pub(crate) struct AddressUsage {
+    pub(crate) reservation: Option<ReservationInfo>,
     /// The IPAddress objects with this address: more than one if it is a duplicate.
-    pub(super) owners: SmallVec<[AddressOwner; 1]>,
-    pub(super) candidate: Option<Box<CandidateInfo>>,
+    pub(crate) owners: SmallVec<[AddressOwner; 1]>,
+    pub(crate) candidate: Option<Box<CandidateInfo>>,
     /// The number of reservations and candidates of this address in other scopes, of pools that
     /// belong to this scope now.
-    pub(super) elsewhere: u32,
+    pub(crate) elsewhere: u32,
     /// Whether an object that is not a valid reservation has the name of the reservation of this
     /// address: no other one can be created.
-    pub(super) is_name_taken: bool,
+    pub(crate) is_name_taken: bool,
 }
 
 /// A claim whose reservation of the address is being created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CandidateInfo {
-    pub(super) pool: PoolKey,
+pub(crate) struct CandidateInfo {
+    pub(crate) pool: PoolKey,
     /// The claim; only of a pool with access rules.
-    pub(super) consumer: Option<Consumer>,
+    pub(crate) consumer: Option<Consumer>,
 }
 
 /// What the ledger keeps of an IPReservation.
 #[derive(Debug)]
-pub(super) struct ReservationInfo {
-    pub(super) uid: ObjectUid,
+pub(crate) struct ReservationInfo {
+    pub(crate) uid: ObjectUid,
     /// When it was last seen.
-    pub(super) stamp: Stamp,
-    pub(super) pool: PoolKey,
-    pub(super) claim: Option<NamespacedName>,
-    pub(super) claim_uid: Option<Uid>,
+    pub(crate) stamp: Stamp,
+    pub(crate) pool: PoolKey,
+    pub(crate) claim: Option<NamespacedName>,
+    pub(crate) claim_uid: Option<Uid>,
     /// The name of the Cluster of the claim.
-    pub(super) cluster: Option<SharedName>,
+    pub(crate) cluster: Option<SharedName>,
     /// Whether the watch has reported it, and so all reservations that were created before.
-    pub(super) is_observed: bool,
+    pub(crate) is_observed: bool,
     /// In seconds since the Unix epoch, as it is written: all managers have to derive the same
     /// times from it. A time in the future is corrected in the object.
-    pub(super) released_at: Option<NonZeroI64>,
+    pub(crate) released_at: Option<NonZeroI64>,
     /// Whether the released address is only kept for the next claim of the same name: its cool-down
     /// has ended, and other claims get it if no other address is free.
-    pub(super) is_remembered: bool,
+    pub(crate) is_remembered: bool,
     /// Whether an IPAddress of the claim with this address was observed. Two managers can reserve
     /// two addresses for one claim, which uses one of them.
-    pub(super) was_used: bool,
+    pub(crate) was_used: bool,
     /// Whether it is being deleted and waits for a finalizer: no claim has it, and the address is
     /// not free.
-    pub(super) is_terminating: bool,
+    pub(crate) is_terminating: bool,
     /// Whether it has to be labelled for `clusterctl move`.
-    pub(super) lacks_label: bool,
+    pub(crate) lacks_label: bool,
     /// Whether its status reports that it has no effect.
-    pub(super) reports_problem: bool,
+    pub(crate) reports_problem: bool,
 }
 
 /// Whether an address can be allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Availability {
+pub(crate) enum Availability {
     /// Nothing uses the address.
     #[default]
     Free,
@@ -239,20 +234,20 @@ pub(super) enum Availability {
 
 /// A released address, which cools down or is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Released {
-    pub(super) pool: PoolKey,
+pub(crate) struct Released {
+    pub(crate) pool: PoolKey,
     /// The second in which it was released.
-    pub(super) since: i64,
+    pub(crate) since: i64,
     /// Whether its cool-down has ended: it is only kept for the next claim of the same name.
-    pub(super) is_remembered: bool,
+    pub(crate) is_remembered: bool,
     /// Whether an IPAddress has the address: the reservation is kept for its claim.
-    pub(super) is_in_use: bool,
+    pub(crate) is_in_use: bool,
 }
 
 /// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`],
 /// except that an address that cools down is not held.
 #[derive(Debug, Default)]
-pub(super) struct Holdings {
+pub(crate) struct Holdings {
     /// Addresses that the last claim of that name has released, and that cool down or are
     /// remembered.
     released: HashMap<NamespacedName, Slots>,
@@ -266,7 +261,7 @@ type Slots = SmallVec<[Slot; 1]>;
 
 impl Holdings {
     /// Records the reservation of an address.
-    pub(super) fn insert(&mut self, reservation: &ReservationInfo, slot: &Slot) {
+    pub(crate) fn insert(&mut self, reservation: &ReservationInfo, slot: &Slot) {
         let Some(claim) = reservation.claim.as_ref() else {
             return;
         };
@@ -281,7 +276,7 @@ impl Holdings {
     }
 
     /// Removes the reservation of an address.
-    pub(super) fn remove(&mut self, reservation: &ReservationInfo, slot: &Slot) {
+    pub(crate) fn remove(&mut self, reservation: &ReservationInfo, slot: &Slot) {
         let Some(claim) = reservation.claim.as_ref() else {
             return;
         };
@@ -293,17 +288,17 @@ impl Holdings {
     }
 
     /// Whether a user promised an address to the name of a claim.
-    pub(super) fn has_promises(&self) -> bool {
+    pub(crate) fn has_promises(&self) -> bool {
         !self.by_name.is_empty()
     }
 
     /// The addresses that claims of that name have released, and that still have a reservation.
-    pub(super) fn released_by(&self, claim: &NamespacedName) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn released_by(&self, claim: &NamespacedName) -> impl Iterator<Item = &Slot> {
         self.released.get(claim).into_iter().flatten()
     }
 
     /// The addresses reserved for the uid of a claim, and those promised to its name.
-    pub(super) fn of(&self, claim: &NamespacedName, uid: Uid) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn of(&self, claim: &NamespacedName, uid: Uid) -> impl Iterator<Item = &Slot> {
         let promised = if self.has_promises() {
             self.by_name.get(claim)
         } else {
@@ -326,17 +321,17 @@ fn remove_from<K: Eq + Hash>(index: &mut HashMap<K, Slots>, key: &K, slot: &Slot
 
 /// What the ledger keeps of an IPAddress. It has the name of its claim.
 #[derive(Clone, Debug)]
-pub(super) struct AddressOwner {
-    pub(super) name: NamespacedName,
-    pub(super) pool: PoolKey,
+pub(crate) struct AddressOwner {
+    pub(crate) name: NamespacedName,
+    pub(crate) pool: PoolKey,
     /// The name of the Cluster of the claim.
-    pub(super) cluster: Option<SharedName>,
+    pub(crate) cluster: Option<SharedName>,
     /// The newest list when the watch last showed it.
-    pub(super) list: ListNumber,
+    pub(crate) list: ListNumber,
 }
 
 impl ReservationInfo {
-    pub(super) fn of(
+    pub(crate) fn of(
         reservation: &IPReservation,
         pool: PoolKey,
         cluster: Option<SharedName>,
@@ -371,7 +366,7 @@ impl ReservationInfo {
     }
 
     /// When it was last seen, and its uid.
-    pub(super) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> Known {
         Known {
             uid: self.uid.uid(),
             stamp: self.stamp,
@@ -379,7 +374,7 @@ impl ReservationInfo {
     }
 
     /// The state of the object that this describes.
-    pub(super) fn seen(&self) -> ObjectVersion {
+    pub(crate) fn seen(&self) -> ObjectVersion {
         ObjectVersion {
             uid: self.uid.uid(),
             version: self.stamp.version(),
@@ -388,23 +383,23 @@ impl ReservationInfo {
 
     /// Whether a user created it, to exclude the address or to promise it to a claim by name: it
     /// has no claim uid.
-    pub(super) fn is_manual(&self) -> bool {
+    pub(crate) fn is_manual(&self) -> bool {
         self.claim_uid.is_none()
     }
 
     /// Whether a claim has the reservation: it is neither created by a user nor released.
-    pub(super) fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         !self.is_manual() && self.released_at.is_none()
     }
 }
 
 impl AddressUsage {
-    pub(super) fn is_free(&self) -> bool {
+    pub(crate) fn is_free(&self) -> bool {
         self.reservation.is_none() && self.is_unused()
     }
 
     /// Whether nothing but a reservation uses the address.
-    pub(super) fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.owners.is_empty()
             && self.candidate.is_none()
             && self.elsewhere == 0
@@ -412,7 +407,7 @@ impl AddressUsage {
     }
 
     /// Whether the address can be allocated.
-    pub(super) fn availability(&self) -> Availability {
+    pub(crate) fn availability(&self) -> Availability {
         if self.is_free() {
             return Availability::Free;
         }
@@ -429,7 +424,7 @@ impl AddressUsage {
 
     /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved
     /// for a claim.
-    pub(super) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
+    pub(crate) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
         match &self.reservation {
             Some(reservation) if reservation.pool == *pool && reservation.is_held() => true,
             _ => self.has_address_of(pool),
@@ -437,17 +432,17 @@ impl AddressUsage {
     }
 
     /// Whether an IPAddress of the pool has this address.
-    pub(super) fn has_address_of(&self, pool: &PoolKey) -> bool {
+    pub(crate) fn has_address_of(&self, pool: &PoolKey) -> bool {
         self.owners.iter().any(|owner| owner.pool == *pool)
     }
 
     /// Whether a claim has an IPAddress with this address.
-    pub(super) fn is_owned_by(&self, claim: &NamespacedName) -> bool {
+    pub(crate) fn is_owned_by(&self, claim: &NamespacedName) -> bool {
         self.owners.iter().any(|owner| owner.name == *claim)
     }
 
     /// Whether anything other than this claim uses the address.
-    pub(super) fn is_of_another(&self, claim: &NamespacedName) -> bool {
+    pub(crate) fn is_of_another(&self, claim: &NamespacedName) -> bool {
         if let Some(reservation) = &self.reservation
             && reservation.claim.as_ref() != Some(claim)
         {
@@ -457,7 +452,7 @@ impl AddressUsage {
     }
 
     /// How often a pool holds the address: by a reservation, and by a candidate.
-    pub(super) fn holds_of(&self, pool: &PoolKey) -> usize {
+    pub(crate) fn holds_of(&self, pool: &PoolKey) -> usize {
         let mut holds = 0_usize;
         if let Some(reservation) = &self.reservation
             && reservation.pool == *pool
@@ -471,7 +466,7 @@ impl AddressUsage {
     }
 
     /// Counts a hold of this address in another scope that was added or removed.
-    pub(super) fn count_elsewhere(&mut self, is_added: bool) {
+    pub(crate) fn count_elsewhere(&mut self, is_added: bool) {
         let count = self.elsewhere;
         self.elsewhere = if is_added {
             count.saturating_add(1)
@@ -481,23 +476,23 @@ impl AddressUsage {
     }
 
     /// The pool that holds the address for a claim whose reservation is being created.
-    pub(super) fn candidate_pool(&self) -> Option<&PoolKey> {
+    pub(crate) fn candidate_pool(&self) -> Option<&PoolKey> {
         self.candidate.as_ref().map(|candidate| &candidate.pool)
     }
 
-    pub(super) fn drop_candidate(&mut self) {
+    pub(crate) fn drop_candidate(&mut self) {
         self.candidate = None;
     }
 
     /// Whether the address has no reservation, and one can be created.
-    pub(super) fn is_unreserved(&self) -> bool {
+    pub(crate) fn is_unreserved(&self) -> bool {
         self.reservation.is_none() && self.candidate.is_none() && !self.is_name_taken
     }
 
     /// The release, if the address is released and has a reservation. One that is being deleted is
     /// not released a second time, and nobody can take it over. One whose last state is not valid
     /// may have been taken over in that state: it is kept until it is corrected or deleted.
-    pub(super) fn release(&self) -> Option<Released> {
+    pub(crate) fn release(&self) -> Option<Released> {
         let reservation = self.reservation.as_ref()?;
         if reservation.is_terminating || self.is_name_taken {
             return None;
@@ -514,7 +509,7 @@ impl AddressUsage {
     /// without a reservation counts too, unless its reservation is being moved to this scope. So
     /// does that of a claim whose address a user promised; the promise alone does not: the
     /// namespace does not use the address yet, and cannot release it.
-    pub(super) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
+    pub(crate) fn charges(&self) -> Vec<(PoolKey, Consumer)> {
         let mut charges = Vec::new();
         let holder = self.holder();
         if let Some((reservation, claim)) = holder {
@@ -558,7 +553,7 @@ impl AddressUsage {
     }
 
     /// The pools whose IPAddress objects have this address, in order.
-    pub(super) fn pools(&self) -> SmallVec<[PoolKey; 1]> {
+    pub(crate) fn pools(&self) -> SmallVec<[PoolKey; 1]> {
         let owners = self.owners.iter();
         let mut pools: SmallVec<[PoolKey; 1]> = owners.map(|owner| owner.pool.clone()).collect();
         pools.sort_unstable();
@@ -567,14 +562,14 @@ impl AddressUsage {
     }
 
     /// The claim to which a user promised the address.
-    pub(super) fn promised_to(&self) -> Option<&NamespacedName> {
+    pub(crate) fn promised_to(&self) -> Option<&NamespacedName> {
         match &self.reservation {
             Some(reservation) if reservation.is_manual() => reservation.claim.as_ref(),
             _ => None,
         }
     }
 
-    pub(super) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
+    pub(crate) fn set_reservation(&mut self, mut reservation: ReservationInfo) {
         // What was observed of an earlier state stays known, unless another claim took it over.
         if let Some(known) = &self.reservation
             && known.uid == reservation.uid
@@ -593,7 +588,7 @@ impl AddressUsage {
         self.reservation = Some(reservation);
     }
 
-    pub(super) fn insert_address(&mut self, mut owner: AddressOwner) {
+    pub(crate) fn insert_address(&mut self, mut owner: AddressOwner) {
         if let Some(reservation) = &mut self.reservation
             && let Some(claim) = &reservation.claim
             && *claim == owner.name
@@ -612,7 +607,7 @@ impl AddressUsage {
     }
 
     /// Records in which list the IPAddress of a name was last shown.
-    pub(super) fn set_list(&mut self, name: &NamespacedName, list: ListNumber) {
+    pub(crate) fn set_list(&mut self, name: &NamespacedName, list: ListNumber) {
         for owner in &mut self.owners {
             if owner.name == *name {
                 owner.list = list;
@@ -620,7 +615,7 @@ impl AddressUsage {
         }
     }
 
-    pub(super) fn remove_address(&mut self, name: &NamespacedName) {
+    pub(crate) fn remove_address(&mut self, name: &NamespacedName) {
         self.owners.retain(|owner| owner.name != *name);
     }
 }
