@@ -117,7 +117,7 @@ impl View for LedgerView {
     }
 
     fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool {
-        self.read(|ledger| ledger.is_in_other_block(pool, block))
+        self.read(|ledger| ledger.pools().is_in_other_block(pool, block))
     }
 
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
@@ -159,7 +159,7 @@ impl View for LedgerView {
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        let info = self.read(|ledger| ledger.pool_info(pool))?;
+        let info = self.read(|ledger| ledger.pools().pool_info(pool))?;
         Some((info.scope.clone(), info.usable.clone().ok()))
     }
 

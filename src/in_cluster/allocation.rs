@@ -326,7 +326,7 @@ impl Allocating<'_> {
         // Prefix and gateway have to be those of the spec from which the address was allocated.
         if !handler
             .ledger()
-            .read(|ledger| ledger.is_current(pool, &usable))
+            .read(|ledger| ledger.pools().is_current(pool, &usable))
         {
             return Ok(Event::AskAgain);
         }
@@ -357,7 +357,7 @@ impl Allocating<'_> {
         let is_current = self
             .handler
             .ledger()
-            .read(|ledger| ledger.has_place(self.pool, slot));
+            .read(|ledger| ledger.pools().has_place(self.pool, slot));
         Ok(if is_current {
             Event::Permitted
         } else {

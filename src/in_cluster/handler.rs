@@ -119,7 +119,7 @@ impl ClaimHandler for InClusterHandler {
             PoolLookup::Missing => {
                 let advice = self
                     .ledger()
-                    .read(|ledger| advice::missing_pool(pool, ledger.existing_pools()));
+                    .read(|ledger| advice::missing_pool(pool, ledger.pools().existing_pools()));
                 let text = format!("{pool} does not exist; {advice}");
                 return Err(HandlerError::PoolNotFound(text));
             }

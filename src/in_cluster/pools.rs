@@ -210,7 +210,11 @@ impl Protect for PoolReconciler {
         }
         let key = PoolKey::of(pool);
         // A pool is added to the ledger before its controller is notified.
-        match self.context.ledger.read(|ledger| ledger.pool_info(&key)) {
+        match self
+            .context
+            .ledger
+            .read(|ledger| ledger.pools().pool_info(&key))
+        {
             None => Protection::Postponed(Action::AwaitChange),
             Some(info) if info.paused || is_released(pool, &info) => Protection::Unmanaged,
             Some(_) => Protection::Managed,
@@ -346,7 +350,11 @@ impl PoolReconciler {
         self.context
             .ledger
             .note(|ledger| ledger.clear_notified(&key));
-        let Some(info) = self.context.ledger.read(|ledger| ledger.pool_info(&key)) else {
+        let Some(info) = self
+            .context
+            .ledger
+            .read(|ledger| ledger.pools().pool_info(&key))
+        else {
             // It was removed from the ledger a moment ago.
             return Ok(Action::Requeue(STATUS_INTERVAL));
         };
@@ -462,7 +470,7 @@ impl PoolReconciler {
         writer: Option<&str>,
     ) -> Option<PoolStatus> {
         let (key, ledger) = (PoolKey::of(pool), &self.context.ledger);
-        let overlapping = ledger.overlapping(&key);
+        let overlapping = ledger.pools().overlapping(&key);
         let report = ledger.read(|ledger| ledger.pool_report(&key, overlapping))?;
         let snapshot = PoolSnapshot {
             report: &report,

@@ -246,7 +246,9 @@ impl ReservationStore {
         known: &KnownReservation,
         former_use: FormerUse,
     ) -> Result<WriteResult, CallError> {
-        let pool = self.ledger.read(|ledger| ledger.pool_info(&known.pool));
+        let pool = self
+            .ledger
+            .read(|ledger| ledger.pools().pool_info(&known.pool));
         if keeps_reservation(pool.as_deref(), former_use) {
             self.set_released_at_now(known, |found| found.spec.released_at.is_some())
                 .await

@@ -209,7 +209,7 @@ impl SliceReturn {
                 let pool = pool_object(
                     &slice.pool,
                     ledger
-                        .read(|ledger| ledger.pool_info(&slice.pool))
+                        .read(|ledger| ledger.pools().pool_info(&slice.pool))
                         .map(|info| info.uid.clone()),
                 );
                 let owner = describe(&slice.pool, &slice.owner);

@@ -188,7 +188,7 @@ impl InClusterHandler {
         pool_object(
             pool,
             self.ledger()
-                .read(|ledger| ledger.pool_info(pool))
+                .read(|ledger| ledger.pools().pool_info(pool))
                 .map(|info| info.uid.clone()),
         )
     }

@@ -55,7 +55,7 @@ pub(super) struct UseCheck {
 
 impl BackgroundTask for UseCheck {
     async fn run_once(&mut self) -> NextRun {
-        let pools = self.context.ledger.read(Ledger::verified_pools);
+        let pools = self.context.ledger.read(|ledger| ledger.pools().verified_pools());
         let is_due = self.last.is_none_or(|last| last.elapsed() >= self.interval);
         if is_due {
             self.pools.clear();

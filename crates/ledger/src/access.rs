@@ -9,8 +9,8 @@ use capi_ipam_objects::observed::Versions;
 
 use super::addresses::SharedName;
 use super::addresses::{AddressUsage, ReservationInfo};
-use super::pool::PoolEntry;
-use super::quota::{Consumer, Group, Quota};
+use super::pools::PoolEntry;
+use super::pools::quota::{Consumer, Group, Quota};
 use super::{Ledger, LimitReached, PoolKey};
 
 /// Whether a claim may keep the address that it has reserved, and is not bound to yet.
@@ -91,7 +91,7 @@ impl Ledger {
     /// Counts the addresses of a pool by namespace and Cluster.
     pub(super) fn quota(&self, key: &PoolKey, rules: &AccessRules) -> Quota {
         let mut quota = Quota::new(rules);
-        for scope in self.scopes_with(key) {
+        for scope in self.pools.scopes_with(key) {
             for (_, usage) in self.addresses.usage_in(&scope) {
                 for (pool, consumer) in usage.charges() {
                     if pool == *key {
@@ -105,8 +105,8 @@ impl Ledger {
 
     /// The addresses of a pool beyond what its rules allow; `None` without rules.
     pub(super) fn over_limit_of(&self, entry: &PoolEntry) -> Option<OverLimit> {
-        let rules = entry.info.as_ref()?.access.as_ref()?;
-        let quota = entry.quota.as_ref()?;
+        let rules = entry.info()?.access.as_ref()?;
+        let quota = entry.quota()?;
         Some(quota.over(|namespace| self.networks.allows_namespace(&rules.namespaces, namespace)))
     }
 
@@ -121,7 +121,7 @@ impl Ledger {
         let Some(entry) = self.pools.get(pool) else {
             return LimitCheck::Within;
         };
-        let Some(quota) = &entry.quota else {
+        let Some(quota) = entry.quota() else {
             return LimitCheck::Within;
         };
         // A list shows them in another order than that of their creation.
@@ -164,7 +164,7 @@ impl Ledger {
 
     /// Lets a claim wait for a change of the pool, and not for an address.
     fn wait_for_change_of(&mut self, pool: &PoolKey, claim: &NamespacedName) {
-        let entry = self.pools.entry(pool.clone()).or_default();
+        let entry = self.pools.entry(&pool);
         entry.wait_queue.wait_for_permission(claim);
         // It may have had a turn, which is for the next claim.
         self.dirty_pools.push(pool.clone());
@@ -172,10 +172,10 @@ impl Ledger {
 
     /// Wakes the claims whose limits can be checked, since the list of reservations is complete.
     pub(super) fn wake_unchecked(&mut self) {
-        if self.quotas == 0 {
+        if !self.pools.have_quotas() {
             return;
         }
-        for entry in self.pools.values_mut() {
+        for (_, entry) in self.pools.iter_mut() {
             if entry.has_quota() {
                 self.effects.claims.extend(entry.wait_queue.pool_changed());
             }
@@ -191,7 +191,7 @@ impl Ledger {
         group: &Group,
     ) -> usize {
         let mut others = HashSet::new();
-        for scope in self.scopes_with(pool) {
+        for scope in self.pools.scopes_with(pool) {
             for (_, usage) in self.addresses.usage_in(&scope) {
                 if !is_before(&self.addresses.versions(), usage, pool, reservation) {
                     continue;
@@ -208,7 +208,7 @@ impl Ledger {
 
     /// Whether the claims of a namespace may use a pool.
     fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
-        let Some(info) = self.info(pool) else {
+        let Some(info) = self.pools.info(pool) else {
             return true;
         };
         match &info.access {
@@ -220,11 +220,11 @@ impl Ledger {
     /// Wakes the claims of a namespace, whose labels may have changed, that wait for permission to
     /// use a pool.
     pub(super) fn wake_refused(&mut self, namespace: &str) {
-        if self.quotas == 0 {
+        if !self.pools.have_quotas() {
             return;
         }
-        for entry in self.pools.values_mut() {
-            if let Some(info) = &entry.info
+        for (_, entry) in self.pools.iter_mut() {
+            if let Some(info) = entry.info()
                 && let Some(rules) = &info.access
                 && matches!(rules.namespaces, AllowedNamespaces::Selector(_))
             {

@@ -9,7 +9,7 @@ use capi_ipam_ip::{Block, UsableBlocks};
 use super::addresses::ScopeEntry;
 use super::block_supply::BlockSupply;
 use super::blocks::{BlockInfo, BlockSlice, Blocks};
-use super::pool::PoolEntry;
+use super::pools::PoolEntry;
 use super::{Ledger, PoolKey};
 
 /// The state of the blocks that a network shares with other management clusters. By default, that of
@@ -268,33 +268,5 @@ impl BlockMember {
             requested: entry.requests_in_missing_blocks(),
             can_allocate: entry.can_allocate(),
         }
-    }
-}
-
-impl PoolEntry {
-    /// Whether a claim waits for any address, and none is free for it.
-    fn lacks_addresses(&self) -> bool {
-        if !self.can_allocate() {
-            return false;
-        }
-        let mut owners = self.wait_queue.blocked_owners();
-        let lacks_slice = match &self.slices {
-            Some(slices) => owners.any(|owner| slices.lacks_addresses(owner)),
-            None => false,
-        };
-        lacks_slice || self.wait_queue.waits_for_any()
-    }
-
-    /// Whether a claim waits for any address although some are free.
-    fn waits_beside_free_addresses(&self) -> bool {
-        self.free_count() > 0 && self.wait_queue.waits_for_any()
-    }
-
-    /// The requested addresses that are outside of the usable blocks of the network.
-    pub(super) fn requests_in_missing_blocks(&self) -> Vec<Block> {
-        let mut requested = self.wait_queue.awaited_blocks();
-        requested.retain(|block| self.is_in_missing_block(*block));
-        requested.sort_unstable();
-        requested
     }
 }

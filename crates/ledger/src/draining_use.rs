@@ -31,10 +31,10 @@ impl Ledger {
     /// What is in use in the draining parts of a pool; `None` if its spec names none.
     pub(super) fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
         let entry = self.pools.get(pool)?;
-        if !entry.info.as_ref()?.is_draining {
+        if !entry.info()?.is_draining {
             return None;
         }
-        let in_use = &entry.draining.in_use;
+        let in_use = entry.draining_in_use();
         let scope = entry.scope(pool);
         let mut claims = Vec::new();
         for block in in_use {
@@ -53,7 +53,7 @@ impl Ledger {
     /// names.
     pub(super) fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
         let mut lowest: Vec<(Block, Scope)> = Vec::new();
-        for scope in self.scopes_with(pool) {
+        for scope in self.pools.scopes_with(pool) {
             for (block, usage) in self.addresses.usage_in(&scope) {
                 let is_lower = lowest.len() < MAX_NAMED
                     || lowest.last().is_some_and(|(highest, _)| block < *highest);

@@ -13,8 +13,8 @@ use kube::ResourceExt;
 use super::Ledger;
 use super::addresses::AddressOwner;
 use super::networks::{Change, NetworkInfo};
+use super::pools::start::PoolInput;
 use super::registry_names::RegistryNames;
-use super::start::PoolInput;
 
 /// What lists and watches report of the objects of one kind. Pools are reported to
 /// [`Ledger::apply_pool`] and the methods beside it, since their kinds are listed one by one.
@@ -86,10 +86,10 @@ impl Observe<IPAddress> for Ledger {
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
         let allocated_at = allocated_at(address);
         self.change(|ledger| {
-            let pool = ledger.shared_key(pool);
+            let pool = ledger.pools.shared_key(pool);
             let list = ledger.addresses.list();
             let cluster = ledger.addresses.share_cluster(cluster);
-            let scope = ledger.scope_of(&pool);
+            let scope = ledger.pools.scope(&pool);
             // Another manager may have served a claim that has a turn here.
             if let Some(entry) = ledger.pools.get_mut(&pool)
                 && entry.wait_queue.leave(&name)
@@ -97,7 +97,7 @@ impl Observe<IPAddress> for Ledger {
                 ledger.dirty_pools.push(PoolKey::clone(&pool));
             }
             if let Some(at) = allocated_at {
-                let entry = ledger.pools.entry(pool.clone()).or_default();
+                let entry = ledger.pools.entry(&pool);
                 entry.record_allocation(block, at.as_microsecond());
             }
             ledger.update(&Slot { scope, block }, |usage| {
@@ -116,7 +116,7 @@ impl Observe<IPAddress> for Ledger {
             return;
         };
         self.change(|ledger| {
-            let scope = ledger.scope_of(&pool);
+            let scope = ledger.pools.scope(&pool);
             let slot = Slot { scope, block };
             ledger.update(&slot, |usage| usage.remove_address(&name));
             // The claim for which the address is reserved may be waiting for this deletion.

@@ -1,20 +1,18 @@
 //! The state of the ledger, and what all of its changes have in common.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{InClusterKind, PoolKey, Scope};
-use capi_ipam_ip::Extents;
+use capi_ipam_api::PoolKey;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::Versions;
 
 use super::addresses::Addresses;
 use super::effects::Effects;
 use super::networks::Networks;
-use super::pool::PoolEntry;
-use super::pool_info::PoolInfo;
-use super::start::Start;
+use super::pools::Pools;
+use super::pools::start::Start;
 
 /// The in-memory index of pools, addresses and waiting claims.
 ///
@@ -22,12 +20,9 @@ use super::start::Start;
 /// others to do is recorded until [`Ledger::take_effects`] is called.
 #[derive(Default)]
 pub struct Ledger {
-    pub(super) pools: HashMap<PoolKey, PoolEntry>,
-    /// The blocks of the existing pools.
-    pub(super) extents: Extents<PoolKey>,
+    pub(super) pools: Pools,
     pub(super) addresses: Addresses,
     pub(super) slice_versions: Versions,
-    pub(super) pool_versions: HashMap<InClusterKind, Versions>,
     /// Pools in which waiting claims may get a turn, and whose counts or conditions may have
     /// changed, since the last change was complete.
     pub(super) dirty_pools: Vec<PoolKey>,
@@ -44,8 +39,6 @@ pub struct Ledger {
     pub(super) stale_networks: BTreeSet<Arc<str>>,
     /// Whether others use the ledger between two steps of a long computation.
     is_shared: bool,
-    /// The number of pools with access rules.
-    pub(super) quotas: usize,
 }
 
 impl Ledger {
@@ -62,6 +55,11 @@ impl Ledger {
     /// The addresses that are not free.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
+    }
+
+    /// The pools.
+    pub fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// Applies a change, and then everything that follows from it.
@@ -101,10 +99,8 @@ impl Ledger {
             let Some(entry) = self.pools.get_mut(&pool) else {
                 continue;
             };
-            let was_notified = std::mem::replace(&mut entry.notified, true);
-            if entry.is_empty() {
-                self.pools.remove(&pool);
-            }
+            let was_notified = entry.set_notified(true);
+            self.pools.remove_if_empty(&pool);
             if !was_notified {
                 self.effects.pools.push(pool);
             }
@@ -125,24 +121,5 @@ impl Ledger {
         effects.has_rechecks = !self.claims_to_recheck.is_empty();
         effects.has_queued_refreshes = self.has_queued_refreshes();
         effects
-    }
-
-    /// Returns the stored copy of the key, if there is one, to share its memory.
-    pub(super) fn shared_key(&self, key: PoolKey) -> PoolKey {
-        let stored = self.pools.get_key_value(&key);
-        stored.map_or(key, |(stored, _)| stored.clone())
-    }
-
-    /// The scope of the addresses of a pool.
-    pub(super) fn scope_of(&self, pool: &PoolKey) -> Scope {
-        match self.pools.get(pool) {
-            Some(entry) => entry.scope(pool),
-            None => Scope::Pool(pool.clone()),
-        }
-    }
-
-    /// The settings of a pool that exists.
-    pub(super) fn info(&self, pool: &PoolKey) -> Option<&PoolInfo> {
-        self.pools.get(pool)?.info.as_deref()
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use capi_ipam_ip::{Family, Span, SpanSet};
 
 use super::addresses::{Availability, ScopeEntry};
-use super::pool::PoolEntry;
-use super::scope_rule::StatusRecord;
+use super::networks::scope_rule::StatusRecord;
+use super::pools::PoolEntry;
 use super::{Ledger, NetworkCounts, PoolInfo, PoolKey};
 use capi_ipam_api::{MemberPhase, NetworkView, Pool, PoolNetwork, Scope, Slot};
 
@@ -49,17 +49,17 @@ impl Ledger {
     /// refused by its network.
     pub fn misplaced(&self, limit: usize, filter: impl Fn(&PoolKey) -> bool) -> Vec<Misplaced> {
         let mut found = Vec::new();
-        for (pool, entry) in &self.pools {
+        for (pool, entry) in self.pools.iter() {
             if !filter(pool) {
                 continue;
             }
-            let Some(info) = &entry.info else {
+            let Some(info) = entry.info() else {
                 continue;
             };
             if !info.moves_reservations() {
                 continue;
             }
-            for (scope, _) in &entry.holds {
+            for (scope, _) in entry.holds() {
                 if *scope == info.scope {
                     continue;
                 }
@@ -113,7 +113,7 @@ impl Ledger {
         // What it still holds elsewhere, and the network in which that is.
         let mut remaining = 0_usize;
         let mut left = None;
-        for (other, count) in &entry.holds {
+        for (other, count) in entry.holds() {
             if *other != scope {
                 remaining = remaining.saturating_add(*count);
                 if left.is_none() {
@@ -229,7 +229,7 @@ impl Ledger {
             let Some(pool) = self.pools.get(key) else {
                 continue;
             };
-            let Some(info) = pool.info.as_deref() else {
+            let Some(info) = pool.info() else {
                 continue;
             };
             if needs_network(pool, info) {
@@ -249,7 +249,7 @@ impl Ledger {
         let Some(entry) = self.pools.get(pool) else {
             return false;
         };
-        entry.holds.iter().any(|(other, _)| other != scope)
+        entry.holds().iter().any(|(other, _)| other != scope)
     }
 
     /// The pools that belong to a network, and those that still have reservations in it, ordered.
@@ -281,13 +281,7 @@ impl Ledger {
                 continue;
             };
             // A member with another length has no usable blocks in the network.
-            let is_awaiting = entry.recorded.awaited.as_deref() == Some(network);
-            let info = if is_awaiting {
-                &entry.declared
-            } else {
-                &entry.info
-            };
-            let Some(info) = info else {
+            let Some(info) = entry.info_in(network) else {
                 continue;
             };
             if info.is_refused_alone() {

@@ -1,5 +1,8 @@
 //! Networks: which pools belong to them, and what their pools must not allocate.
 
+pub(crate) mod counts;
+pub(crate) mod exclusions;
+pub(crate) mod scope_rule;
 mod shared_blocks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,12 +21,10 @@ use capi_ipam_objects::observed::{
 };
 use kube::core::SelectorExt;
 
+use self::exclusions::{AppliedExclusions, Exclusions};
+use self::scope_rule::{Facts, NetworkForPool, NetworkState, PoolUsage, Record, StatusRecord};
 use super::blocks::ManagementClusters;
-use super::exclusions::{AppliedExclusions, Exclusions};
 use super::registry_names::RegistryNames;
-use super::scope_rule::{
-    self, Facts, NetworkForPool, NetworkState, PoolUsage, Record, StatusRecord,
-};
 use super::{NetworkCounts, PoolInfo, PoolKey};
 
 /// The labels of an object.

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use capi_ipam_api::{IPNetwork, InClusterKind, Pool, PoolKey};
 use capi_ipam_contract::Uid;
@@ -14,29 +13,29 @@ use kube::core::ObjectMeta;
 
 use super::membership::status_record;
 use super::networks::{Change, NetworkInfo};
-use super::pool::PoolEntry;
-use super::start::PoolInput;
+use super::pools::start::PoolInput;
 use super::{Ledger, PoolInfo};
 
 /// What is known before the definitions are read.
 const FIELDS_ARE_LOST: &str = "the API server removes fields of pools: a CustomResourceDefinition was replaced by an older one";
 
 impl Ledger {
-    /// The settings of a pool as its object declares them, without those of its network.
-    pub fn declared_pool(&self, key: &PoolKey) -> Option<Arc<PoolInfo>> {
-        self.pools.get(key)?.declared.clone()
-    }
-
     /// Records a pool that a watch has shown.
     pub fn apply_pool(&mut self, pool: &Pool) {
-        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_deref(), pool);
+        let info = PoolInfo::updated(
+            self.pools.declared_pool(&PoolKey::of(pool)).as_deref(),
+            pool,
+        );
         self.record_pool(pool, info, Origin::Watch);
     }
 
     /// Records a pool that a response has shown. Ignored if the ledger has newer information: the
     /// pool was deleted, or a newer version of it or another pool of its name was observed.
     pub fn insert_pool(&mut self, pool: &Pool) {
-        let info = PoolInfo::updated(self.declared_pool(&PoolKey::of(pool)).as_deref(), pool);
+        let info = PoolInfo::updated(
+            self.pools.declared_pool(&PoolKey::of(pool)).as_deref(),
+            pool,
+        );
         self.record_pool(pool, info, Origin::Response);
     }
 
@@ -73,32 +72,20 @@ impl Ledger {
         self.set_definitions_problem(Some(FIELDS_ARE_LOST));
     }
 
-    /// Whether a pool has fewer fields than with the same generation before. The version is no
-    /// measure: the status may have been written since.
-    fn has_lost_fields(&self, key: &PoolKey, pool: &Pool) -> bool {
-        match self.declared_pool(key) {
-            Some(declared) => declared.has_more_fields_than(pool),
-            None => false,
-        }
-    }
-
     /// Returns the claims that wait for the pool.
     fn see_pool(&mut self, pool: &Pool, info: PoolInfo, origin: Origin) -> Vec<NamespacedName> {
-        let key = self.shared_key(PoolKey::of(pool));
-        if self.has_lost_fields(&key, pool) {
+        let key = self.pools.shared_key(PoolKey::of(pool));
+        if self.pools.has_lost_fields(&key, pool) {
             self.note_lost_fields();
         }
-        let known = self.pools.get(&key).and_then(PoolEntry::known);
-        let versions = self.pool_versions.entry(pool.kind).or_default();
         let seen = ObjectVersion::of(&pool.metadata);
-        let Some(stamp) = versions.see(origin, known, seen, Instant::now()) else {
+        let Some(stamp) = self.pools.see(&key, seen, origin) else {
             return Vec::new();
         };
-        let entry = self.pools.entry(key.clone()).or_default();
-        entry.stamp = stamp;
+        let entry = self.pools.entry(&key);
         let (has_status, status) = status_record(pool);
-        let has_same_status = entry.set_status_record(&info.uid, has_status, status);
-        if entry.declared.as_deref() == Some(&info) {
+        let has_same_status = entry.set_status_record(&info.uid, stamp, has_status, status);
+        if entry.declared() == Some(&info) {
             if !has_same_status {
                 self.queue_refresh(&key);
             }
@@ -117,21 +104,18 @@ impl Ledger {
     /// Returns the claims that wait for the pool.
     fn see_undecodable_pool(&mut self, key: &PoolKey, object: &Invalid) -> Vec<NamespacedName> {
         let seen = ObjectVersion::of(&object.metadata);
-        let key = &self.shared_key(key.clone());
-        let known = self.pools.get(key).and_then(PoolEntry::known);
-        let versions = self.pool_versions.entry(key.kind).or_default();
-        let Some(stamp) = versions.see(Origin::Watch, known, seen, Instant::now()) else {
+        let key = &self.pools.shared_key(key.clone());
+        let Some(stamp) = self.pools.see(key, seen, Origin::Watch) else {
             return Vec::new();
         };
-        let entry = self.pools.entry(key.clone()).or_default();
-        entry.stamp = stamp;
+        let entry = self.pools.entry(key);
         // Another pool of this name has other rules.
-        let later = match &entry.declared {
+        let later = match entry.declared() {
             Some(declared) if Uid::of(&declared.uid) == seen.uid => declared.undecodable(object),
             _ => PoolInfo::never_decoded(key, object),
         };
-        entry.set_status_record(&later.uid, false, None);
-        if entry.declared.as_deref() != Some(&later) {
+        entry.set_status_record(&later.uid, stamp, false, None);
+        if entry.declared() != Some(&later) {
             self.set_pool(key, Some(later));
         }
         self.waiting_for_pool(key)
@@ -157,13 +141,7 @@ impl Ledger {
 
     /// Removes a pool: the one with this uid, or any.
     fn remove_pool_of(&mut self, key: &PoolKey, uid: Option<Uid>) {
-        let known = self.pools.get(key).and_then(PoolEntry::known);
-        let known = known.map(|known| known.uid);
-        let Some(uid) = uid.or(known) else {
-            return;
-        };
-        let versions = self.pool_versions.entry(key.kind).or_default();
-        if !versions.delete(known, uid, Instant::now()) {
+        if !self.pools.see_deleted(key, uid) {
             return;
         }
         let waiting = self.change(|ledger| {
@@ -183,7 +161,7 @@ impl Ledger {
 
     /// Begins a list of the pools of a kind: [`Ledger::apply_pool`] is called for each of them.
     pub fn begin_pool_list(&mut self, kind: InClusterKind) {
-        self.pool_versions.entry(kind).or_default().begin_list();
+        self.pools.begin_list(kind);
         self.start.begin_list(PoolInput::Pools(kind));
     }
 
@@ -198,31 +176,18 @@ impl Ledger {
 
     /// The first step of [`Ledger::end_pool_list`]: returns the pools to remove.
     pub fn unlisted_pools(&mut self, kind: InClusterKind) -> Vec<PoolKey> {
-        let unlisted = self.pool_versions.entry(kind).or_default().end_list();
-        let mut missing = Vec::new();
-        for (key, entry) in &self.pools {
-            let exists = key.kind == kind && entry.info.is_some();
-            if exists && entry.stamp.is_unlisted(unlisted) {
-                missing.push(key.clone());
-            }
-        }
-        missing
-    }
-
-    /// The last step of [`Ledger::end_pool_list`].
-    pub fn complete_pool_list(&mut self, kind: InClusterKind) {
-        self.complete_list(PoolInput::Pools(kind));
+        self.pools.unlisted(kind)
     }
 
     /// etcd was restored to an earlier state: any state of the pools of a kind is accepted from now
     /// on. Another edit can have the generation of one that is lost.
     pub fn pools_restored(&mut self, kind: InClusterKind) {
-        self.pool_versions.entry(kind).or_default().restored();
-        for (key, entry) in &mut self.pools {
-            if let Some(declared) = entry.declared.as_mut().filter(|_| key.kind == kind) {
-                Arc::make_mut(declared).generation = None;
-            }
-        }
+        self.pools.restored(kind);
+    }
+
+    /// The last step of [`Ledger::end_pool_list`].
+    pub fn complete_pool_list(&mut self, kind: InClusterKind) {
+        self.complete_list(PoolInput::Pools(kind));
     }
 
     /// Records a network that a watch has shown.

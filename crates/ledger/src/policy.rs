@@ -10,7 +10,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::addresses::{AddressUsage, ReservationInfo};
 use super::outcome::{Outcome, Reason};
-use super::quota::Consumer;
+use super::pools::quota::Consumer;
 use super::unavailable::Unavailable;
 use super::wait_queue::ClaimAttributes;
 use super::{KnownReservation, Ledger, PoolKey};
@@ -59,10 +59,10 @@ impl Ledger {
     pub fn end_cooldowns(&mut self, now: i64) {
         self.change(|ledger| {
             let mut ended = Vec::new();
-            for entry in ledger.pools.values() {
+            for (_, entry) in ledger.pools.iter() {
                 let retention = entry.retention();
                 if retention.is_sticky {
-                    let slots = entry.released.cooled_down(retention, now);
+                    let slots = entry.released().cooled_down(retention, now);
                     ended.extend(slots.cloned());
                 }
             }
@@ -161,7 +161,7 @@ impl Ledger {
         let Some(entry) = self.pools.get(pool) else {
             return reason;
         };
-        let Some(Scope::Network(network)) = &entry.scope else {
+        let Some(network) = entry.network() else {
             return reason;
         };
         let Some(blocks) = self.networks.blocks(network) else {
@@ -287,7 +287,7 @@ impl Ledger {
     /// Why a claim cannot have the address that it requests.
     fn why_unavailable(&self, pool: &PoolKey, slot: &Slot, is_free: bool) -> Unavailable {
         if is_free {
-            return if self.is_granted(pool, slot.block) {
+            return if self.pools.is_granted(pool, slot.block) {
                 Unavailable::RequestedBefore
             } else {
                 Unavailable::NotYet
@@ -313,28 +313,12 @@ impl Ledger {
             return Unavailable::BeingDeleted;
         }
         if let Some(since) = reservation.released_at {
-            return Unavailable::CoolingDown(self.cooldown_end_of(reservation, since.get()));
+            return Unavailable::CoolingDown(self.pools.cooldown_end_of(reservation, since.get()));
         }
         match &reservation.claim {
             None => Unavailable::Excluded,
             Some(claim) if reservation.is_manual() => Unavailable::Promised(claim.clone()),
             Some(claim) => Unavailable::InUse(Some(claim.clone())),
-        }
-    }
-
-    /// Whether a claim has a turn for a block of a pool.
-    fn is_granted(&self, pool: &PoolKey, block: Block) -> bool {
-        match self.pools.get(pool) {
-            Some(entry) => entry.wait_queue.is_granted(block),
-            None => false,
-        }
-    }
-
-    /// When the cool-down of a reservation ends that was released at `since`.
-    fn cooldown_end_of(&self, reservation: &ReservationInfo, since: i64) -> i64 {
-        match self.pools.get(&reservation.pool) {
-            Some(entry) => entry.retention().cooldown_end(since),
-            None => since,
         }
     }
 
@@ -344,7 +328,7 @@ impl Ledger {
         let Some(entry) = self.pools.get(pool) else {
             return;
         };
-        let released: Vec<Slot> = entry.released.slots().cloned().collect();
+        let released: Vec<Slot> = entry.released().slots().cloned().collect();
         for slot in &released {
             self.refresh_memory(slot, now);
         }
@@ -354,24 +338,13 @@ impl Ledger {
         let Some(reservation) = self.addresses.reservation(slot) else {
             return;
         };
-        let is_remembered = self.keeps_for_next(reservation, now);
+        let is_remembered = self.pools.keeps_for_next(reservation, now);
         if is_remembered != reservation.is_remembered {
             self.update(slot, |usage| {
                 if let Some(reservation) = &mut usage.reservation {
                     reservation.is_remembered = is_remembered;
                 }
             });
-        }
-    }
-
-    /// Whether a released address is only kept for the next claim of the same name.
-    pub(super) fn keeps_for_next(&self, reservation: &ReservationInfo, now: i64) -> bool {
-        if reservation.claim.is_none() || reservation.is_terminating {
-            return false;
-        }
-        match (self.pools.get(&reservation.pool), reservation.released_at) {
-            (Some(entry), Some(since)) => entry.retention().is_remembered(since.get(), now),
-            _ => false,
         }
     }
 }

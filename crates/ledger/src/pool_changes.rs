@@ -4,119 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use capi_ipam_api::{AccessRules, PoolKey, Scope, SliceRules, Slot};
-use capi_ipam_ip::{Family, SpanSet, UsableBlocks};
+use capi_ipam_api::{PoolKey, Scope, Slot};
+use capi_ipam_ip::{Family, SpanSet};
 use capi_ipam_objects::clock;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::addresses::{AddressUsage, UsageMap};
-use super::exclusions::addresses_in;
+use super::networks::exclusions::addresses_in;
 use super::networks::{PoolInNetwork, PoolPast};
-use super::pool::{PoolEntry, PoolGateways};
-use super::released::Retention;
-use super::scope_rule::PoolUsage;
+use super::pools::{PoolChange, PoolEntry, PoolGateways, network_of};
 use super::{Ledger, PoolInfo};
-
-/// What a change of a pool object means for what is derived from it.
-struct PoolChange {
-    before: Scope,
-    after: Scope,
-    had_object: bool,
-    exists: bool,
-    usable_before: Option<Arc<UsableBlocks>>,
-    usable_after: Option<Arc<UsableBlocks>>,
-    has_new_rules: bool,
-    has_new_slices: bool,
-    /// Whether the pool keeps released addresses for another time.
-    has_new_retention: bool,
-    /// Whether the pool can no longer allocate.
-    stops: bool,
-    /// Whether reservations of the pool can be moved now, which were kept where they are.
-    starts_moves: bool,
-}
-
-impl PoolChange {
-    /// Compares two states of a pool with the restrictions of its network.
-    fn of(
-        info_before: Option<&PoolInfo>,
-        info_after: Option<&PoolInfo>,
-        before: Scope,
-        after: Scope,
-    ) -> Self {
-        let exists = info_after.is_some();
-        let had_object = info_before.is_some();
-        let could_allocate = info_before.is_some_and(PoolInfo::can_allocate);
-        let can_allocate = info_after.is_some_and(PoolInfo::can_allocate);
-        let could_move = info_before.is_some_and(PoolInfo::moves_reservations);
-        let can_move = info_after.is_some_and(PoolInfo::moves_reservations);
-        Self {
-            before,
-            after,
-            had_object,
-            exists,
-            usable_before: usable_of(info_before),
-            usable_after: usable_of(info_after),
-            has_new_rules: access_of(info_before) != access_of(info_after),
-            has_new_slices: slices_of(info_before) != slices_of(info_after),
-            has_new_retention: Retention::of(info_before) != Retention::of(info_after),
-            stops: could_allocate && !can_allocate,
-            starts_moves: !could_move && can_move,
-        }
-    }
-
-    /// Whether the pool has another scope, is created or deleted.
-    fn moves(&self) -> bool {
-        self.before != self.after || self.had_object != self.exists
-    }
-
-    /// Whether the pool has the same blocks in the same scope.
-    fn is_unchanged(&self) -> bool {
-        !self.moves() && self.usable_before == self.usable_after
-    }
-}
-
-fn network_of(scope: &Scope) -> Option<Arc<str>> {
-    match scope {
-        Scope::Network(network) => Some(network.clone()),
-        Scope::Pool(_) => None,
-    }
-}
-
-fn usable_of(info: Option<&PoolInfo>) -> Option<Arc<UsableBlocks>> {
-    info?.blocks().cloned()
-}
-
-fn access_of(info: Option<&PoolInfo>) -> Option<&AccessRules> {
-    info?.access.as_deref()
-}
-
-fn slices_of(info: Option<&PoolInfo>) -> Option<&SliceRules> {
-    info?.slices.as_deref()
-}
-
-/// Keeps the pointer to the blocks if they are the same: allocations compare it.
-fn keep_blocks(known: Option<&PoolInfo>, info: Option<&mut PoolInfo>) {
-    if let Some(known) = usable_of(known)
-        && let Some(info) = info
-        && info.usable.as_ref() == Ok(&known)
-    {
-        info.usable = Ok(known);
-    }
-}
-
-/// Makes the declared state of a pool and the one with the restrictions of its network one value if
-/// the network restricts nothing.
-fn share_if_equal(
-    declared: Option<Arc<PoolInfo>>,
-    info: Option<PoolInfo>,
-) -> (Option<Arc<PoolInfo>>, Option<Arc<PoolInfo>>) {
-    let info = info.map(Arc::new);
-    if declared == info {
-        (info.clone(), info)
-    } else {
-        (declared, info)
-    }
-}
 
 impl Ledger {
     /// Replaces the state of a pool object; `None` removes it.
@@ -147,11 +44,17 @@ impl Ledger {
         declared: Option<Arc<PoolInfo>>,
         placed: Option<PoolInNetwork>,
     ) {
-        let before = self.allocation(key);
+        let before = self.pools.allocation(key);
         self.replace_pool(key, declared, placed);
-        let after = self.allocation(key);
+        let after = self.pools.allocation(key);
         if before != after {
-            self.report_overlaps(key, before.as_ref(), after.as_ref());
+            // At a start all pools are reconciled.
+            if self.start.is_complete() {
+                let affected =
+                    self.pools
+                        .with_changed_overlaps(key, before.as_ref(), after.as_ref());
+                self.dirty_pools.extend(affected);
+            }
         }
     }
 
@@ -161,25 +64,35 @@ impl Ledger {
         declared: Option<Arc<PoolInfo>>,
         placed: Option<PoolInNetwork>,
     ) {
-        let mut info = self.place(key, placed);
-        let before = self.scope_of(key);
+        let (info, [awaited_before, awaited]) = self.pools.entry(key).place(placed);
+        if awaited_before != awaited {
+            self.networks
+                .set_awaited(key, awaited_before.as_ref(), awaited.as_ref());
+            self.effects.networks.extend(awaited);
+        }
         let after = match &info {
             Some(info) => self.addresses.shared_scope(info.scope.clone()),
-            None => before.clone(),
+            None => self.pools.scope(key),
         };
-        let Some(entry) = self.pools.get(key) else {
-            return;
-        };
-        keep_blocks(entry.info.as_deref(), info.as_mut());
-        let (declared, info) = share_if_equal(declared, info);
-        let change = PoolChange::of(entry.info.as_deref(), info.as_deref(), before, after);
+        let change = self.pools.entry(key).compare(key, declared, info, after);
         let networks = [network_of(&change.before), network_of(&change.after)];
         self.effects.networks.extend(networks.into_iter().flatten());
         if change.moves() && change.had_object {
             self.count_elsewhere(key, &change.before, false);
         }
-        self.change_extents(key, &change);
-        self.replace_object(key, declared, info, &change);
+        if change.usable_before != change.usable_after {
+            self.pools.move_extents(
+                key,
+                change.usable_before.as_deref(),
+                change.usable_after.as_deref(),
+            );
+        }
+        let entry = self.pools.entry(key);
+        self.effects.cooldowns_changed |= !entry.released().is_empty();
+        self.effects.scopes_changed |= entry.starts_moves(&change);
+        // Not at each change of the pool, and not at once.
+        self.claims_to_recheck.extend(entry.replace_object(&change));
+        self.dirty_pools.push(key.clone());
         self.change_slices(key, &change);
         if !change.is_unchanged() {
             self.change_blocks(key, &change);
@@ -195,46 +108,6 @@ impl Ledger {
         self.count_gateways(key);
     }
 
-    /// Records where the blocks of the pool are.
-    fn change_extents(&mut self, key: &PoolKey, change: &PoolChange) {
-        if change.usable_before == change.usable_after {
-            return;
-        }
-        if let Some(usable) = &change.usable_before {
-            self.extents.remove(usable, key);
-        }
-        if let Some(usable) = &change.usable_after {
-            self.extents.insert(usable, key.clone());
-        }
-    }
-
-    /// Replaces the object of a pool, and nothing that is derived from it.
-    fn replace_object(
-        &mut self,
-        key: &PoolKey,
-        declared: Option<Arc<PoolInfo>>,
-        info: Option<Arc<PoolInfo>>,
-        change: &PoolChange,
-    ) {
-        let Some(entry) = self.pools.get_mut(key) else {
-            return;
-        };
-        self.effects.cooldowns_changed |= !entry.released.is_empty();
-        if change.stops {
-            // There can be a hundred thousand: not at each change of the pool, and not at once.
-            let waiting = entry.wait_queue.pool_stopped();
-            self.claims_to_recheck.extend(waiting);
-        }
-        entry.declared = declared;
-        entry.info = info;
-        entry.scope = Some(change.after.clone());
-        let is_elsewhere = |(scope, _): &(Scope, usize)| *scope != change.after;
-        if change.starts_moves && entry.holds.iter().any(is_elsewhere) {
-            self.effects.scopes_changed = true;
-        }
-        self.dirty_pools.push(key.clone());
-    }
-
     /// Applies another division into slices.
     fn change_slices(&mut self, key: &PoolKey, change: &PoolChange) {
         if change.has_new_slices
@@ -246,54 +119,16 @@ impl Ledger {
         }
     }
 
-    /// Records the network of a pool; `None` if the pool is deleted. Its addresses in use stay
-    /// where they are.
-    fn place(&mut self, key: &PoolKey, placed: Option<PoolInNetwork>) -> Option<PoolInfo> {
-        let entry = self.pools.entry(key.clone()).or_default();
-        let recorded = &mut entry.recorded;
-        let before = recorded.awaited.take();
-        recorded.exclusions = None;
-        let mut info = None;
-        if let Some(placed) = placed {
-            recorded.record = placed.record;
-            recorded.depends_on_use = placed.depends_on_use;
-            recorded.awaited = placed.awaited;
-            recorded.exclusions = placed.applied;
-            info = Some(placed.info);
-        }
-        let awaited = recorded.awaited.clone();
-        if before != awaited {
-            self.networks
-                .set_awaited(key, before.as_ref(), awaited.as_ref());
-            self.effects.networks.extend(awaited);
-        }
-        info
-    }
-
     /// What is known of a pool besides its object.
     pub(super) fn past_of(&self, key: &PoolKey) -> PoolPast<'_> {
         let Some(entry) = self.pools.get(key) else {
             return PoolPast::default();
         };
-        let recorded = &entry.recorded;
-        PoolPast {
-            record: recorded.record.clone(),
-            status: recorded.status.as_ref(),
-            reserved_in: if recorded.is_unknown() {
-                self.reserved_in(key, entry)
-            } else {
-                None
-            },
-            usage: if self.start.knows_usage() {
-                PoolUsage::Known {
-                    has_addresses: entry.is_in_use(),
-                    holds: &entry.holds,
-                }
-            } else {
-                PoolUsage::Unknown
-            },
-            applied: recorded.exclusions.as_ref(),
+        let mut reserved_in = None;
+        if entry.lacks_record() {
+            reserved_in = self.reserved_in(key, entry);
         }
+        entry.past(reserved_in, self.start.knows_usage())
     }
 
     /// The network in which claims have reservations of a pool: of several networks the first one.
@@ -304,7 +139,7 @@ impl Ledger {
             None => false,
         };
         let mut first: Option<&Arc<str>> = None;
-        for (scope, _) in &entry.holds {
+        for (scope, _) in entry.holds() {
             let Scope::Network(network) = scope else {
                 continue;
             };
@@ -347,21 +182,10 @@ impl Ledger {
 
     /// Counts the addresses of a pool by namespace and Cluster, after a change of its access rules.
     fn set_quota(&mut self, key: &PoolKey) {
-        let rules = self
-            .pools
-            .get(key)
-            .and_then(|entry| entry.info.as_ref()?.access.clone());
-        let quota = rules.map(|rules| Box::new(self.quota(key, &rules)));
-        let Some(entry) = self.pools.get_mut(key) else {
-            return;
-        };
-        let (before, after) = (
-            usize::from(entry.quota.is_some()),
-            usize::from(quota.is_some()),
-        );
-        self.quotas = self.quotas.saturating_add(after).saturating_sub(before);
-        entry.quota = quota;
-        self.effects.claims.extend(entry.wait_queue.rules_changed());
+        let rules = self.pools.info(key).and_then(|info| info.access.clone());
+        let quota = rules.map(|rules| self.quota(key, &rules));
+        let waiting = self.pools.set_quota(key, quota);
+        self.effects.claims.extend(waiting);
     }
 
     /// Counts the addresses that a pool holds in other scopes as not free in `scope`, or no longer.
@@ -370,7 +194,7 @@ impl Ledger {
             return;
         };
         let mut blocks = Vec::new();
-        for (other, _) in &entry.holds {
+        for (other, _) in entry.holds() {
             if other == scope {
                 continue;
             }
@@ -391,11 +215,9 @@ impl Ledger {
         let Some(entry) = self.pools.get_mut(pool) else {
             return;
         };
-        let after = entry.gateways_to_exclude(pool);
-        if entry.gateways == after {
+        let Some([before, after]) = entry.replace_gateways(pool) else {
             return;
-        }
-        let before = std::mem::replace(&mut entry.gateways, after.clone());
+        };
         let mut changed: BTreeMap<Arc<str>, BTreeSet<IpAddr>> = BTreeMap::new();
         // Added first: a gateway that the pool keeps does not change.
         for (gateways, is_added) in [(after, true), (before, false)] {
@@ -487,7 +309,7 @@ impl Ledger {
 
     /// Makes a pool a member of its scope, and moves its addresses to the scope if it has changed.
     fn change_scope(&mut self, key: &PoolKey, before: &Scope, after: &Scope, exists: bool) {
-        let shared = self.shared_key(key.clone());
+        let shared = self.pools.shared_key(key.clone());
         if before != after {
             self.addresses.set_member(before, key, false);
         }

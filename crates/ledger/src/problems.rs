@@ -117,7 +117,7 @@ impl Ledger {
 
     /// Whether addresses of a pool are reserved that are in use without a reservation.
     fn keeps_addresses(&self, pool: &PoolKey) -> bool {
-        match self.info(pool) {
+        match self.pools.info(pool) {
             Some(info) => !info.deleting && info.network_problem.is_none(),
             None => false,
         }
@@ -197,7 +197,7 @@ impl Ledger {
     /// The number of manually created reservations of a pool that does not exist. They apply to a pool
     /// that is created with this key in this scope.
     pub fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize {
-        if self.info(pool).is_some() {
+        if self.pools.info(pool).is_some() {
             return 0;
         }
         let is_older = |usage: &AddressUsage| match &usage.reservation {
@@ -286,7 +286,7 @@ impl Ledger {
 
     /// Whether the pool of a reservation has its scope, and contains its address.
     fn placement(&self, slot: &Slot, pool: &PoolKey) -> Validity {
-        let Some(info) = self.info(pool) else {
+        let Some(info) = self.pools.info(pool) else {
             if !self.start.is_complete() {
                 return Validity::Unknown;
             }

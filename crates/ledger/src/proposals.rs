@@ -46,7 +46,7 @@ impl Ledger {
     /// address may be reserved for another claim.
     pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
         let (from, slot) = self.addresses.attempt(claim)?;
-        (from == pool && self.scope_of(pool) == slot.scope).then(|| slot.clone())
+        (from == pool && self.pools.scope(pool) == slot.scope).then(|| slot.clone())
     }
 
     /// Forgets the attempt of the claim: its outcome is known.

@@ -9,33 +9,19 @@
 //! At a start nothing is known of the pools and networks that are not listed yet. So each pool is
 //! computed once, when the initial lists are complete, and nothing is proposed before.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{PoolKey, Scope};
-use capi_ipam_ip::UsableBlocks;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::exclusions::AppliedExclusions;
+use super::Ledger;
 use super::networks::Change;
-use super::start::{Phase, PoolInput};
+use super::pools::start::{Phase, PoolInput};
 use super::wait_queue::ClaimAttributes;
-use super::{Ledger, PoolInfo};
 
 /// How long one step may hold the lock. The pool with which this time is exceeded is the last one
 /// of the step.
 const MAX_STEP_TIME: Duration = Duration::from_millis(1);
-
-/// What a pool could allocate if this management cluster had all blocks of the network.
-fn allowed_blocks<'a>(
-    applied: Option<&'a AppliedExclusions>,
-    declared: &'a PoolInfo,
-) -> Option<&'a UsableBlocks> {
-    match applied {
-        Some(applied) => Some(&applied.allowed),
-        None => declared.blocks().map(Arc::as_ref),
-    }
-}
 
 impl Ledger {
     /// Records that a list is complete, and computes all pools if it is the last one of the initial
@@ -54,7 +40,7 @@ impl Ledger {
         let Some(entry) = self.pools.get_mut(key) else {
             return;
         };
-        if !std::mem::replace(&mut entry.needs_refresh, true) {
+        if !entry.set_needs_refresh(true) {
             self.pools_to_refresh.push_back(key.clone());
         }
     }
@@ -74,13 +60,8 @@ impl Ledger {
     }
 
     fn queue_affected(&mut self, change: &Change) {
-        for (key, entry) in &mut self.pools {
-            let Some(declared) = &entry.declared else {
-                continue;
-            };
-            if change.affects(key, declared, &entry.recorded.record)
-                && !std::mem::replace(&mut entry.needs_refresh, true)
-            {
+        for (key, entry) in self.pools.iter_mut() {
+            if entry.is_affected_by(key, change) && !entry.set_needs_refresh(true) {
                 self.pools_to_refresh.push_back(key.clone());
             }
         }
@@ -122,7 +103,7 @@ impl Ledger {
             Phase::Excluding => {
                 self.start.phase = Phase::Complete;
                 // Claims that requested an address before are reconciled.
-                for entry in self.pools.values_mut() {
+                for (_, entry) in self.pools.iter_mut() {
                     let waiting = entry.wait_queue.pool_changed();
                     self.effects.claims.extend(waiting);
                 }
@@ -147,11 +128,8 @@ impl Ledger {
             entry.wait_queue.wait_for_pool(claim, attributes);
             return false;
         }
-        let is_in_stale_network = match &entry.scope {
-            Some(Scope::Network(network)) => self.stale_networks.contains(network),
-            _ => false,
-        };
-        if entry.needs_refresh || is_in_stale_network {
+        let is_stale = |network| self.stale_networks.contains(network);
+        if entry.needs_refresh() || entry.network().is_some_and(is_stale) {
             self.refresh_pool(key);
         }
         true
@@ -163,25 +141,14 @@ impl Ledger {
         let Some(entry) = self.pools.get_mut(key) else {
             return;
         };
-        entry.needs_refresh = false;
-        let Some(declared) = entry.declared.clone() else {
+        entry.set_needs_refresh(false);
+        let Some(declared) = entry.shared_declared() else {
             return;
         };
         let placed = self.in_network(key, &declared);
-        let Some(entry) = self.pools.get_mut(key) else {
+        let Some(placed) = self.pools.entry(key).refresh(placed) else {
             return;
         };
-        let recorded = &mut entry.recorded;
-        let allowed = allowed_blocks(placed.applied.as_ref(), &declared);
-        let is_same = entry.info.as_deref() == Some(&placed.info)
-            && recorded.record == placed.record
-            && recorded.awaited == placed.awaited
-            && allowed_blocks(recorded.exclusions.as_ref(), &declared) == allowed;
-        if is_same {
-            recorded.depends_on_use = placed.depends_on_use;
-            recorded.exclusions = placed.applied;
-            return;
-        }
         self.set_placed(key, Some(declared), Some(placed));
         if let Some(entry) = self.pools.get_mut(key) {
             let waiting = entry.wait_queue.pool_changed();
@@ -198,7 +165,7 @@ impl Ledger {
         };
         // In the same step: a status that is computed in between would state that the pool leaves
         // the network.
-        if entry.info.is_some() && entry.recorded.is_unknown() {
+        if entry.has_unknown_scope() {
             self.refresh_pool(pool);
         }
     }

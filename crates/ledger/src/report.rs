@@ -13,7 +13,7 @@ use super::block_queries::NetworkBlocks;
 use super::draining_use::DrainingUse;
 use super::ledger::Ledger;
 use super::missing_block::MissingBlock;
-use super::pool_info::PoolInfo;
+use super::pools::PoolInfo;
 
 /// What the ledger knows of a pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,26 +83,28 @@ impl Ledger {
     /// can allocate an address of it: they are searched without the ledger, see
     /// [`Ledger::begin_overlap_search`].
     pub fn pool_report(&self, key: &PoolKey, overlapping: Vec<PoolKey>) -> Option<PoolReport> {
-        let info = self.pool_info(key)?;
+        let info = self.pools.pool_info(key)?;
         let mut has_one_length = false;
         let mut shared = None;
         if let Ok(usable) = &info.usable {
-            has_one_length = self.have_length(&overlapping, usable.length);
-            let first = overlapping.first().and_then(|first| self.pool_info(first));
+            has_one_length = self.pools.have_length(&overlapping, usable.length);
+            let first = overlapping
+                .first()
+                .and_then(|first| self.pools.pool_info(first));
             if let Some(Ok(theirs)) = first.as_ref().map(|first| &first.usable) {
                 shared = usable.first_shared(theirs);
             }
         }
         Some(PoolReport {
             key: key.clone(),
-            counts: self.counts(key),
-            cooldown_end: self.cooldown_end(key),
+            counts: self.pools.counts(key),
+            cooldown_end: self.pools.cooldown_end(key),
             missing_block: self.missing_block(key),
             overlapping,
             shared,
             has_one_length,
             over_limit: self.over_limit(key),
-            slices: self.slice_counts(key),
+            slices: self.pools.slice_counts(key),
             draining: self.draining_use(key),
             network: self.pool_network(key),
             info,
@@ -111,8 +113,8 @@ impl Ledger {
 
     /// What holds addresses of a pool.
     pub fn pool_use(&self, key: &PoolKey) -> PoolUse {
-        if self.is_in_use(key) {
-            let counts = self.counts(key);
+        if self.pools.is_in_use(key) {
+            let counts = self.pools.counts(key);
             let used = counts.used.saturating_add(counts.out_of_range);
             return PoolUse::Addresses {
                 count: usize::try_from(used).unwrap_or_default(),
@@ -122,7 +124,7 @@ impl Ledger {
         match self.held_in(key) {
             Some(held) => PoolUse::Reservation(held),
             None => PoolUse::Unused {
-                scopes: self.possible_scopes(key),
+                scopes: self.pools.possible_scopes(key),
             },
         }
     }

@@ -106,7 +106,7 @@ impl Ledger {
         let is_observed = origin == Origin::Watch;
         let info = ReservationInfo::of(
             reservation,
-            self.shared_key(pool),
+            self.pools.shared_key(pool),
             cluster,
             stamp,
             is_observed,
@@ -200,7 +200,9 @@ impl Ledger {
         slot: &Slot,
         mut reservation: ReservationInfo,
     ) -> Option<NamespacedName> {
-        reservation.is_remembered = self.keeps_for_next(&reservation, clock::now().0.as_second());
+        reservation.is_remembered = self
+            .pools
+            .keeps_for_next(&reservation, clock::now().0.as_second());
         let to_wake = if self.wakes_its_claim(slot, &reservation) {
             reservation.claim.clone()
         } else {

@@ -36,8 +36,8 @@ impl Ledger {
             .networks
             .preview(&network.name_any(), NetworkInfo::of(network));
         let mut changes = Vec::new();
-        for (key, entry) in &self.pools {
-            let (Some(declared), Some(info)) = (&entry.declared, &entry.info) else {
+        for (key, entry) in self.pools.iter() {
+            let (Some(declared), Some(info)) = (entry.declared(), entry.info()) else {
                 continue;
             };
             let change = self.scope_change(key, declared, &networks);
@@ -56,7 +56,7 @@ impl Ledger {
 
     fn scope_change(&self, key: &PoolKey, declared: &PoolInfo, networks: &Networks) -> ScopeChange {
         let placed = networks.place(key, declared, &self.past_of(key));
-        let before = self.info(key).map(|existing| existing.scope.clone());
+        let before = self.pools.info(key).map(|existing| existing.scope.clone());
         // The first pool of a network joins it once the length of its blocks is set.
         let after = match placed.awaited {
             Some(network) => Scope::Network(network),

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{
-    IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name,
-};
+use capi_ipam_api::{IPSlice, Scope, SliceOwner, block_of_name, slice_name, slot_of_name};
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::Block;
 use capi_ipam_objects::absence::Absence;
@@ -18,8 +16,8 @@ use kube::core::ObjectMeta;
 
 use super::blocks::BlockInfo;
 use super::events::Observe;
+use super::pools::start::PoolInput;
 use super::slices::SliceInfo;
-use super::start::PoolInput;
 use super::{Ledger, PoolInfo, PoolKey};
 
 /// The state of a slice.
@@ -227,10 +225,10 @@ impl Ledger {
     /// All slices.
     pub fn slices(&self) -> Vec<SliceView> {
         let mut views = Vec::new();
-        for (pool, entry) in &self.pools {
-            let retention = SliceRetention::of(entry.info.as_deref());
+        for (pool, entry) in self.pools.iter() {
+            let retention = SliceRetention::of(entry.info());
             let scope = Scope::Pool(pool.clone());
-            for (block, slice) in &entry.slice_objects {
+            for (block, slice) in entry.slice_objects() {
                 // An object that is not valid has no owner, and is never returned.
                 let Some(owner) = &slice.owner else { continue };
                 views.push(SliceView {
@@ -243,7 +241,7 @@ impl Ledger {
                     empty_since: slice.empty_since,
                     absence: slice.absence,
                     is_in_use: self.has_address_in(&scope, *block),
-                    pool_exists: entry.info.is_some(),
+                    pool_exists: entry.info().is_some(),
                     retention,
                 });
             }
@@ -251,15 +249,10 @@ impl Ledger {
         views
     }
 
-    /// The counts of the slices of a pool; `None` without slices.
-    pub(super) fn slice_counts(&self, pool: &PoolKey) -> Option<SliceCounts> {
-        self.pools.get(pool)?.slice_counts()
-    }
-
     /// Lets a claim that has no owner of slices wait for a change of the pool.
     pub fn wait_for_slices(&mut self, pool: &PoolKey, claim: &NamespacedName) {
         self.change(|ledger| {
-            let entry = ledger.pools.entry(pool.clone()).or_default();
+            let entry = ledger.pools.entry(&pool);
             entry.wait_queue.wait_for_permission(claim);
             ledger.dirty_pools.push(pool.clone());
         });
@@ -338,7 +331,7 @@ impl Ledger {
             let slot = slot_of_name(name)?;
             return Some((slot.scope, slot.block));
         }
-        let pools = self.pools.keys().cloned().map(Scope::Pool);
+        let pools = self.pools.iter().map(|(pool, _)| Scope::Pool(pool.clone()));
         let networks = self.networks.names().cloned().map(Scope::Network);
         for scope in pools.chain(networks) {
             if let Some(block) = block_of_name(&scope, name) {
@@ -352,7 +345,7 @@ impl Ledger {
     fn known_slice(&self, scope: &Scope, block: Block) -> Option<(Known, bool)> {
         match scope {
             Scope::Pool(pool) => {
-                let known = self.pools.get(pool)?.slice_objects.get(&block)?;
+                let known = self.pools.get(pool)?.slice_objects().get(&block)?;
                 Some((known.known(), known.is_returning))
             }
             Scope::Network(network) => {
@@ -365,8 +358,8 @@ impl Ledger {
     /// All slices of pools and networks.
     fn known_slices(&self) -> Vec<(Scope, Block, Known)> {
         let mut found = Vec::new();
-        for (pool, entry) in &self.pools {
-            for (block, slice) in &entry.slice_objects {
+        for (pool, entry) in self.pools.iter() {
+            for (block, slice) in entry.slice_objects() {
                 found.push((Scope::Pool(pool.clone()), *block, slice.known()));
             }
         }
@@ -411,7 +404,7 @@ impl Ledger {
                     is_returning,
                     ..SliceInfo::of(metadata, valid)
                 };
-                let pool = self.shared_key(pool);
+                let pool = self.pools.shared_key(pool);
                 self.set_pool_slice(&pool, block, Some(info));
             }
             Scope::Network(network) => {
@@ -436,7 +429,7 @@ impl Ledger {
 
     /// Replaces the slice of a block of a pool; `None` removes it.
     fn set_pool_slice(&mut self, pool: &PoolKey, block: Block, slice: Option<SliceInfo>) {
-        let entry = self.pools.entry(pool.clone()).or_default();
+        let entry = self.pools.entry(&pool);
         match slice {
             Some(slice) => entry.insert_slice(block, slice),
             None => entry.remove_slice(block),
@@ -462,7 +455,7 @@ impl Ledger {
         match scope {
             Scope::Pool(pool) => {
                 if let Some(entry) = self.pools.get_mut(pool)
-                    && let Some(known) = entry.slice_objects.get(&block)
+                    && let Some(known) = entry.slice_objects().get(&block)
                 {
                     let info = SliceInfo {
                         is_returning,
@@ -491,7 +484,7 @@ impl Ledger {
                 let Some(entry) = self.pools.get(pool) else {
                     return false;
                 };
-                let scope = self.addresses.scope(&self.scope_of(pool));
+                let scope = self.addresses.scope(&self.pools.scope(pool));
                 entry.has_address_in(block, scope.map(|scope| &scope.usage))
             }
             Scope::Network(_) => match self.addresses.scope(scope) {

@@ -14,7 +14,7 @@ use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::observed::{Known, Stamp};
 
 pub(super) use self::choice::SliceAccess;
-use super::order::Order;
+use super::pools::order::Order;
 
 /// What the ledger keeps of an IPSlice.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::Ledger;
 use super::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
 use super::blocks::Blocks;
 use super::missing_block::MissingBlock;
-use super::pool::PoolEntry;
+use super::pools::PoolEntry;
 use super::registry_names::RegistryNames;
 
 impl Ledger {
@@ -54,7 +54,7 @@ impl Ledger {
     /// further block has addresses of it.
     pub(super) fn missing_block(&self, pool: &PoolKey) -> Option<MissingBlock> {
         let entry = self.pools.get(pool)?;
-        let Some(Scope::Network(network)) = &entry.scope else {
+        let Some(network) = entry.network() else {
             return None;
         };
         let blocks = self.networks.blocks(network)?;

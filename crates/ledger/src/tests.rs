@@ -59,7 +59,7 @@ fn take(ledger: &mut Ledger) -> Vec<NamespacedName> {
 
 /// The pools with an entry, also those that do not exist.
 fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
-    ledger.pools.keys().cloned().collect()
+    ledger.pools.iter().map(|(key, _)| key.clone()).collect()
 }
 
 fn named(name: &str) -> PoolKey {
@@ -128,7 +128,7 @@ fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
 }
 
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
-    let counts = ledger.counts(&key());
+    let counts = ledger.pools().counts(&key());
     (counts.total, counts.free, counts.used, counts.out_of_range)
 }
 
@@ -156,7 +156,7 @@ fn in_lab(last: u8) -> Slot {
 }
 
 fn free(ledger: &Ledger, name: &str) -> i64 {
-    ledger.counts(&named(name)).free
+    ledger.pools().counts(&named(name)).free
 }
 
 fn prefix_key() -> PoolKey {
@@ -333,7 +333,7 @@ fn objects_missing_in_a_new_list_are_removed() {
 
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
-    assert!(ledger.pool_info(&key()).is_none());
+    assert!(ledger.pools().pool_info(&key()).is_none());
 }
 
 /// A ledger with two claims that wait for one address. The address is free, and the first claim has

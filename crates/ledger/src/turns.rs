@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use capi_ipam_api::PoolKey;
 use capi_ipam_contract::{IPAddressClaim, Uid};
+use capi_ipam_ip::UsableBlocks;
 use capi_ipam_objects::maybe_invalid::{Invalid, readable};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::events::Observe;
-use super::{ClaimAttributes, Ledger, PoolInfo, Priority};
+use super::{ClaimAttributes, Ledger, Nearby, PoolInfo, Priority};
 
 /// The result of [`Ledger::pool_or_wait`].
 #[derive(Clone, Debug, PartialEq)]
@@ -32,8 +33,8 @@ impl Ledger {
         claim: &NamespacedName,
         attributes: impl Into<ClaimAttributes>,
     ) -> PoolLookup {
-        let entry = self.pools.entry(pool.clone()).or_default();
-        let info = entry.info.clone();
+        let entry = self.pools.entry(&pool);
+        let info = entry.shared_info();
         if let Some(info) = info.as_ref().filter(|info| info.can_allocate()) {
             return PoolLookup::Found(Arc::clone(info));
         }
@@ -55,8 +56,8 @@ impl Ledger {
         attributes: impl Into<ClaimAttributes>,
         serves: impl Fn(&PoolInfo) -> bool,
     ) -> Option<Arc<PoolInfo>> {
-        let entry = self.pools.entry(pool.clone()).or_default();
-        let info = entry.info.clone().filter(|info| serves(info));
+        let entry = self.pools.entry(&pool);
+        let info = entry.shared_info().filter(|info| serves(info));
         if info.is_none() {
             entry.wait_queue.wait_for_pool(claim, &attributes.into());
         }
@@ -93,16 +94,14 @@ impl Ledger {
         self.effects
             .claims
             .extend(entry.grant_turns(Instant::now()));
-        if entry.is_empty() {
-            self.pools.remove(pool);
-        }
+        self.pools.remove_if_empty(pool);
     }
 
     /// Removes claims for which `exists` returns false from all wait queues, and grants the turns
     /// that have expired to the next claims.
     pub fn prune_wait_queues(&mut self, exists: impl Fn(&NamespacedName) -> bool) {
         let now = Instant::now();
-        for entry in self.pools.values_mut() {
+        for (_, entry) in self.pools.iter_mut() {
             let waiting = entry.wait_queue.claims();
             let gone: Vec<NamespacedName> =
                 waiting.filter(|claim| !exists(claim)).cloned().collect();
@@ -111,6 +110,17 @@ impl Ledger {
             }
             self.effects.claims.extend(entry.grant_turns(now));
         }
+    }
+
+    /// As [`Pools::nearby_with`], for the status of a pool. Any change of one of these pools
+    /// notifies the controller of the pool until [`Ledger::end_overlap_search`].
+    pub fn begin_overlap_search(&mut self, pool: &PoolKey) -> Option<(Arc<UsableBlocks>, Nearby)> {
+        self.pools.begin_overlap_search(pool)
+    }
+
+    /// Records which pools the status of a pool names, of those that overlap with it.
+    pub fn end_overlap_search(&mut self, pool: &PoolKey, found: &[PoolKey]) {
+        self.pools.end_overlap_search(pool, found);
     }
 
     /// Records that the controller of a pool reads its state now: the next change notifies it
@@ -127,7 +137,7 @@ impl Ledger {
 
     fn set_notified(&mut self, pool: &PoolKey, notified: bool) {
         if let Some(entry) = self.pools.get_mut(pool) {
-            entry.notified = notified;
+            entry.set_notified(notified);
         }
     }
 
@@ -138,7 +148,7 @@ impl Ledger {
         if self.addresses.slots_of(claim, uid).next().is_some() {
             return;
         }
-        let entry = self.pools.entry(pool.clone()).or_default();
+        let entry = self.pools.entry(&pool);
         entry.wait_queue.start(claim, priority);
     }
 
@@ -148,9 +158,7 @@ impl Ledger {
             return;
         };
         entry.wait_queue.end(claim);
-        if entry.is_empty() {
-            self.pools.remove(pool);
-        }
+        self.pools.remove_if_empty(pool);
     }
 
     /// Takes at most `most` claims that have to be rechecked, because their pool can no longer

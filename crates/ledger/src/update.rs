@@ -3,8 +3,8 @@
 use capi_ipam_api::{PoolKey, Scope, Slot};
 
 use super::addresses::{AddressUsage, CandidateInfo};
-use super::quota::Consumer;
-use super::views::{self, Derived};
+use super::pools::quota::Consumer;
+use super::pools::views::{self, Derived};
 use super::{Ledger, addresses};
 
 impl Ledger {
@@ -25,7 +25,9 @@ impl Ledger {
         slot: &Slot,
         change: impl FnOnce(&mut AddressUsage),
     ) -> Vec<(Scope, bool)> {
-        let changed = self.addresses.change(slot, self.quotas > 0, change);
+        let changed = self
+            .addresses
+            .change(slot, self.pools.have_quotas(), change);
         // Another claim had the promised address.
         self.effects.claims.extend(changed.kept_promise);
         let mut derived = Derived {

@@ -45,7 +45,7 @@ pub(super) fn contents<'a>(
     reservations: Readable<impl IntoIterator<Item = &'a ReservationRow>>,
 ) -> Contents<'a> {
     let known = ledger.seen();
-    let info = known.pool_info(&pool.key);
+    let info = known.pools().pool_info(&pool.key);
     let usable = info.and_then(|info| info.usable.clone().ok());
     let contains = |block: Block| usable.as_ref().is_some_and(|usable| usable.contains(block));
     let split = addresses.map(|rows| {
@@ -75,11 +75,11 @@ pub(super) fn contents<'a>(
     let held = both
         .known()
         .map(|(inside, reserved)| held(pool, known, inside, reserved));
-    let other_blocks = known.numbers_in_other_blocks(&pool.key);
+    let other_blocks = known.pools().numbers_in_other_blocks(&pool.key);
     let has_draining = usable
         .as_ref()
         .is_some_and(|usable| !usable.draining.is_empty());
-    let found = Counts::from(known.counts(&pool.key));
+    let found = Counts::from(known.pools().counts(&pool.key));
     let has_all = held.is_some();
     let counts = KnownCounts {
         total: found.total,

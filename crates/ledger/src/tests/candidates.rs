@@ -61,7 +61,7 @@ fn claim_gets_no_turn_if_its_reservation_is_observed_last() {
 fn pool_with_a_candidate_is_in_use() {
     let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
-    assert!(!ledger.is_in_use(&key()));
+    assert!(!ledger.pools().is_in_use(&key()));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
         Outcome::Offer(value(1))
@@ -70,14 +70,14 @@ fn pool_with_a_candidate_is_in_use() {
         !ledger.hold_candidate(&key(), &value(1)),
         "it is held already"
     );
-    assert!(ledger.is_in_use(&key()));
+    assert!(ledger.pools().is_in_use(&key()));
     // The address of a candidate may be outside of the pool, and the pool may be deleted meanwhile.
     ledger.remove_pool(&key());
     assert!(ledger.hold_candidate(&key(), &value(200)));
     ledger.drop_candidate(&value(1));
-    assert!(ledger.is_in_use(&key()));
+    assert!(ledger.pools().is_in_use(&key()));
     ledger.drop_candidate(&value(200));
-    assert!(!ledger.is_in_use(&key()));
+    assert!(!ledger.pools().is_in_use(&key()));
     assert_eq!(known_pools(&ledger), []);
 }
 

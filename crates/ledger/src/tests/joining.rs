@@ -221,46 +221,46 @@ fn possible_scopes_are_those_before_and_after_a_move() {
     let mut ledger = ledger();
     let in_network = Scope::Network("lab".into());
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p")],
         "the pool is not known"
     );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
+    assert_eq!(ledger.pools().possible_scopes(&key()), [own("p")]);
     // The network selects the pool; at first it is not initialized.
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     ledger.apply_network(&lab(
         json!({"spec": {"pools": {"matchLabels": {"net": "lab"}}}, "status": null}),
     ));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), in_network.clone()],
         "another manager may know the length"
     );
     ledger.apply_network(&by_label());
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [in_network.clone(), own("p")]
     );
     ledger.insert_reservation(&reserved("p", &in_network, 1, held_by("a")));
     ledger.remove_reservation(&reservation(1, held_by("a"), None));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [in_network.clone(), own("p")],
         "the manager lags behind"
     );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), in_network.clone()]
     );
     ledger.remove_reservation(&reserved("p", &in_network, 1, held_by("a")));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
+    assert_eq!(ledger.pools().possible_scopes(&key()), [own("p")]);
     // The network that the pool names need not exist.
     ledger.apply_pool(&pool(json!({"spec": {"network": "other"}})));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), Scope::Network("other".into())]
     );
 }

@@ -113,20 +113,24 @@ fn late_response_restores_no_deleted_or_older_pool() {
     ledger.apply_pool(&at(7, "one", "10.0.0.1-10.0.0.2"));
     ledger.insert_pool(&at(6, "one", "10.0.0.1-10.0.0.8"));
     assert_eq!(
-        ledger.counts(&key()).total,
+        ledger.pools().counts(&key()).total,
         2,
         "the response is older than what the watch has shown"
     );
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.counts(&key()).total, 3);
+    assert_eq!(ledger.pools().counts(&key()).total, 3);
     ledger.delete_pool(&at(9, "one", "10.0.0.1-10.0.0.3"));
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.pool_info(&key()), None, "the pool is deleted");
+    assert_eq!(
+        ledger.pools().pool_info(&key()),
+        None,
+        "the pool is deleted"
+    );
 
     ledger.apply_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
     ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(
-        ledger.counts(&key()).total,
+        ledger.pools().counts(&key()).total,
         4,
         "the response is of an earlier pool"
     );
@@ -134,7 +138,7 @@ fn late_response_restores_no_deleted_or_older_pool() {
     ledger.end_pool_list(InClusterKind::IPPool);
     ledger.insert_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
     assert_eq!(
-        ledger.pool_info(&key()),
+        ledger.pools().pool_info(&key()),
         None,
         "a list does not show the pool"
     );
@@ -143,11 +147,11 @@ fn late_response_restores_no_deleted_or_older_pool() {
     ledger.apply_pool(&at(5, "two", "10.0.0.1-10.0.0.5"));
     ledger.end_pool_list(InClusterKind::IPPool);
     ledger.insert_pool(&at(6, "two", "10.0.0.1-10.0.0.6"));
-    assert_eq!(ledger.counts(&key()).total, 6);
+    assert_eq!(ledger.pools().counts(&key()).total, 6);
     // A restore that the watch has not seen yet, but another one has.
     ledger.pools_restored(InClusterKind::IPPool);
     ledger.insert_pool(&at(3, "two", "10.0.0.1-10.0.0.7"));
-    assert_eq!(ledger.counts(&key()).total, 7);
+    assert_eq!(ledger.pools().counts(&key()).total, 7);
 }
 
 #[test]
@@ -197,14 +201,14 @@ fn generation_from_before_a_restore_proves_nothing() {
     let mut ledger = ledger();
     ledger.apply_network(&network_without("10.0.0.1"));
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.4"));
-    assert_eq!(ledger.counts(&key()).free, 3);
+    assert_eq!(ledger.pools().counts(&key()).free, 3);
     // The second edit is lost with the restore, and another one gets its generation.
     Observe::<IPNetwork>::restored(&mut ledger);
     ledger.apply_network(&network_without("10.0.0.1-10.0.0.2"));
-    assert_eq!(ledger.counts(&key()).free, 2, "the network");
+    assert_eq!(ledger.pools().counts(&key()).free, 2, "the network");
     ledger.pools_restored(InClusterKind::IPPool);
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.8"));
-    assert_eq!(ledger.counts(&key()).free, 6, "the pool");
+    assert_eq!(ledger.pools().counts(&key()).free, 6, "the pool");
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! blocks.
 
 use super::super::addresses::UsageMap;
-use super::super::pool::PoolEntry;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -59,33 +58,14 @@ fn now_and_recounted(ledger: &mut Ledger) -> [String; 2] {
     let Some(entry) = ledger.pools.get_mut(&key()) else {
         return Default::default();
     };
-    let describe = |entry: &PoolEntry| {
-        let usable = entry
-            .usable()
-            .map(|usable| usable.set.clone())
-            .unwrap_or_default();
-        let free = entry
-            .free
-            .clone()
-            .unwrap_or_else(|| capi_ipam_ip::FreeSet::new(&usable));
-        let counts = (
-            entry.used,
-            entry.out_of_range,
-            entry.released.cooling_down(),
-        );
-        format!(
-            "{free:?} {counts:?} {:?} {:?}",
-            entry.remembered, entry.draining
-        )
-    };
-    let now = describe(entry);
+    let now = entry.describe();
     let none = UsageMap::default();
     let usage = ledger
         .addresses
         .scope(&Scope::Pool(key()))
         .map_or(&none, |scope| &scope.usage);
     entry.recount(&key(), usage);
-    [now, describe(entry)]
+    [now, entry.describe()]
 }
 
 proptest! {

@@ -356,11 +356,12 @@ impl Manager {
     }
 
     fn scope(&self, pool: usize) -> Scope {
-        self.ledger.scope(&named(POOLS[pool]))
+        self.ledger.pools().scope(&named(POOLS[pool]))
     }
 
     fn can_allocate(&self, pool: usize) -> bool {
         self.ledger
+            .pools()
             .pool_info(&named(POOLS[pool]))
             .is_some_and(|info| info.can_allocate())
     }
@@ -595,7 +596,7 @@ proptest! {
         }
         for pool in POOLS.map(named) {
             let [one, other] = [&managers[0], &managers[1]].map(|manager| {
-                let info = manager.ledger.pool_info(&pool).unwrap();
+                let info = manager.ledger.pools().pool_info(&pool).unwrap();
                 (info.scope.clone(), info.network_problem.clone(), info.initialized, manager.ledger.pool_network(&pool))
             });
             prop_assert_eq!(one, other, "{}: {:?}", pool, objects);

@@ -415,7 +415,7 @@ impl Run {
         );
         if known.is_valid {
             for (pool, first, last) in POOLS {
-                let counts = ledger.counts(&named(pool));
+                let counts = ledger.pools().counts(&named(pool));
                 let usable = (first..=last).filter(|last| known.is_usable(*last));
                 let free = (first..=last).filter(|last| known.can_allocate(*last));
                 let total = i64::try_from(usable.count()).unwrap();

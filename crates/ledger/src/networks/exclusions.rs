@@ -10,12 +10,12 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, NetworkRules, exclusions_hash};
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
-use super::blocks::{Affected, Blocks, ManagementClusters};
+use crate::blocks::{Affected, Blocks, ManagementClusters};
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by
 /// all pools.
 #[derive(Default)]
-pub(super) struct Exclusions {
+pub(crate) struct Exclusions {
     rules: Option<Arc<NetworkRules>>,
     /// The gateways of the pools, with the number of pools.
     gateways: BTreeMap<IpAddr, usize>,
@@ -52,19 +52,19 @@ impl<T> ByFamily<T> {
 }
 
 /// The blocks of a pool without the exclusions of its network, and what they were computed from.
-pub(super) struct AppliedExclusions {
+pub(crate) struct AppliedExclusions {
     declared: Arc<UsableBlocks>,
     excluded: Arc<SpanSet>,
     unusable: Option<Arc<SpanSet>>,
     /// The blocks without the gateways and the exclusions of the network: what the pool could
     /// allocate if this management cluster had all blocks of the network.
-    pub(super) allowed: Arc<UsableBlocks>,
-    pub(super) usable: Arc<UsableBlocks>,
+    pub(crate) allowed: Arc<UsableBlocks>,
+    pub(crate) usable: Arc<UsableBlocks>,
 }
 
 impl AppliedExclusions {
     /// Whether the pool allocates only addresses of usable blocks of its network.
-    pub(super) fn is_restricted(&self) -> bool {
+    pub(crate) fn is_restricted(&self) -> bool {
         self.unusable.is_some()
     }
 
@@ -86,7 +86,7 @@ impl AppliedExclusions {
 impl Exclusions {
     /// Replaces the specification of the network, and the lengths of what its pools allocate; `None` if
     /// it does not exist or is not valid.
-    pub(super) fn set_rules(
+    pub(crate) fn set_rules(
         &mut self,
         rules: Option<Arc<NetworkRules>>,
         lengths: BlockLengths,
@@ -105,17 +105,17 @@ impl Exclusions {
     }
 
     /// The hash of the gateways and the exclusions of the network.
-    pub(super) fn hash(&self) -> String {
+    pub(crate) fn hash(&self) -> String {
         exclusions_hash(self.excluded(Family::V4), self.excluded(Family::V6))
     }
 
     /// The blocks that the network shares with other management clusters.
-    pub(super) fn blocks(&self) -> &Blocks {
+    pub(crate) fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
     /// Changes the shared blocks.
-    pub(super) fn change_blocks(
+    pub(crate) fn change_blocks(
         &mut self,
         change: impl FnOnce(&mut Blocks) -> Affected,
     ) -> Affected {
@@ -128,7 +128,7 @@ impl Exclusions {
 
     /// Counts the gateways of a pool that has left, or that has joined. Returns those that are new,
     /// or that no other pool has.
-    pub(super) fn count_gateways(
+    pub(crate) fn count_gateways(
         &mut self,
         gateways: &BTreeSet<IpAddr>,
         is_added: bool,
@@ -156,13 +156,13 @@ impl Exclusions {
     }
 
     /// Whether there is nothing to keep.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_none() && self.gateways.is_empty() && self.blocks.is_empty()
     }
 
     /// The blocks of a pool without the exclusions; `None` if there are none. `before` is returned
     /// again if it is still right, since allocations compare the pointers.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &self,
         declared: &Arc<UsableBlocks>,
         before: Option<&AppliedExclusions>,
@@ -200,7 +200,7 @@ impl Exclusions {
 
     /// What is outside of usable blocks, computed once after a change; `None` if the network is not
     /// restricted.
-    pub(super) fn unusable(&self, family: Family) -> Option<&Arc<SpanSet>> {
+    pub(crate) fn unusable(&self, family: Family) -> Option<&Arc<SpanSet>> {
         let compute = || self.blocks.unusable(family).map(Arc::new);
         self.unusable.get_or_init(family, compute).as_ref()
     }
@@ -235,7 +235,7 @@ fn excluded_by(rules: Option<&NetworkRules>) -> Option<(&SpanSet, &SpanSet)> {
 }
 
 /// The numbers of the addresses of a family.
-pub(super) fn addresses_in<'a>(
+pub(crate) fn addresses_in<'a>(
     addresses: impl IntoIterator<Item = &'a IpAddr>,
     family: Family,
 ) -> impl Iterator<Item = Span> {

@@ -3,13 +3,13 @@
 use capi_ipam_api::PoolKey;
 use capi_ipam_ip::Block;
 
-use super::super::addresses::Change;
-use super::super::pool::PoolEntry;
 use super::{Derived, count};
+use crate::addresses::Change;
+use crate::pools::PoolEntry;
 
 /// Counts the address for pools that have an IPAddress with it now, and no longer for those that
 /// had one.
-pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
+pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     let (before, after) = (&change.before.used_by, &change.after.used_by);
     for pool in before.iter().filter(|pool| !after.contains(pool)) {
         count_address(derived, pool, change.slot.block, false);
@@ -20,7 +20,7 @@ pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
 }
 
 fn count_address(derived: &mut Derived<'_>, pool: &PoolKey, block: Block, is_added: bool) {
-    let entry = derived.pools.entry(pool.clone()).or_default();
+    let entry = derived.pools.entry(pool);
     entry.count_address(block, is_added);
     derived.dirty_pools.push(pool.clone());
 }

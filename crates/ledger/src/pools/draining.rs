@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 use capi_ipam_api::PoolKey;
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
-use super::addresses::UsageMap;
+use crate::addresses::UsageMap;
 
 /// The draining parts of a pool. Empty if the pool has none.
 #[derive(Debug, Default)]
-pub(super) struct Draining {
+pub(crate) struct Draining {
     /// The numbers of these parts that are not in use, reserved or cooling down.
-    pub(super) unused: FreeSet,
+    pub(crate) unused: FreeSet,
     /// The blocks of these parts that are in use.
-    pub(super) in_use: BTreeSet<Block>,
+    pub(crate) in_use: BTreeSet<Block>,
 }
 
 impl Draining {
     /// Counts the draining parts of a pool. `other_lengths` are the numbers that overlap with a
     /// used block of another length.
-    pub(super) fn of(
+    pub(crate) fn of(
         pool: &PoolKey,
         usable: &UsableBlocks,
         other_lengths: &SpanSet,
@@ -40,7 +40,7 @@ impl Draining {
     }
 
     /// Records that a draining number became free, or is no longer free.
-    pub(super) fn set_free(&mut self, number: u128, is_free: bool) {
+    pub(crate) fn set_free(&mut self, number: u128, is_free: bool) {
         if is_free {
             self.unused.release(number);
         } else {
@@ -49,7 +49,7 @@ impl Draining {
     }
 
     /// Records whether a draining block is in use.
-    pub(super) fn set_in_use(&mut self, block: Block, is_in_use: bool) {
+    pub(crate) fn set_in_use(&mut self, block: Block, is_in_use: bool) {
         if is_in_use {
             self.in_use.insert(block);
         } else {
@@ -58,7 +58,7 @@ impl Draining {
     }
 
     /// The number of addresses that nothing uses.
-    pub(super) fn unused(&self) -> u128 {
+    pub(crate) fn unused(&self) -> u128 {
         self.unused.len()
     }
 }

@@ -1,10 +1,10 @@
 //! The claims that count for the limits of each pool.
 
-use super::super::addresses::Change;
 use super::Derived;
+use crate::addresses::Change;
 
 /// Charges the claims that have the address now, and no longer those that had it.
-pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
+pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     let (before, after) = (&change.before.charges, &change.after.charges);
     if before == after {
         return;

@@ -7,11 +7,11 @@ use capi_ipam_api::AllocationOrder;
 use capi_ipam_ip::{Block, FreeSet, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
+use super::PoolEntry;
 use super::order::Order;
-use super::outcome::{Outcome, Reason};
-use super::pool::PoolEntry;
 use super::quota::Group;
-use super::wait_queue::{ClaimAttributes, Freed, Supply, WaitQueue};
+use crate::outcome::{Outcome, Reason};
+use crate::wait_queue::{ClaimAttributes, Freed, Supply, WaitQueue};
 
 /// The maximum number of addresses that are left to claims which are about to request one.
 const MAX_AHEAD: usize = 64;
@@ -19,7 +19,7 @@ const MAX_AHEAD: usize = 64;
 impl PoolEntry {
     /// Grants turns to waiting claims as long as there are free addresses for them. Returns the
     /// claims that have to be reconciled.
-    pub(super) fn grant_turns(&mut self, now: Instant) -> Vec<NamespacedName> {
+    pub(crate) fn grant_turns(&mut self, now: Instant) -> Vec<NamespacedName> {
         let free = self.free_count();
         let headroom = self.headroom();
         let mut freed = Freed::default();
@@ -43,7 +43,7 @@ impl PoolEntry {
 
     /// Returns what the claim gets if it is its turn; otherwise it is enqueued. That is the block
     /// that it requests, else `preferred`, which has to be free, else the next free one.
-    pub(super) fn propose(
+    pub(crate) fn propose(
         &mut self,
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
@@ -97,14 +97,14 @@ impl PoolEntry {
     }
 
     /// Whether the pool was divided into slices after the attributes of a claim were looked up.
-    pub(super) fn is_divided_since(&self, attributes: &ClaimAttributes) -> bool {
+    pub(crate) fn is_divided_since(&self, attributes: &ClaimAttributes) -> bool {
         self.slices.is_some() && attributes.slice_owner.is_none()
     }
 
     /// Lets a claim have a block that only it may have now, and that does not count as free: the
     /// address that the last claim of its name had and that cools down. Fails if its namespace or
     /// Cluster may have no further address.
-    pub(super) fn take_back(
+    pub(crate) fn take_back(
         &mut self,
         claim: &NamespacedName,
         attributes: &ClaimAttributes,

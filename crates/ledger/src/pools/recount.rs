@@ -2,10 +2,10 @@
 
 use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 
-use super::PoolKey;
-use super::addresses::{AddressUsage, Availability, UsageMap};
+use super::PoolEntry;
 use super::draining::Draining;
-use super::pool::PoolEntry;
+use crate::PoolKey;
+use crate::addresses::{AddressUsage, Availability, UsageMap};
 
 impl PoolEntry {
     /// Computes the free set and the counts again after a change of the usable blocks from
@@ -13,7 +13,7 @@ impl PoolEntry {
     /// the blocks in the same way and all used blocks have the pool's length: which blocks of other
     /// lengths overlap is known only within the pool. `usage` is that of the pool's scope, which is
     /// the same as before.
-    pub(super) fn change_usable(&mut self, key: &PoolKey, before: &UsableBlocks, usage: &UsageMap) {
+    pub(crate) fn change_usable(&mut self, key: &PoolKey, before: &UsableBlocks, usage: &UsageMap) {
         let Some(usable) = self.shared_usable().cloned() else {
             // Those in the range of the pool are outside of it now.
             let out_of_range = self.out_of_range.saturating_add(self.used);
@@ -98,7 +98,7 @@ impl PoolEntry {
     }
 
     /// Computes the free set and the counts again from all used blocks of the pool's scope.
-    pub(super) fn recount(&mut self, key: &PoolKey, usage: &UsageMap) {
+    pub(crate) fn recount(&mut self, key: &PoolKey, usage: &UsageMap) {
         let Some(usable) = self.shared_usable().cloned() else {
             self.clear(usage);
             self.out_of_range = 0;

@@ -6,7 +6,7 @@ use capi_ipam_api::InClusterKind;
 
 /// A list of objects that decide what pools can allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum PoolInput {
+pub(crate) enum PoolInput {
     /// The pools of a kind.
     Pools(InClusterKind),
     /// The networks.
@@ -23,7 +23,7 @@ pub(super) enum PoolInput {
 
 /// How far the ledger is after the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     /// One of the initial lists is not complete.
     Listing,
     /// All pools are assigned to networks. After that all gateways of each network are known.
@@ -38,15 +38,15 @@ pub(super) enum Phase {
 
 /// The initial lists, and what is done after them.
 #[derive(Debug, Default)]
-pub(super) struct Start {
+pub(crate) struct Start {
     /// Whether each list that has begun was complete once.
     lists: BTreeMap<PoolInput, bool>,
-    pub(super) phase: Phase,
+    pub(crate) phase: Phase,
 }
 
 impl Start {
     /// Records that a list begins, the first one or a later one.
-    pub(super) fn begin_list(&mut self, input: PoolInput) {
+    pub(crate) fn begin_list(&mut self, input: PoolInput) {
         let was_complete = *self.lists.entry(input).or_insert(false);
         if !was_complete {
             self.phase = Phase::Listing;
@@ -54,7 +54,7 @@ impl Start {
     }
 
     /// Records that a list is complete. Returns whether it was the last one of the initial lists.
-    pub(super) fn end_list(&mut self, input: PoolInput) -> bool {
+    pub(crate) fn end_list(&mut self, input: PoolInput) -> bool {
         self.lists.insert(input, true);
         let is_last =
             self.phase == Phase::Listing && self.lists.values().all(|is_complete| *is_complete);
@@ -65,7 +65,7 @@ impl Start {
     }
 
     /// Whether all reservations and IPAddresses were listed once, if they are listed at all.
-    pub(super) fn knows_usage(&self) -> bool {
+    pub(crate) fn knows_usage(&self) -> bool {
         let inputs = [PoolInput::Reservations, PoolInput::Addresses];
         inputs
             .iter()
@@ -74,12 +74,12 @@ impl Start {
 
     /// Whether pools have all their blocks, also the gateways of other pools: those are not all
     /// known.
-    pub(super) fn defers_exclusions(&self) -> bool {
+    pub(crate) fn defers_exclusions(&self) -> bool {
         self.phase <= Phase::Placing
     }
 
     /// Whether all pools are computed.
-    pub(super) fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.phase == Phase::Complete
     }
 }

@@ -3,13 +3,13 @@
 
 use capi_ipam_api::{PoolKey, Scope};
 
-use super::super::addresses::Change;
-use super::super::addresses::set_in_order;
-use super::super::pool::PoolEntry;
 use super::{Derived, count};
+use crate::addresses::Change;
+use crate::addresses::set_in_order;
+use crate::pools::PoolEntry;
 
 /// Counts the reservation and the candidate of the address for their pools.
-pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
+pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     let (before, after) = (&change.before, &change.after);
     if before.reserved_by != after.reserved_by {
         count_hold(change, derived, before.reserved_by.as_ref(), false, false);
@@ -30,7 +30,7 @@ fn count_hold(
 ) {
     let Some(pool) = pool else { return };
     let scope = &change.slot.scope;
-    let entry = derived.pools.entry(pool.clone()).or_default();
+    let entry = derived.pools.entry(pool);
     let is_first_or_last = entry.count_hold(scope, is_added);
     if is_candidate {
         count(&mut entry.candidates, is_added);

@@ -3,11 +3,11 @@
 
 use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 
-use super::super::addresses::Availability;
-use super::super::addresses::Change;
-use super::super::addresses::Facts;
-use super::super::pool::PoolEntry;
 use super::Derived;
+use crate::addresses::Availability;
+use crate::addresses::Change;
+use crate::addresses::Facts;
+use crate::pools::PoolEntry;
 
 /// How a block that became used or free affects a pool.
 enum Effect {
@@ -30,7 +30,7 @@ enum Place {
 }
 
 /// Records for all pools of the scope whether they can allocate the address.
-pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
+pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     let (before, after) = (change.before.availability, change.after.availability);
     let has_new_user = has_new_user(&change.before, &change.after);
     for member in derived.members {

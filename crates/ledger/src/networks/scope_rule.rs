@@ -20,7 +20,7 @@ use capi_ipam_api::{NetworkRefusal, PoolKey, Scope};
 
 /// What is recorded of the scope of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Record {
+pub(crate) enum Record {
     /// Nothing: the pool never was in a network, as far as is known. Its status, or the
     /// reservations of its claims, can still show that it was.
     #[default]
@@ -37,19 +37,19 @@ pub(super) enum Record {
 
 /// The record of a pool that is in a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NetworkRecord {
-    pub(super) name: Arc<str>,
+pub(crate) struct NetworkRecord {
+    pub(crate) name: Arc<str>,
     /// Whether the specification of the pool names the network. Otherwise the network selects the
     /// pool.
-    pub(super) is_named: bool,
+    pub(crate) is_named: bool,
     /// Whether this is only known from the status or the reservations of the pool, or another
     /// manager has recorded since that the pool is not in the network.
-    pub(super) is_inherited: bool,
+    pub(crate) is_inherited: bool,
 }
 
 impl Record {
     /// The pool has left its network, and no manager has recorded otherwise since.
-    pub(super) const LEFT: Self = Self::Left {
+    pub(crate) const LEFT: Self = Self::Left {
         is_contested: false,
     };
 
@@ -70,7 +70,7 @@ impl Record {
     }
 
     /// The scope of a pool with this record.
-    pub(super) fn scope(&self, pool: &PoolKey) -> Scope {
+    pub(crate) fn scope(&self, pool: &PoolKey) -> Scope {
         match self {
             Self::Unknown | Self::Left { .. } => Scope::Pool(pool.clone()),
             Self::Network(network) => Scope::Network(network.name.clone()),
@@ -80,7 +80,7 @@ impl Record {
     /// Notes that the status of the pool has changed from `before` to `after`. If it differs from
     /// this record, another manager has written it, and may have observed an explicit change that
     /// this one has not.
-    pub(super) fn note_status_change(
+    pub(crate) fn note_status_change(
         &mut self,
         before: Option<&StatusRecord>,
         after: Option<&StatusRecord>,
@@ -102,7 +102,7 @@ impl Record {
 
 /// What `status.network` of a pool states: a manager has recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StatusRecord {
+pub(crate) enum StatusRecord {
     /// The pool belongs to the network.
     Member(Arc<str>),
     /// The pool has left the network.
@@ -111,7 +111,7 @@ pub(super) enum StatusRecord {
 
 /// Whether pools can join or leave a network now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NetworkState {
+pub(crate) enum NetworkState {
     /// It is valid and can be used.
     Ready,
     /// It is valid, and its finalizer or the length of its blocks is not set yet.
@@ -126,15 +126,15 @@ pub(super) enum NetworkState {
 
 /// A network, in relation to one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NetworkForPool {
-    pub(super) name: Arc<str>,
-    pub(super) state: NetworkState,
+pub(crate) struct NetworkForPool {
+    pub(crate) name: Arc<str>,
+    pub(crate) state: NetworkState,
     /// Whether `spec.pools` matches the labels of the pool, as far as it can be read.
-    pub(super) selects: bool,
+    pub(crate) selects: bool,
     /// Whether `spec.namespaces` allows the namespace of the pool.
-    pub(super) allows: bool,
+    pub(crate) allows: bool,
     /// The length of the blocks of the network and that of the pool, if they differ.
-    pub(super) lengths: Option<(u8, u8)>,
+    pub(crate) lengths: Option<(u8, u8)>,
 }
 
 impl NetworkForPool {
@@ -174,20 +174,20 @@ impl NetworkForPool {
 
 /// What decides on the scope of a pool.
 #[derive(Clone, Debug)]
-pub(super) struct Facts<'a> {
-    pub(super) record: &'a Record,
+pub(crate) struct Facts<'a> {
+    pub(crate) record: &'a Record,
     /// The network that the specification of the pool names.
-    pub(super) named: Option<&'a Arc<str>>,
+    pub(crate) named: Option<&'a Arc<str>>,
     /// What the status of the pool states.
-    pub(super) status: Option<&'a StatusRecord>,
+    pub(crate) status: Option<&'a StatusRecord>,
     /// The network in which claims have reservations of the pool.
-    pub(super) reserved_in: Option<&'a Arc<str>>,
+    pub(crate) reserved_in: Option<&'a Arc<str>>,
     /// The networks that select the pool, ordered by name.
-    pub(super) selecting: &'a [NetworkForPool],
+    pub(crate) selecting: &'a [NetworkForPool],
     /// What the pool has in networks.
-    pub(super) usage: PoolUsage<'a>,
+    pub(crate) usage: PoolUsage<'a>,
     /// The network that the pool leaves according to its annotation.
-    pub(super) leaves: Option<&'a Arc<str>>,
+    pub(crate) leaves: Option<&'a Arc<str>>,
 }
 
 impl Facts<'_> {
@@ -207,7 +207,7 @@ impl Facts<'_> {
 
 /// What a pool has in the networks to which it may belong.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum PoolUsage<'a> {
+pub(crate) enum PoolUsage<'a> {
     /// Not all reservations and IPAddresses are listed: the pool may have some in any network.
     Unknown,
     /// What is known of the pool.
@@ -230,7 +230,7 @@ impl Default for PoolUsage<'_> {
 
 impl PoolUsage<'_> {
     /// Whether the pool may have addresses in use in a network to which it belongs.
-    pub(super) fn may_use(self, network: &Arc<str>) -> bool {
+    pub(crate) fn may_use(self, network: &Arc<str>) -> bool {
         match self {
             Self::Unknown => true,
             Self::Known {
@@ -250,19 +250,19 @@ fn is_network(scope: &Scope, network: &Arc<str>) -> bool {
 
 /// The scope of a pool, and whether it can allocate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Decision {
+pub(crate) struct Decision {
     /// The record from now on. It contains the scope.
-    pub(super) record: Record,
+    pub(crate) record: Record,
     /// Why the pool does not allocate, and nothing of it is moved to another scope.
-    pub(super) refusal: Option<NetworkRefusal>,
+    pub(crate) refusal: Option<NetworkRefusal>,
     /// The network that the pool joins once the network is initialized. It does not allocate until
     /// then.
-    pub(super) awaited: Option<Arc<str>>,
+    pub(crate) awaited: Option<Arc<str>>,
     /// Whether the pool would leave its network if it had no addresses in use there.
-    pub(super) is_kept: bool,
+    pub(crate) is_kept: bool,
     /// Whether nothing says any more that the pool belongs to its network: whether it has addresses
     /// in use there decides.
-    pub(super) depends_on_use: bool,
+    pub(crate) depends_on_use: bool,
 }
 
 impl Decision {
@@ -277,7 +277,7 @@ impl Decision {
     }
 
     /// Whether the pool can allocate, as far as networks are concerned.
-    pub(super) fn can_allocate(&self) -> bool {
+    pub(crate) fn can_allocate(&self) -> bool {
         self.refusal.is_none() && self.awaited.is_none()
     }
 
@@ -307,7 +307,7 @@ impl Decision {
 }
 
 /// Decides on the scope of a pool. `find` returns the state of a network that need not exist.
-pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPool) -> Decision {
+pub(crate) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPool) -> Decision {
     let decide_from = |record: Record| match facts.named {
         Some(name) => decide_by_name(record, &find(name)),
         None => decide_by_selection(&record, facts, &find),
@@ -321,7 +321,7 @@ pub(super) fn decide(facts: &Facts<'_>, find: impl Fn(&Arc<str>) -> NetworkForPo
 
 /// Decides on the scope of a pool whose specification is not valid, or cannot be decoded, and which
 /// so allocates nothing. What it names is no explicit change, and no change of a network is.
-pub(super) fn keep(facts: &Facts<'_>) -> Decision {
+pub(crate) fn keep(facts: &Facts<'_>) -> Decision {
     Decision::stay(with_evidence(facts), None)
 }
 

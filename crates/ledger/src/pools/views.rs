@@ -14,29 +14,27 @@ mod quotas;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
-
 use capi_ipam_api::{PoolKey, Scope};
 
-use super::addresses::Change;
-use super::addresses::UsageMap;
-use super::effects::Effects;
-use super::pool::PoolEntry;
+use super::Pools;
+use crate::addresses::Change;
+use crate::addresses::UsageMap;
+use crate::effects::Effects;
 
 /// What the views keep, and what they ask others to do.
-pub(super) struct Derived<'a> {
-    pub(super) pools: &'a mut HashMap<PoolKey, PoolEntry>,
+pub(crate) struct Derived<'a> {
+    pub(crate) pools: &'a mut Pools,
     /// The usage of all addresses of the scope, after the change.
-    pub(super) usage: &'a UsageMap,
+    pub(crate) usage: &'a UsageMap,
     /// The pools of the scope.
-    pub(super) members: &'a [PoolKey],
+    pub(crate) members: &'a [PoolKey],
     /// The pools with a reservation or a candidate in the scope; only of a network.
-    pub(super) holders: &'a mut Vec<PoolKey>,
+    pub(crate) holders: &'a mut Vec<PoolKey>,
     /// Scopes in which the address is held by a pool of that scope, or no longer: it is reserved
     /// outside of the scope of its pool.
-    pub(super) elsewhere: Vec<(Scope, bool)>,
-    pub(super) dirty_pools: &'a mut Vec<PoolKey>,
-    pub(super) effects: &'a mut Effects,
+    pub(crate) elsewhere: Vec<(Scope, bool)>,
+    pub(crate) dirty_pools: &'a mut Vec<PoolKey>,
+    pub(crate) effects: &'a mut Effects,
 }
 
 /// A view that takes in a change of one address.
@@ -54,7 +52,7 @@ const VIEWS: [View; 6] = [
 ];
 
 /// Passes a change of one address to all views.
-pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
+pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     for view in VIEWS {
         view(change, derived);
     }

@@ -1,10 +1,10 @@
 //! The addresses in use in the draining parts of each pool.
 
-use super::super::addresses::Change;
 use super::Derived;
+use crate::addresses::Change;
 
 /// Records for the pools in whose draining parts the address is whether it is in use.
-pub(super) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
+pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     let block = change.slot.block;
     for member in derived.members {
         let Some(pool) = derived.pools.get_mut(member) else {

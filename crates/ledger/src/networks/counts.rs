@@ -18,7 +18,7 @@ pub struct NetworkCounts {
 
 impl NetworkCounts {
     /// The counts of the status of a network.
-    pub(super) fn of(network: &IPNetwork) -> Self {
+    pub(crate) fn of(network: &IPNetwork) -> Self {
         let empty = IPNetworkStatus::default();
         let status = network.status.as_ref().unwrap_or(&empty);
         let mut joining = 0_i64;

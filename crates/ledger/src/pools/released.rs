@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use capi_ipam_api::{STICKY_SECONDS, Slot};
 use capi_ipam_ip::UsableBlocks;
 
-use super::PoolInfo;
-use super::addresses::Released;
+use crate::PoolInfo;
+use crate::addresses::Released;
 
 /// For how long a pool keeps released addresses. The default is that of a pool which does not
 /// exist: every cool-down ends immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Retention {
+pub(crate) struct Retention {
     /// The seconds before any claim can get a released address.
     cooldown_seconds: i64,
     /// Whether released addresses are kept for the next claims of the same names.
-    pub(super) is_sticky: bool,
+    pub(crate) is_sticky: bool,
 }
 
 impl Retention {
     /// The retention of a pool. All cool-downs of a pool that is being deleted end immediately.
-    pub(super) fn of(pool: Option<&PoolInfo>) -> Self {
+    pub(crate) fn of(pool: Option<&PoolInfo>) -> Self {
         match pool {
             Some(info) if !info.deleting => Self {
                 cooldown_seconds: info.cooldown_seconds,
@@ -31,7 +31,7 @@ impl Retention {
     }
 
     /// The first second at which an address released at `since` can be reused.
-    pub(super) fn cooldown_end(self, since: i64) -> i64 {
+    pub(crate) fn cooldown_end(self, since: i64) -> i64 {
         if self.cooldown_seconds > 0 {
             first_second_after(since, self.cooldown_seconds)
         } else {
@@ -51,7 +51,7 @@ impl Retention {
 
     /// Whether an address released at `since` is only kept for the next claim of the same name at
     /// the second `now`.
-    pub(super) fn is_remembered(self, since: i64, now: i64) -> bool {
+    pub(crate) fn is_remembered(self, since: i64, now: i64) -> bool {
         self.is_sticky && self.cooldown_end(since) <= now
     }
 }
@@ -67,7 +67,7 @@ type BySecond = BTreeSet<(i64, Slot)>;
 
 /// The released addresses of a pool that have a reservation.
 #[derive(Debug, Default)]
-pub(super) struct ReleasedAddresses {
+pub(crate) struct ReleasedAddresses {
     /// Addresses that cool down.
     cooldowns: BySecond,
     /// Addresses that are kept for the next claim of the same name.
@@ -79,17 +79,17 @@ pub(super) struct ReleasedAddresses {
 }
 
 impl ReleasedAddresses {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.cooldowns.is_empty() && self.memories.is_empty() && self.in_use.is_empty()
     }
 
     /// How many addresses in the range of the pool cool down.
-    pub(super) fn cooling_down(&self) -> usize {
+    pub(crate) fn cooling_down(&self) -> usize {
         self.cooling_down
     }
 
     /// Records that a released address cools down, is remembered or in use, or no longer.
-    pub(super) fn set(
+    pub(crate) fn set(
         &mut self,
         slot: &Slot,
         released: &Released,
@@ -120,7 +120,7 @@ impl ReleasedAddresses {
     }
 
     /// Counts the addresses in the range of the pool again, after a change of its blocks.
-    pub(super) fn count_in_range(&mut self, usable: &UsableBlocks) {
+    pub(crate) fn count_in_range(&mut self, usable: &UsableBlocks) {
         self.cooling_down = 0;
         for (_, slot) in &self.cooldowns {
             if usable.contains(slot.block) {
@@ -130,35 +130,35 @@ impl ReleasedAddresses {
     }
 
     /// Records that the pool has no usable blocks.
-    pub(super) fn clear_range(&mut self) {
+    pub(crate) fn clear_range(&mut self) {
         self.cooling_down = 0;
     }
 
     /// All released addresses.
-    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
         let unused = self.cooldowns.iter().chain(&self.memories);
         unused.map(|(_, slot)| slot).chain(self.in_use())
     }
 
     /// The released addresses that are in use.
-    pub(super) fn in_use(&self) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = &Slot> {
         self.in_use.iter().map(|(_, slot)| slot)
     }
 
     /// The addresses that were released after a second and are not in use.
-    pub(super) fn released_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
+    pub(crate) fn released_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
         let cooling_down = released_after(&self.cooldowns, second);
         cooling_down.chain(released_after(&self.memories, second))
     }
 
     /// The earliest second at which a cool-down ends; `None` if no address is cooling down.
-    pub(super) fn next_cooldown_end(&self, retention: Retention) -> Option<i64> {
+    pub(crate) fn next_cooldown_end(&self, retention: Retention) -> Option<i64> {
         let (since, _) = self.cooldowns.first()?;
         Some(retention.cooldown_end(*since))
     }
 
     /// The earliest second at which a reservation of a released address is no longer needed.
-    pub(super) fn next_reservation_end(&self, retention: Retention) -> Option<i64> {
+    pub(crate) fn next_reservation_end(&self, retention: Retention) -> Option<i64> {
         let cooldown_end = self.next_cooldown_end(retention);
         let Some((since, _)) = self.memories.first() else {
             return cooldown_end;
@@ -172,7 +172,7 @@ impl ReleasedAddresses {
 
     /// The addresses whose cool-down has ended at the second `now`. In a sticky pool they are
     /// remembered then.
-    pub(super) fn cooled_down(
+    pub(crate) fn cooled_down(
         &self,
         retention: Retention,
         now: i64,
@@ -183,7 +183,7 @@ impl ReleasedAddresses {
     }
 
     /// The addresses whose reservations are no longer needed at the second `now`.
-    pub(super) fn reservations_to_delete(
+    pub(crate) fn reservations_to_delete(
         &self,
         retention: Retention,
         now: i64,

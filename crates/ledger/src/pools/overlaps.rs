@@ -5,7 +5,9 @@ use std::sync::Arc;
 use capi_ipam_api::Scope;
 use capi_ipam_ip::{SpanSet, UsableBlocks};
 
-use super::{Ledger, PoolKey};
+use crate::PoolKey;
+
+use super::Pools;
 
 /// The maximum number of overlapping pools that are searched: a message names a few of them and
 /// counts the rest.
@@ -16,13 +18,13 @@ pub const MAX_OVERLAPS: usize = 20;
 pub struct Nearby(Vec<(PoolKey, Arc<UsableBlocks>)>);
 
 /// The scope and the blocks with which a pool allocates.
-pub(super) type Allocation = (Scope, Arc<UsableBlocks>);
+pub(crate) type Allocation = (Scope, Arc<UsableBlocks>);
 
-impl Ledger {
+impl Pools {
     /// The scope and the blocks with which a pool allocates. A pool that waits until a network is
     /// initialized does not allocate before it belongs to the network.
-    pub(super) fn allocation(&self, pool: &PoolKey) -> Option<Allocation> {
-        let entry = self.pools.get(pool)?;
+    pub(crate) fn allocation(&self, pool: &PoolKey) -> Option<Allocation> {
+        let entry = self.entries.get(pool)?;
         let info = entry.info.as_ref()?;
         let scope = match &entry.recorded.awaited {
             Some(network) => Scope::Network(network.clone()),
@@ -65,34 +67,33 @@ impl Ledger {
         Some((usable, nearby))
     }
 
-    /// As [`Ledger::nearby_with`], for the status of a pool. Any change of one of these pools
-    /// notifies the controller of the pool until [`Ledger::end_overlap_search`].
-    pub fn begin_overlap_search(&mut self, pool: &PoolKey) -> Option<(Arc<UsableBlocks>, Nearby)> {
-        self.pools.get_mut(pool)?.last_overlap = None;
+    /// As [`Pools::nearby_with`], for the status of a pool. Any change of one of these pools
+    /// notifies the controller of the pool until [`Pools::end_overlap_search`].
+    pub(crate) fn begin_overlap_search(
+        &mut self,
+        pool: &PoolKey,
+    ) -> Option<(Arc<UsableBlocks>, Nearby)> {
+        self.entries.get_mut(pool)?.last_overlap = None;
         self.nearby(pool)
     }
 
     /// Records which pools the status of a pool names, of those that overlap with it.
-    pub fn end_overlap_search(&mut self, pool: &PoolKey, found: &[PoolKey]) {
+    pub(crate) fn end_overlap_search(&mut self, pool: &PoolKey, found: &[PoolKey]) {
         if found.len() >= MAX_OVERLAPS
-            && let Some(entry) = self.pools.get_mut(pool)
+            && let Some(entry) = self.entries.get_mut(pool)
         {
             entry.last_overlap = found.last().cloned();
         }
     }
 
-    /// Notifies the controllers of the pools whose status may change with the blocks or the scope of
-    /// another pool: they can allocate an address that it has got or lost. At a start all pools are
-    /// reconciled.
-    pub(super) fn report_overlaps(
-        &mut self,
+    /// The pools whose status may change with the blocks or the scope of another pool: they can allocate
+    /// an address that it has got or lost.
+    pub(crate) fn with_changed_overlaps(
+        &self,
         pool: &PoolKey,
         before: Option<&Allocation>,
         after: Option<&Allocation>,
-    ) {
-        if !self.start.is_complete() {
-            return;
-        }
+    ) -> Vec<PoolKey> {
         let mut affected = Vec::new();
         for (one, other) in [(before, after), (after, before)] {
             let Some((scope, usable)) = one else { continue };
@@ -103,12 +104,12 @@ impl Ledger {
                 }
             }
         }
-        self.dirty_pools.extend(affected);
+        affected
     }
 
     /// Whether the status of a pool can name another one.
     fn may_name(&self, pool: &PoolKey, other: &PoolKey) -> bool {
-        let entry = self.pools.get(pool);
+        let entry = self.entries.get(pool);
         let last = entry.and_then(|entry| entry.last_overlap.as_ref());
         last.is_none_or(|last| other <= last)
     }
@@ -123,10 +124,10 @@ impl Ledger {
     }
 
     /// Whether all these pools allocate blocks of this length, so that one network can have them.
-    pub(super) fn have_length(&self, pools: &[PoolKey], length: u8) -> bool {
+    pub(crate) fn have_length(&self, pools: &[PoolKey], length: u8) -> bool {
         for pool in pools {
             // A pool that does not exist, or is not valid, can have any blocks later.
-            if let Some(entry) = self.pools.get(pool)
+            if let Some(entry) = self.entries.get(pool)
                 && let Some(usable) = entry.usable()
                 && usable.length != length
             {

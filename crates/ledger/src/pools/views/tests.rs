@@ -9,10 +9,11 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::addresses::Facts;
-use super::super::draining::Draining;
-use super::super::quota::Quota;
+use super::super::PoolEntry;
 use super::*;
+use crate::addresses::Facts;
+use crate::pools::draining::Draining;
+use crate::pools::quota::Quota;
 use crate::{ClaimAttributes, Ledger, Observe, Outcome};
 
 const POOLS: [&str; 2] = ["a", "b"];
@@ -267,7 +268,7 @@ proptest! {
     fn each_view_equals_a_replay_of_all_facts(steps in steps()) {
         let ledger = run(steps);
         let pools = ledger.pools.iter().map(|(key, entry)| (key.clone(), empty(key, entry)));
-        let mut pools: HashMap<PoolKey, PoolEntry> = pools.collect();
+        let mut pools = Pools { entries: pools.collect(), ..Pools::default() };
         for (scope, entry) in ledger.addresses.scopes() {
             let mut holders = Vec::new();
             for (block, usage) in entry.usage.iter() {
@@ -288,9 +289,9 @@ proptest! {
             prop_assert_eq!(&holders, &entry.holders, "{}", scope.name());
         }
         ledger.addresses.check_in_use();
-        prop_assert_eq!(pools.len(), ledger.pools.len());
-        for (key, entry) in &ledger.pools {
-            prop_assert_eq!(digest(entry), digest(&pools[key]), "{}", key);
+        prop_assert_eq!(pools.entries.len(), ledger.pools.entries.len());
+        for (key, entry) in ledger.pools.iter() {
+            prop_assert_eq!(digest(entry), digest(pools.get(key).unwrap()), "{}", key);
         }
     }
 }

@@ -6,15 +6,15 @@ use capi_ipam_api::{SliceCounts, SliceOwner};
 use capi_ipam_ip::{Block, SpanSet};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::addresses::UsageMap;
-use super::outcome::Outcome;
-use super::pool::PoolEntry;
-use super::slices::{Contents, SliceAccess, SliceInfo, Slices};
-use super::wait_queue::ClaimAttributes;
+use super::PoolEntry;
+use crate::addresses::UsageMap;
+use crate::outcome::Outcome;
+use crate::slices::{Contents, SliceAccess, SliceInfo, Slices};
+use crate::wait_queue::ClaimAttributes;
 
 impl PoolEntry {
     /// Divides the pool into slices again, after a change of its blocks, its rules or its slices.
-    pub(super) fn divide(&mut self) {
+    pub(crate) fn divide(&mut self) {
         let previous = self.slices.take();
         let Some(info) = &self.info else { return };
         let Some(rules) = info.slices.clone() else {
@@ -48,7 +48,7 @@ impl PoolEntry {
     /// Records when an address was allocated, also by another process. The time is kept for each
     /// address in use until it is known that the pool has no slices: IPAddresses can be observed
     /// before their pool and its slices.
-    pub(super) fn record_allocation(&mut self, block: Block, at: i64) {
+    pub(crate) fn record_allocation(&mut self, block: Block, at: i64) {
         self.order.record(block, at);
         let Some(info) = &self.info else {
             self.allocated.insert(block, at);
@@ -66,7 +66,7 @@ impl PoolEntry {
     }
 
     /// Records an IPSlice of the pool.
-    pub(super) fn insert_slice(&mut self, block: Block, slice: SliceInfo) {
+    pub(crate) fn insert_slice(&mut self, block: Block, slice: SliceInfo) {
         self.slice_objects.insert(block, slice.clone());
         let mut slices = self.slices.take();
         if let (Some(slices), Some(contents)) = (&mut slices, self.contents()) {
@@ -76,7 +76,7 @@ impl PoolEntry {
     }
 
     /// Removes an IPSlice of the pool.
-    pub(super) fn remove_slice(&mut self, block: Block) {
+    pub(crate) fn remove_slice(&mut self, block: Block) {
         self.slice_objects.remove(&block);
         if let Some(slices) = &mut self.slices
             && let Some(info) = &self.info
@@ -91,20 +91,20 @@ impl PoolEntry {
     }
 
     /// Records that the request which assigns a slice has ended, whatever the pool is now.
-    pub(super) fn end_slice_assignment(&mut self, block: Block) {
+    pub(crate) fn end_slice_assignment(&mut self, block: Block) {
         if let Some(slices) = &mut self.slices {
             slices.end_assignment(block);
         }
     }
 
     /// The counts of the slices; `None` without slices.
-    pub(super) fn slice_counts(&self) -> Option<SliceCounts> {
+    pub(crate) fn slice_counts(&self) -> Option<SliceCounts> {
         Some(self.slices.as_ref()?.counts())
     }
 
     /// Whether an address of a block of the pool is in use, or not free for another reason. Linear
     /// in the free spans of the block; the others of its addresses are looked up in `usage`.
-    pub(super) fn has_address_in(&self, block: Block, usage: Option<&UsageMap>) -> bool {
+    pub(crate) fn has_address_in(&self, block: Block, usage: Option<&UsageMap>) -> bool {
         let mut has_others = true;
         if let Some(usable) = self.usable() {
             if let Some(numbers) = usable.numbers_overlapping(block) {
@@ -135,7 +135,7 @@ impl PoolEntry {
     }
 
     /// The claims that request an address, and that a change of the slices may allow to have it.
-    pub(super) fn wake_requests(&mut self) -> Vec<NamespacedName> {
+    pub(crate) fn wake_requests(&mut self) -> Vec<NamespacedName> {
         // Those that request an address wait for a change of the pool, too.
         if self.wait_queue.has_requests() {
             self.wait_queue.pool_changed()
@@ -145,7 +145,7 @@ impl PoolEntry {
     }
 
     /// Whether the owner of a claim may have a block; true in a pool without slices.
-    pub(super) fn is_for_owner(&self, block: Block, owner: Option<&Arc<SliceOwner>>) -> bool {
+    pub(crate) fn is_for_owner(&self, block: Block, owner: Option<&Arc<SliceOwner>>) -> bool {
         let (Some(slices), Some(usable)) = (&self.slices, self.usable()) else {
             return true;
         };
@@ -160,7 +160,7 @@ impl PoolEntry {
 
     /// What a claim of an owner of slices gets: the block that it requests, else `preferred`, else
     /// the next free one.
-    pub(super) fn next_of_owner(
+    pub(crate) fn next_of_owner(
         &mut self,
         attributes: &ClaimAttributes,
         preferred: Option<Block>,

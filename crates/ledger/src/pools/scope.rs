@@ -2,33 +2,33 @@
 
 use std::sync::Arc;
 
-use super::exclusions::AppliedExclusions;
-use super::scope_rule::{Record, StatusRecord};
+use crate::networks::exclusions::AppliedExclusions;
+use crate::networks::scope_rule::{Record, StatusRecord};
 
 /// What is known of the scope of a pool.
 #[derive(Default)]
-pub(super) struct PoolScope {
+pub(crate) struct PoolScope {
     /// What is recorded of the scope.
-    pub(super) record: Record,
+    pub(crate) record: Record,
     /// Whether addresses in use decide whether the pool stays in its network.
-    pub(super) depends_on_use: bool,
+    pub(crate) depends_on_use: bool,
     /// What the status of the pool states about its network.
-    pub(super) status: Option<StatusRecord>,
+    pub(crate) status: Option<StatusRecord>,
     /// The network that the pool joins once the network is initialized.
-    pub(super) awaited: Option<Arc<str>>,
+    pub(crate) awaited: Option<Arc<str>>,
     /// The blocks of the pool without the exclusions of its network.
-    pub(super) exclusions: Option<AppliedExclusions>,
+    pub(crate) exclusions: Option<AppliedExclusions>,
 }
 
 impl PoolScope {
     /// Whether neither the ledger nor the status of the pool has a record of the scope.
-    pub(super) fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         self.record == Record::Unknown && self.status.is_none()
     }
 
     /// Forgets the pool: another one of the same name exists now. With `keeps_network` its
     /// addresses in use stay in their network, and so does the new pool.
-    pub(super) fn forget_pool(&mut self, keeps_network: bool) {
+    pub(crate) fn forget_pool(&mut self, keeps_network: bool) {
         let is_in_network = matches!(self.record, Record::Network(_));
         if !keeps_network || !is_in_network {
             self.record = Record::Unknown;
@@ -38,7 +38,7 @@ impl PoolScope {
 
     /// Records what the status of the pool states about its network; `has_status` is false if the
     /// pool has no status yet. Returns whether this is what was known before.
-    pub(super) fn set_status(&mut self, has_status: bool, found: Option<StatusRecord>) -> bool {
+    pub(crate) fn set_status(&mut self, has_status: bool, found: Option<StatusRecord>) -> bool {
         let known = self.status.take();
         self.status = match (found, &known) {
             (Some(found), _) => Some(found),
