@@ -470,7 +470,7 @@ impl PoolReconciler {
         writer: Option<&str>,
     ) -> Option<PoolStatus> {
         let (key, ledger) = (PoolKey::of(pool), &self.context.ledger);
-        let overlapping = ledger.pools().overlapping(&key);
+        let overlapping = ledger.overlapping(&key);
         let report = ledger.read(|ledger| ledger.pool_report(&key, overlapping))?;
         let snapshot = PoolSnapshot {
             report: &report,

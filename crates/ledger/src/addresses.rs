@@ -9,6 +9,7 @@ mod in_use;
 mod known_reservation;
 mod names;
 mod object_uid;
+pub(crate) mod problems;
 mod shared_names;
 mod usage;
 

@@ -9,64 +9,47 @@
 //! use in a scope is in use for all pools of the scope. Single addresses and prefixes are handled
 //! alike, as blocks of some length.
 
-mod access;
 mod addresses;
+mod allocate;
 mod block_changes;
 mod block_queries;
 mod block_supply;
 mod blocks;
-mod draining_use;
 mod effects;
-mod events;
 mod ledger;
-mod membership;
 mod missing_block;
 mod networks;
-mod object_changes;
+mod observe;
 mod outcome;
-mod policy;
-mod pool_changes;
 mod pools;
-mod problems;
-mod proposals;
-mod queries;
-mod refresh;
 mod registry_names;
 mod report;
-mod reservation_changes;
-mod scope_preview;
 mod slice_changes;
 mod slice_refusal;
 mod slices;
 mod supply_changes;
-mod turns;
 mod unavailable;
-mod update;
 mod wait_queue;
 
-pub use self::access::LimitCheck;
 pub use self::addresses::{Addresses, Held, KnownReservation};
+pub use self::allocate::{LimitCheck, PoolLookup};
 pub use self::block_queries::{BlockMember, BlockView, NetworkBlocks};
 pub use self::block_supply::{BlockObstacle, BlockSupply, WaitingForBlock};
 pub use self::blocks::BlockSlice;
-pub use self::draining_use::DrainingUse;
 pub use self::effects::Effects;
-pub use self::events::{Observe, allocated_block};
+pub use self::observe::{Observe, allocated_block};
 
+pub use self::addresses::problems::{
+    AbandonedReservation, Conflict, InvalidReservation, Unreserved, Validity,
+};
 pub use self::ledger::Ledger;
-pub use self::membership::Misplaced;
 pub use self::missing_block::MissingBlock;
 pub use self::networks::counts::NetworkCounts;
 pub use self::outcome::{Outcome, Preparation, Reason};
 pub use self::pools::{LimitReached, MAX_OVERLAPS, Nearby, PoolInfo, Pools};
-pub use self::problems::{
-    AbandonedReservation, Conflict, InvalidReservation, Unreserved, Validity,
-};
-pub use self::queries::PoolCounts;
-pub use self::report::{NetworkReport, PoolReport, PoolUse};
-pub use self::slice_changes::{SliceRetention, SliceStep, SliceView};
+pub use self::report::{DrainingUse, Misplaced, NetworkReport, PoolCounts, PoolReport, PoolUse};
 pub use self::slice_refusal::SliceRefusal;
-pub use self::turns::PoolLookup;
+pub use self::slices::view::{SliceRetention, SliceStep, SliceView};
 pub use self::unavailable::Unavailable;
 pub use self::wait_queue::{ClaimAttributes, Priority, priority};
 use capi_ipam_api::PoolKey;

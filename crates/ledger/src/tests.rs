@@ -421,11 +421,11 @@ fn address_reserved_for_another_claim_is_a_conflict() {
             .max(),
         Some(2)
     );
-    assert_eq!(ledger.conflicts(), []);
+    assert_eq!(ledger.addresses().conflicts(), []);
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.insert_reservation(&reservation(2, held_by("c"), None));
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    let conflicts = ledger.conflicts();
+    let conflicts = ledger.addresses().conflicts();
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
     assert_eq!(
         (&conflicts[0].slot, &conflicts[0].claim),
@@ -437,7 +437,7 @@ fn address_reserved_for_another_claim_is_a_conflict() {
     );
     assert!(conflicts[0].is_duplicate);
     ledger.delete(&address("a", 1));
-    assert!(!ledger.conflicts()[0].is_duplicate);
+    assert!(!ledger.addresses().conflicts()[0].is_duplicate);
 }
 
 #[test]

@@ -37,7 +37,10 @@ impl Repair for ReportDuplicates {
 
     /// Counts the duplicates, and reports each on the claim for which the address is not reserved.
     async fn pass(&mut self) -> Repaired {
-        let mut duplicates = self.context.ledger.read(Ledger::conflicts);
+        let mut duplicates = self
+            .context
+            .ledger
+            .read(|ledger| ledger.addresses().conflicts());
         duplicates.retain(|found| self.is_duplicate(found));
         let contained = self
             .context

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::advanced::{Repair, Repaired};
 use tracing::{debug, info};
 
