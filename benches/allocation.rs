@@ -129,7 +129,7 @@ fn ledger(criterion: &mut Criterion) {
                     bencher.iter(|| {
                         let proposal = ledger.propose(&pool, &claim, 1);
                         ledger.insert_reservation(&reserved);
-                        ledger.remove_reservation(&reserved);
+                        ledger.delete(&reserved);
                         (proposal, ledger.take_effects())
                     });
                 },

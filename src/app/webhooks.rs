@@ -121,7 +121,7 @@ impl View for LedgerView {
     }
 
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.read(|ledger| ledger.network_length(network, family))
+        self.read(|ledger| ledger.networks().block_length(network, family))
     }
 
     fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {

@@ -194,7 +194,11 @@ impl BackgroundTask for CheckDefinitions {
                 self.report(problem);
                 NextRun::After(INTERVAL)
             }
-            Ok(None) if !self.ledger.read(Ledger::has_definitions_problem) => {
+            Ok(None)
+                if !self
+                    .ledger
+                    .read(|ledger| ledger.networks().have_definitions_problem()) =>
+            {
                 NextRun::After(INTERVAL)
             }
             Ok(None) if !was_settling => {

@@ -203,7 +203,7 @@ impl BackgroundTask for TakeSnapshots {
     async fn run_once(&mut self) -> NextRun {
         let snapshot = Snapshot {
             pools: self.ledger.read(Ledger::pool_counts),
-            networks: self.ledger.read(Ledger::network_counts),
+            networks: self.ledger.read(|ledger| ledger.networks().counts()),
             waiting_for_blocks: self.ledger.read(Ledger::waiting_for_blocks),
         };
         *self.metrics.snapshot.lock() = Arc::new(snapshot);

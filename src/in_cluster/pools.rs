@@ -205,7 +205,11 @@ impl Protect for PoolReconciler {
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(STATUS_INTERVAL));
         }
-        if self.context.ledger.read(Ledger::has_definitions_problem) {
+        if self
+            .context
+            .ledger
+            .read(|ledger| ledger.networks().have_definitions_problem())
+        {
             return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
         }
         let key = PoolKey::of(pool);
@@ -349,7 +353,7 @@ impl PoolReconciler {
         let key = PoolKey::of(pool);
         self.context
             .ledger
-            .note(|ledger| ledger.clear_notified(&key));
+            .note(|ledger| ledger.set_notified(&key, false));
         let Some(info) = self
             .context
             .ledger
@@ -378,7 +382,7 @@ impl PoolReconciler {
             _ => false,
         };
         if awaits_identity {
-            ledger.note(|ledger| ledger.mark_notified(&key));
+            ledger.note(|ledger| ledger.set_notified(&key, true));
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
         let writer = self.read_writer(pool, &info).await?;
@@ -389,7 +393,7 @@ impl PoolReconciler {
         if let Some(wait) = self.write_status(pool, status).await? {
             self.context
                 .ledger
-                .note(|ledger| ledger.mark_notified(&key));
+                .note(|ledger| ledger.set_notified(&key, true));
             return Ok(Action::Requeue(wait));
         }
         if let Some(removed) = removed {

@@ -33,7 +33,7 @@ impl InClusterHandler {
             Err(problem)
                 if self
                     .ledger()
-                    .change(|ledger| ledger.wait_for_change(pool, &self.key, usable)) =>
+                    .change(|ledger| ledger.wait_for_change(pool, &self.key, Some(usable))) =>
             {
                 Err(HandlerError::Waiting {
                     reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,

@@ -65,7 +65,7 @@ impl InClusterHandler {
         );
         if owner.is_none() {
             self.ledger()
-                .change(|ledger| ledger.wait_for_slices(pool, &self.key));
+                .change(|ledger| ledger.wait_for_change(pool, &self.key, None));
         }
         let missing = || {
             let (what, label) = match (rules.per, &rules.label) {

@@ -201,25 +201,18 @@ impl Ledger {
         });
     }
 
-    /// Lets a claim whose request is not valid wait for a change of the pool. Returns false if
-    /// `usable` are no longer the blocks of the pool.
+    /// Lets a claim wait for a change of the pool, and not for an address. Returns false if `usable` are
+    /// passed and no longer the blocks of the pool.
     pub fn wait_for_change(
         &mut self,
         pool: &PoolKey,
         claim: &NamespacedName,
-        usable: &Arc<UsableBlocks>,
+        usable: Option<&Arc<UsableBlocks>>,
     ) -> bool {
         self.change(|ledger| {
-            let Some(entry) = ledger.pools.get_mut(pool) else {
-                return false;
-            };
-            let is_current = match entry.shared_usable() {
-                Some(current) => Arc::ptr_eq(current, usable),
-                None => false,
-            };
+            let is_current = usable.is_none_or(|usable| ledger.pools.is_current(pool, usable));
             if is_current {
-                entry.wait_queue.wait_for_permission(claim);
-                ledger.dirty_pools.push(pool.clone());
+                ledger.wait_for_change_of(pool, claim);
             }
             is_current
         })
@@ -243,8 +236,7 @@ impl Ledger {
             && !entry.contains(requested)
             && !entry.is_in_missing_block(requested)
         {
-            entry.wait_queue.wait_for_permission(claim);
-            self.dirty_pools.push(pool.clone());
+            self.wait_for_change_of(pool, claim);
             return unavailable(Unavailable::NotInPool);
         }
         let scope = entry.scope(pool);
@@ -504,11 +496,6 @@ impl Ledger {
         self.change(|ledger| ledger.limit_check(pool, slot, claim, uid))
     }
 
-    /// The addresses of a pool beyond what its rules allow; `None` without rules.
-    pub fn over_limit(&self, pool: &PoolKey) -> Option<OverLimit> {
-        self.over_limit_of(self.pools.get(pool)?)
-    }
-
     /// The addresses of a pool beyond what other rules would allow.
     pub fn over_limit_with(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
         let is_allowed =
@@ -760,21 +747,11 @@ impl Ledger {
         self.pools.end_overlap_search(pool, found);
     }
 
-    /// Records that the controller of a pool reads its state now: the next change notifies it
-    /// again.
-    pub fn clear_notified(&mut self, pool: &PoolKey) {
-        self.set_notified(pool, false);
-    }
-
-    /// Records that the controller of a pool will reconcile it again: changes do not notify it
-    /// until then.
-    pub fn mark_notified(&mut self, pool: &PoolKey) {
-        self.set_notified(pool, true);
-    }
-
-    fn set_notified(&mut self, pool: &PoolKey, notified: bool) {
+    /// Records whether the controller of a pool will reconcile it again: changes do not notify it until
+    /// it reads its state, and the next change after that does.
+    pub fn set_notified(&mut self, pool: &PoolKey, is_notified: bool) {
         if let Some(entry) = self.pools.get_mut(pool) {
-            entry.set_notified(notified);
+            entry.set_notified(is_notified);
         }
     }
 

@@ -69,6 +69,11 @@ impl Ledger {
         &self.addresses
     }
 
+    /// The networks.
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
     /// The pools.
     pub fn pools(&self) -> &Pools {
         &self.pools

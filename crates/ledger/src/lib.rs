@@ -44,6 +44,7 @@ pub use self::addresses::problems::{
 };
 pub use self::ledger::Ledger;
 pub use self::missing_block::MissingBlock;
+pub use self::networks::Networks;
 pub use self::networks::counts::NetworkCounts;
 pub use self::outcome::{Outcome, Preparation, Reason};
 pub use self::pools::{LimitReached, MAX_OVERLAPS, Nearby, PoolInfo, Pools};

@@ -209,7 +209,7 @@ pub(super) struct PoolInNetwork {
 
 /// The networks and namespaces that decide to which network a pool belongs.
 #[derive(Default)]
-pub(super) struct Networks {
+pub struct Networks {
     known: BTreeMap<Arc<str>, (NetworkInfo, Stamp)>,
     namespaces: HashMap<Arc<str>, (Labels, ListNumber)>,
     /// What no pool of a network allocates.
@@ -359,8 +359,14 @@ impl Networks {
         }
     }
 
+    /// Whether a served definition lacks fields: pools, networks and registries must not be written,
+    /// since a write removes these fields for good.
+    pub fn have_definitions_problem(&self) -> bool {
+        self.definitions_problem.is_some()
+    }
+
     /// Whether a namespace exists, as last observed.
-    pub(super) fn namespace_exists(&self, name: &str) -> bool {
+    pub fn namespace_exists(&self, name: &str) -> bool {
         self.namespaces.contains_key(name)
     }
 
@@ -567,19 +573,19 @@ impl Networks {
     }
 
     /// The uid of a network that exists.
-    pub(super) fn uid(&self, network: &str) -> Option<String> {
+    pub fn uid(&self, network: &str) -> Option<String> {
         let (info, _) = self.known.get(network)?;
         Some(info.uid.clone())
     }
 
     /// The counts of all networks.
-    pub(super) fn counts(&self) -> Vec<NetworkCounts> {
+    pub fn counts(&self) -> Vec<NetworkCounts> {
         let networks = self.known.values();
         networks.map(|(info, _)| (*info.counts).clone()).collect()
     }
 
     /// The block length of a network, once it is set.
-    pub(super) fn block_length(&self, network: &str, family: Family) -> Option<u8> {
+    pub fn block_length(&self, network: &str, family: Family) -> Option<u8> {
         let (info, _) = self.known.get(network)?;
         info.block_lengths.of(family)
     }

@@ -176,8 +176,16 @@ impl Observe<IPReservation> for Ledger {
         self.record_reservation(reservation, Origin::Watch);
     }
 
+    /// Claims that have an IPAddress with its address are reconciled again: they may be waiting for
+    /// the deletion of the reservation. A bound claim needs another reservation.
     fn delete(&mut self, reservation: &IPReservation) {
-        self.remove_reservation(reservation);
+        let removed = self.change(|ledger| ledger.remove(reservation));
+        if let Some(slot) = removed {
+            self.wake(self.addresses.owners(&slot));
+            if self.unreserved_at(&slot).is_some() {
+                self.effects.unreserved.push(slot);
+            }
+        }
     }
 
     fn apply_invalid(&mut self, object: &Invalid) {
@@ -319,16 +327,6 @@ impl Ledger {
         self.record_pool(pool, info, Origin::Watch);
     }
 
-    /// Records a pool that a response has shown. Ignored if the ledger has newer information: the
-    /// pool was deleted, or a newer version of it or another pool of its name was observed.
-    pub fn insert_pool(&mut self, pool: &Pool) {
-        let info = PoolInfo::updated(
-            self.pools.declared_pool(&PoolKey::of(pool)).as_deref(),
-            pool,
-        );
-        self.record_pool(pool, info, Origin::Response);
-    }
-
     /// Records a pool with its settings, as [`PoolInfo::updated`] has read them. The addresses of a
     /// pool can take long to parse: who shares the ledger does not hold a lock meanwhile.
     pub fn record_pool(&mut self, pool: &Pool, info: PoolInfo, origin: Origin) {
@@ -347,12 +345,6 @@ impl Ledger {
             ledger.networks.definitions_problem = problem.map(Into::into);
             ledger.refresh_pools(&Change::All);
         });
-    }
-
-    /// Whether a served definition lacks fields: pools, networks and registries must not be written,
-    /// since a write removes these fields for good.
-    pub fn has_definitions_problem(&self) -> bool {
-        self.networks.definitions_problem.is_some()
     }
 
     /// An object has fewer fields with the same generation: a definition has lost them. The check of
@@ -510,12 +502,7 @@ impl Ledger {
         });
     }
 
-    /// Removes a network. Its reservations are kept.
-    pub fn remove_network(&mut self, name: &str) {
-        self.remove_network_of(name, None);
-    }
-
-    /// Removes a network: the one with this uid, or any.
+    /// Removes a network: the one with this uid, or any. Its reservations are kept.
     pub(super) fn remove_network_of(&mut self, name: &str, uid: Option<Uid>) {
         self.change(|ledger| {
             let change = ledger.networks.remove(name, uid);
@@ -581,19 +568,6 @@ impl Ledger {
     pub(super) fn record_reservation(&mut self, reservation: &IPReservation, origin: Origin) {
         let claim = self.change(|ledger| ledger.insert(reservation, origin));
         self.wake(claim);
-    }
-
-    /// Removes a reservation that was deleted, unless another one of its name was created since.
-    /// Claims that have an IPAddress with its address are reconciled again: they may be waiting for
-    /// the deletion of the reservation. A bound claim needs another reservation.
-    pub fn remove_reservation(&mut self, reservation: &IPReservation) {
-        let removed = self.change(|ledger| ledger.remove(reservation));
-        if let Some(slot) = removed {
-            self.wake(self.addresses.owners(&slot));
-            if self.unreserved_at(&slot).is_some() {
-                self.effects.unreserved.push(slot);
-            }
-        }
     }
 
     /// Removes the reservation of an address if it has that uid.

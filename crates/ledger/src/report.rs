@@ -24,7 +24,7 @@ use crate::block_queries::NetworkBlocks;
 use crate::missing_block::MissingBlock;
 use crate::networks::view::{count, count_reservations, most_frequent, needs_network};
 use crate::networks::{NetworkInfo, Networks};
-use crate::{KnownReservation, Ledger, NetworkCounts, PoolInfo, addresses};
+use crate::{KnownReservation, Ledger, PoolInfo, addresses};
 
 /// What the ledger knows of a pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,7 +191,7 @@ impl Ledger {
             overlapping,
             shared,
             has_one_length,
-            over_limit: self.over_limit(key),
+            over_limit: self.over_limit_of(self.pools.get(key)?),
             slices: self.pools.slice_counts(key),
             draining: self.draining_use(key),
             network: self.pool_network(key),
@@ -226,11 +226,6 @@ impl Ledger {
             awaits_identity: self.awaits_identity(name),
             lacks_registry: registry.is_some_and(|registry| self.lacks_registry(registry)),
         }
-    }
-
-    /// The length of the blocks that the pools of a network allocate, once it is set.
-    pub fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.networks.block_length(network, family)
     }
 
     /// Whether an address is the gateway of a pool of the network to which this pool belongs.
@@ -735,16 +730,6 @@ impl Ledger {
             count(&mut view, family, &infos, entry);
         }
         view
-    }
-
-    /// The uid of a network; `None` if it does not exist.
-    pub fn network_uid(&self, name: &str) -> Option<String> {
-        self.networks.uid(name)
-    }
-
-    /// The counts of all networks, from the status that the watch has reported.
-    pub fn network_counts(&self) -> Vec<NetworkCounts> {
-        self.networks.counts()
     }
 
     /// Counts the pools of a network that need it. Returns those that it accepts.

@@ -7,7 +7,6 @@ use capi_ipam_api::{IPSlice, Scope, block_of_name, slot_of_name};
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::Block;
 use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
-use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::{Known, ObjectVersion, Origin};
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -38,11 +37,6 @@ impl Ledger {
         self.change(|ledger| {
             ledger.insert_slice_at(scope.clone(), block, found.meta(), valid, Origin::Response);
         });
-    }
-
-    /// Removes an IPSlice, unless another one of its name was created since.
-    pub fn remove_slice(&mut self, slice: &IPSlice) {
-        self.remove_slice_with(&slice.metadata, slice.place().ok());
     }
 
     /// Removes the IPSlice with this metadata: of the block in `place`, else that of its name.
@@ -125,20 +119,6 @@ impl Ledger {
         }
         views
     }
-
-    /// Lets a claim that has no owner of slices wait for a change of the pool.
-    pub fn wait_for_slices(&mut self, pool: &PoolKey, claim: &NamespacedName) {
-        self.change(|ledger| {
-            let entry = ledger.pools.entry(&pool);
-            entry.wait_queue.wait_for_permission(claim);
-            ledger.dirty_pools.push(pool.clone());
-        });
-    }
-
-    /// Whether a namespace exists, as last observed.
-    pub fn namespace_exists(&self, name: &str) -> bool {
-        self.networks.namespace_exists(name)
-    }
 }
 
 impl Observe<IPSlice> for Ledger {
@@ -168,7 +148,7 @@ impl Observe<IPSlice> for Ledger {
     }
 
     fn delete(&mut self, slice: &IPSlice) {
-        self.remove_slice(slice);
+        self.remove_slice_with(&slice.metadata, slice.place().ok());
     }
 
     fn apply_invalid(&mut self, object: &Invalid) {

@@ -39,7 +39,7 @@ use capi_ipam_contract::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::maybe_invalid::Invalid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::ObjectVersion;
+use capi_ipam_objects::observed::{ObjectVersion, Origin};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -125,6 +125,17 @@ fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
         .into_iter()
         .map(|held| (held.slot, held.pool))
         .collect()
+}
+
+/// Records a pool that a response has shown.
+fn insert_pool(ledger: &mut Ledger, pool: &Pool) {
+    let known = ledger.pools().declared_pool(&PoolKey::of(pool));
+    let info = PoolInfo::updated(known.as_deref(), pool);
+    ledger.record_pool(pool, info, Origin::Response);
+}
+
+fn over_limit(ledger: &Ledger, key: &PoolKey) -> Option<OverLimit> {
+    ledger.pool_report(key, Vec::new())?.over_limit
 }
 
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
@@ -236,7 +247,7 @@ fn address_is_free_without_reservation_and_ipaddress() {
     ledger.apply(&address("a", 1));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
-    ledger.remove_reservation(&reservation(1, held_by("a"), None));
+    ledger.delete(&reservation(1, held_by("a"), None));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
     ledger.delete(&address("a", 1));
     assert_eq!(counts(&ledger), (8, 8, 0, 0));
@@ -247,7 +258,7 @@ fn deletion_of_an_old_reservation_keeps_the_new_one() {
     let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, held_by("new"), None));
-    ledger.remove_reservation(&reservation(1, held_by("old"), None));
+    ledger.delete(&reservation(1, held_by("old"), None));
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
 }
 
@@ -283,12 +294,12 @@ fn controller_is_notified_once_until_it_reads() {
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
     assert_eq!(notified(&mut ledger), [], "it has not read the state yet");
-    ledger.clear_notified(&key());
+    ledger.set_notified(&key(), false);
     ledger.apply(&address("c", 3));
     ledger.apply(&address("d", 4));
     assert_eq!(notified(&mut ledger), [key()]);
-    ledger.clear_notified(&key());
-    ledger.mark_notified(&key());
+    ledger.set_notified(&key(), false);
+    ledger.set_notified(&key(), true);
     ledger.apply(&address("e", 5));
     assert_eq!(notified(&mut ledger), [], "it is reconciled anyway");
 }
@@ -525,7 +536,7 @@ proptest! {
                     proposed.remove(&last);
                 }
                 Step::Unreserve(last) => {
-                    ledger.remove_reservation(&reservation(last, held_by("x"), None));
+                    ledger.delete(&reservation(last, held_by("x"), None));
                     reserved.remove(&last);
                 }
                 Step::InsertAddress(last) => {
@@ -609,7 +620,7 @@ fn manual_reservations_without_effect_are_found() {
         "{}",
         invalid[1].problem
     );
-    ledger.remove_reservation(&misnamed);
+    ledger.delete(&misnamed);
     assert_eq!(ledger.invalid_reservations().len(), 1);
 }
 

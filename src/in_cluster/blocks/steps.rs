@@ -302,7 +302,10 @@ impl Writer {
     /// Publishes an event on the network of a block.
     pub(super) fn publish(&self, target: &Target, event: BlockEvent) {
         let name = &target.network;
-        let uid = self.context.ledger.read(|ledger| ledger.network_uid(name));
+        let uid = self
+            .context
+            .ledger
+            .read(|ledger| ledger.networks().uid(name));
         // A network that was deleted has no events any more.
         let Some(uid) = uid else { return };
         let mut network = IPNetwork::default();

@@ -43,7 +43,7 @@ fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> Ledger {
 fn claim_that_another_manager_has_bound_gets_no_turn() {
     let mut ledger = with_served_claim_in_the_queue(true);
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
-    ledger.remove_reservation(&reservation(2, held_by("other"), None));
+    ledger.delete(&reservation(2, held_by("other"), None));
     assert_eq!(take(&mut ledger), [claim("b")]);
 }
 
@@ -53,7 +53,7 @@ fn claim_gets_no_turn_if_its_reservation_is_observed_last() {
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     ledger.apply(&reservation(1, held_by("a"), None));
     take(&mut ledger);
-    ledger.remove_reservation(&reservation(2, held_by("other"), None));
+    ledger.delete(&reservation(2, held_by("other"), None));
     assert_eq!(take(&mut ledger), [claim("b")]);
 }
 
@@ -99,9 +99,9 @@ fn claim_holds_reservations_and_promises() {
     ledger.insert_reservation(&reserved);
     ledger.insert_reservation(&promised);
     assert_eq!(held(&ledger), [(value(1), false), (value(2), true)]);
-    ledger.remove_reservation(&reserved);
+    ledger.delete(&reserved);
     assert_eq!(held(&ledger), [(value(2), true)]);
-    ledger.remove_reservation(&promised);
+    ledger.delete(&promised);
     assert_eq!(held(&ledger), []);
 }
 

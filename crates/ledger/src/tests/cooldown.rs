@@ -35,7 +35,7 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
     ledger.remove_pool(&PoolKey::of(&pool(json!({}))));
     assert_eq!(cooled_down_slots(&ledger, 1000), [value(1)]);
-    ledger.remove_reservation(&released);
+    ledger.delete(&released);
     assert_eq!(
         (
             ledger.pools().next_cooldown_end(|_| true, 0),
@@ -65,7 +65,7 @@ fn cooldowns_depend_on_the_objects_only() {
         );
         assert_eq!(cooled_down_slots(&ledger, since + 60), []);
         assert_eq!(cooled_down_slots(&ledger, since + 61), [value(last)]);
-        ledger.remove_reservation(&reservation);
+        ledger.delete(&reservation);
     }
 }
 

@@ -115,7 +115,7 @@ fn gateways_of_a_deleted_pool_count_while_it_is_in_use() {
     ledger.apply(&in_network("q", 101));
     ledger.remove_pool(&named("q"));
     assert_eq!(free(&ledger, "p"), 7, "its machines use the gateway");
-    ledger.remove_reservation(&in_network("q", 101));
+    ledger.delete(&in_network("q", 101));
     assert_eq!(free(&ledger, "p"), 8);
 }
 
@@ -183,7 +183,7 @@ fn refused_pool_excludes_no_gateways() {
             "in use: {is_in_use}"
         );
         if is_in_use {
-            ledger.remove_reservation(&in_network("q", 101));
+            ledger.delete(&in_network("q", 101));
         }
         assert_eq!(
             ledger.pools().counts(&global).free,
@@ -287,7 +287,7 @@ fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
         ["spec.network"]
     );
     // Nothing of it is in use any more.
-    ledger.remove_reservation(&in_network("p", 1));
+    ledger.delete(&in_network("p", 1));
     let left = ledger.pools().pool_info(&key()).unwrap();
     assert_eq!(left.scope, Scope::Pool(key()));
     assert!(!left.is_kept_in_network);
@@ -320,7 +320,7 @@ fn definition_without_fields_opens_nothing() {
     // It is listed with fewer fields, and has had another status since.
     let listed = json!({"generation": 1, "resourceVersion": "11"});
     ledger.apply_pool(&pool(json!({"metadata": listed})));
-    assert!(ledger.has_definitions_problem());
+    assert!(ledger.networks().have_definitions_problem());
     let info = ledger.pools().pool_info(&key()).unwrap();
     assert_eq!(info.scope, Scope::Network("lab".into()));
     assert!(!info.can_allocate() && info.is_draining, "{info:?}");
@@ -355,6 +355,6 @@ fn network_without_its_fields_opens_nothing() {
     ledger.apply_network(&shown("10", json!({"excluded": ["10.0.0.1"]})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply_network(&shown("11", json!({})));
-    assert!(ledger.has_definitions_problem());
+    assert!(ledger.networks().have_definitions_problem());
     assert_eq!(free(&ledger, "p"), 7);
 }

@@ -111,16 +111,16 @@ fn late_response_restores_no_deleted_or_older_pool() {
     };
     let mut ledger = ledger();
     ledger.apply_pool(&at(7, "one", "10.0.0.1-10.0.0.2"));
-    ledger.insert_pool(&at(6, "one", "10.0.0.1-10.0.0.8"));
+    insert_pool(&mut ledger, &at(6, "one", "10.0.0.1-10.0.0.8"));
     assert_eq!(
         ledger.pools().counts(&key()).total,
         2,
         "the response is older than what the watch has shown"
     );
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(ledger.pools().counts(&key()).total, 3);
     ledger.delete_pool(&at(9, "one", "10.0.0.1-10.0.0.3"));
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(
         ledger.pools().pool_info(&key()),
         None,
@@ -128,7 +128,7 @@ fn late_response_restores_no_deleted_or_older_pool() {
     );
 
     ledger.apply_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(
         ledger.pools().counts(&key()).total,
         4,
@@ -136,7 +136,7 @@ fn late_response_restores_no_deleted_or_older_pool() {
     );
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
-    ledger.insert_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
+    insert_pool(&mut ledger, &at(11, "two", "10.0.0.1-10.0.0.4"));
     assert_eq!(
         ledger.pools().pool_info(&key()),
         None,
@@ -146,11 +146,11 @@ fn late_response_restores_no_deleted_or_older_pool() {
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&at(5, "two", "10.0.0.1-10.0.0.5"));
     ledger.end_pool_list(InClusterKind::IPPool);
-    ledger.insert_pool(&at(6, "two", "10.0.0.1-10.0.0.6"));
+    insert_pool(&mut ledger, &at(6, "two", "10.0.0.1-10.0.0.6"));
     assert_eq!(ledger.pools().counts(&key()).total, 6);
     // A restore that the watch has not seen yet, but another one has.
     ledger.pools_restored(InClusterKind::IPPool);
-    ledger.insert_pool(&at(3, "two", "10.0.0.1-10.0.0.7"));
+    insert_pool(&mut ledger, &at(3, "two", "10.0.0.1-10.0.0.7"));
     assert_eq!(ledger.pools().counts(&key()).total, 7);
 }
 
@@ -167,16 +167,16 @@ fn late_response_restores_no_deleted_or_older_network() {
     let (mut ledger, version_4) = (ledger(), Family::V4);
     ledger.apply(&at(7, 28));
     ledger.insert_network(&at(6, 24));
-    assert_eq!(ledger.network_length("lab", version_4), Some(28));
+    assert_eq!(ledger.networks().block_length("lab", version_4), Some(28));
     ledger.insert_network(&at(8, 30));
-    assert_eq!(ledger.network_length("lab", version_4), Some(30));
+    assert_eq!(ledger.networks().block_length("lab", version_4), Some(30));
     Observe::<IPNetwork>::delete(&mut ledger, &at(9, 30));
     ledger.insert_network(&at(8, 30));
-    assert_eq!(ledger.network_length("lab", version_4), None);
+    assert_eq!(ledger.networks().block_length("lab", version_4), None);
     Observe::<IPNetwork>::restored(&mut ledger);
     ledger.insert_network(&at(8, 30));
     assert_eq!(
-        ledger.network_length("lab", version_4),
+        ledger.networks().block_length("lab", version_4),
         Some(30),
         "it exists again"
     );

@@ -87,7 +87,7 @@ proptest! {
                     proposed.remove(&last);
                 }
                 Step::Unreserve(last) => {
-                    ledger.remove_reservation(&reserved_in_lab(0, last));
+                    ledger.delete(&reserved_in_lab(0, last));
                     reserved.remove(&last);
                 }
                 Step::InsertAddress(pool, last) if exists[pool] => {

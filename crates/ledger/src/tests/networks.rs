@@ -131,7 +131,7 @@ fn network_must_exist_and_allow_the_namespace() {
     ledger.set_namespace("n", &labelled("a"));
     ledger.remove_namespace("n");
     assert_eq!(refusal(&ledger, &key()), not_allowed);
-    ledger.remove_network("lab");
+    ledger.remove_network_of("lab", None);
     assert_eq!(
         refusal(&ledger, &key()),
         Some(NetworkRefusal::NotFound("lab".into()))
@@ -213,7 +213,7 @@ fn network_selects_pools_that_name_no_other() {
     let ambiguous = NetworkRefusal::Ambiguous("lab".into(), "lab-2".into());
     assert_eq!(refusal(&ledger, &named("p")), Some(ambiguous));
     // The pool stays in its network, until it names another one.
-    ledger.remove_network("lab");
+    ledger.remove_network_of("lab", None);
     assert_eq!(
         (
             ledger.pools().scope(&named("p")),

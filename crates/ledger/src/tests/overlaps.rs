@@ -155,7 +155,7 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
     assert_eq!(ledger.pools().overlapping(&named("q")), [named("own")]);
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     for name in ["own", "q"] {
-        ledger.clear_notified(&named(name));
+        ledger.set_notified(&named(name), false);
     }
     take(&mut ledger);
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
@@ -246,7 +246,7 @@ fn addresses_in_use_in_several_scopes_are_counted() {
 fn reconcile(ledger: &mut Ledger, reported: &mut BTreeMap<PoolKey, Vec<PoolKey>>) -> Vec<PoolKey> {
     let notified = ledger.take_effects().pools;
     for pool in &notified {
-        ledger.clear_notified(pool);
+        ledger.set_notified(pool, false);
         let found = match ledger.begin_overlap_search(pool) {
             Some((usable, nearby)) => nearby.overlapping(&usable),
             None => Vec::new(),

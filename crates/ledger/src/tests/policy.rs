@@ -343,7 +343,7 @@ fn request_waits_behind_claims_of_an_exhausted_pool() {
         ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
     }
     let free = |ledger: &mut Ledger, last: u8| {
-        ledger.remove_reservation(&reservation(last, held_by(&format!("c{last}")), None));
+        ledger.delete(&reservation(last, held_by(&format!("c{last}")), None));
     };
     assert_eq!(proposed(&mut ledger, "older"), None);
     assert_eq!(
@@ -382,7 +382,7 @@ fn new_user_of_a_requested_address_wakes_the_others() {
             Outcome::NotNow(Reason::Unavailable(Unavailable::CoolingDown(since + 601)))
         );
     }
-    ledger.remove_reservation(&reservation(5, held_by("former"), None));
+    ledger.delete(&reservation(5, held_by("former"), None));
     assert_eq!(take(&mut ledger), [claim("a")]);
     assert_eq!(request(&mut ledger, "a", 5, 1), Outcome::Offer(value(5)));
     assert_eq!(take(&mut ledger), [], "the address is about to be reserved");
@@ -409,7 +409,7 @@ fn unused_turn_for_a_requested_address_passes_on() {
             Outcome::NotNow(Reason::Unavailable(_))
         ));
     }
-    ledger.remove_reservation(&reservation(4, held_by("c"), None));
+    ledger.delete(&reservation(4, held_by("c"), None));
     assert_eq!(take(&mut ledger), [claim("a")]);
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     assert_eq!(take(&mut ledger), [claim("b")]);

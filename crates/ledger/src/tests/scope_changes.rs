@@ -329,7 +329,7 @@ impl Manager {
             Kind::Network(network) => {
                 match objects.network(network) {
                     Some(found) => ledger.apply_network(&found),
-                    None => ledger.remove_network(NETWORKS[network]),
+                    None => ledger.remove_network_of(NETWORKS[network], None),
                 }
                 seen.networks[network].clone_from(&objects.networks[network]);
             }
@@ -347,7 +347,7 @@ impl Manager {
                     .for_each(|(slot, pool)| ledger.apply(&reserved(slot, *pool)));
                 for (slot, pool) in &seen.reservations {
                     if objects.reservations.get(slot) != Some(pool) {
-                        ledger.remove_reservation(&reserved(slot, *pool));
+                        ledger.delete(&reserved(slot, *pool));
                     }
                 }
                 seen.reservations.clone_from(&objects.reservations);

@@ -98,7 +98,7 @@ fn selected_pools_stay_in_a_network_that_is_unusable() {
             can_allocate(&ledger, "p") && can_allocate(&ledger, "q"),
             "{case}: it is usable again"
         );
-        ledger.remove_network("lab");
+        ledger.remove_network_of("lab", None);
         assert_kept(&mut ledger, &format!("{case}, then missing"));
     }
 }
@@ -224,7 +224,7 @@ fn pools_leave_a_deleted_network_by_an_explicit_change() {
     let mut without_selector = being_deleted();
     without_selector["spec"] = json!({"pools": null});
     ledger.apply_network(&selecting(without_selector));
-    ledger.remove_reservation(&in_scope("q", &in_lab(2), held_by("q")));
+    ledger.delete(&in_scope("q", &in_lab(2), held_by("q")));
     assert_eq!(ledger.pools().scope(&named("q")), Scope::Pool(named("q")));
     assert_eq!(ledger.network("lab").needed_by, 0);
 }

@@ -464,7 +464,7 @@ fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
     let mut ledger = sliced();
     ledger.apply(&state(5, "first", "a", false));
     ledger.insert_slice(&state(6, "first", "a", true));
-    ledger.remove_slice(&state(6, "first", "a", true));
+    ledger.delete(&state(6, "first", "a", true));
     // The responses above are ahead of the watch.
     ledger.apply(&state(6, "first", "a", true));
     assert_eq!(assign(&mut ledger, "a0", "a"), "10.0.0.0/30");

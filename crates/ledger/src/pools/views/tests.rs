@@ -183,14 +183,14 @@ fn run(steps: Vec<Step>) -> Ledger {
                 let found = reserved(pool, in_network, last, holder, number);
                 let slot = slot(pool, in_network, last);
                 if let Some(before) = reservations.remove(&slot) {
-                    ledger.remove_reservation(&before);
+                    ledger.delete(&before);
                 }
                 ledger.apply(&found);
                 reservations.insert(slot, found);
             }
             Step::Unreserve(pool, in_network, last) => {
                 if let Some(before) = reservations.remove(&slot(pool, in_network, last)) {
-                    ledger.remove_reservation(&before);
+                    ledger.delete(&before);
                 }
             }
             Step::InsertAddress(pool, last) => ledger.apply(&address(pool, last)),

@@ -231,7 +231,7 @@ impl Run {
             Step::Unreserve(index) => {
                 let last = self.known.reservations.keys().nth(index).copied();
                 if let Some(found) = last.and_then(|last| self.known.reservations.remove(&last)) {
-                    self.ledger.remove_reservation(&found);
+                    self.ledger.delete(&found);
                 }
             }
             Step::Address(last, is_added) => {
@@ -321,7 +321,7 @@ impl Run {
                 Observe::<IPNetwork>::apply_invalid(&mut self.ledger, &found);
             }
             NetworkStep::Remove => {
-                self.ledger.remove_network("lab");
+                self.ledger.remove_network_of("lab", None);
                 self.known.network_uid = 0;
             }
         }
