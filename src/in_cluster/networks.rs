@@ -25,7 +25,7 @@ use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span};
 use capi_ipam_ip::Family;
-use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkBlocks, NetworkReport};
+use capi_ipam_ledger::{BlockObstacle, NetworkBlocks, NetworkReport};
 use capi_ipam_provider::advanced::{
     changed_conditions, log_transitions, publish_rejected_status, publish_warnings,
 };

@@ -23,7 +23,7 @@ use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span};
-use capi_ipam_ledger::{DrainingUse, Ledger, PoolInfo, PoolUse};
+use capi_ipam_ledger::{DrainingUse, PoolInfo, PoolUse};
 use capi_ipam_provider::advanced::{
     STATUS_INTERVAL, StatusLimiter, changed_conditions, log_transitions, publish_rejected_status,
     publish_warnings,

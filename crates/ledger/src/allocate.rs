@@ -18,7 +18,9 @@ use crate::outcome::{Outcome, Reason};
 use crate::pools::PoolEntry;
 use crate::pools::quota::{Consumer, Group, Quota};
 use crate::unavailable::Unavailable;
-use crate::{ClaimAttributes, KnownReservation, Ledger, LimitReached, Nearby, PoolInfo, Priority};
+use crate::{
+    ClaimAttributes, KnownReservation, Ledger, LimitReached, Nearby, PoolInfo, Priority, addresses,
+};
 
 /// The former address of a claim.
 struct Former {
@@ -318,9 +320,7 @@ impl Ledger {
         claim: &NamespacedName,
         attributes: &ClaimAttributes,
     ) -> Option<Consumer> {
-        if !self.pools.get(pool)?.has_quota() {
-            return None;
-        }
+        self.pools.get(pool)?.quota()?;
         Some(Consumer::new(claim.clone(), attributes.cluster.clone()))
     }
 
@@ -349,11 +349,7 @@ impl Ledger {
                 unavailable(Unavailable::InOtherSlice)
             }
             Outcome::NotNow(Reason::NoAddress) => {
-                let scope = scope.clone();
-                let slot = Slot {
-                    scope,
-                    block: requested,
-                };
+                let slot = addresses::slot(scope, requested);
                 unavailable(self.why_unavailable(pool, &slot, is_free))
             }
             outcome => outcome,
@@ -370,7 +366,7 @@ impl Ledger {
         let scope = entry.scope(pool);
         let mut best = None;
         for slot in self.addresses.released_by(claim) {
-            if slot.scope != scope || !entry.is_unobstructed(slot.block) {
+            if slot.scope != scope || !entry.can_allocate_block(slot.block, None) {
                 continue;
             }
             let Some(reservation) = self.kept_for_next(pool, slot) else {
@@ -591,7 +587,7 @@ impl Ledger {
             return;
         }
         for (_, entry) in self.pools.iter_mut() {
-            if entry.has_quota() {
+            if entry.quota().is_some() {
                 self.effects.claims.extend(entry.wait_queue.pool_changed());
             }
         }

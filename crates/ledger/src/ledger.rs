@@ -201,7 +201,7 @@ impl Ledger {
 
     pub(super) fn release_candidate(&mut self, slot: &Slot) {
         if self.is_candidate(slot) {
-            self.update(slot, AddressUsage::drop_candidate);
+            self.update(slot, |usage| usage.candidate = None);
         }
     }
 
@@ -399,8 +399,7 @@ impl Ledger {
         }
         self.effects.scopes_changed |= !blocks.is_empty();
         for block in blocks {
-            let scope = scope.clone();
-            self.count_hold_elsewhere(&Slot { scope, block }, is_added);
+            self.count_hold_elsewhere(&addresses::slot(scope, block), is_added);
         }
     }
 
@@ -526,10 +525,7 @@ impl Ledger {
             }
         }
         for (block, owner) in moved {
-            let slot_in = |scope: &Scope| Slot {
-                scope: scope.clone(),
-                block,
-            };
+            let slot_in = |scope| addresses::slot(scope, block);
             self.update(&slot_in(before), |usage| usage.remove_address(&owner.name));
             self.update(&slot_in(after), |usage| usage.insert_address(owner));
         }
@@ -653,7 +649,7 @@ impl Ledger {
             return;
         };
         entry.set_needs_refresh(false);
-        let Some(declared) = entry.shared_declared() else {
+        let Some(declared) = self.pools.declared_pool(key) else {
             return;
         };
         let placed = self.in_network(key, &declared);
@@ -676,7 +672,7 @@ impl Ledger {
         };
         // In the same step: a status that is computed in between would state that the pool leaves
         // the network.
-        if entry.has_unknown_scope() {
+        if entry.info().is_some() && entry.lacks_record() {
             self.refresh_pool(pool);
         }
     }

@@ -323,25 +323,22 @@ impl Networks {
         }
     }
 
-    /// The list of networks is complete. Returns the names of those that it does not show.
-    pub(super) fn end_list(&mut self) -> Vec<Arc<str>> {
+    /// The list of networks is complete: removes those that it does not show. Returns which pools may be
+    /// affected.
+    pub(super) fn end_list(&mut self) -> Change {
         let unlisted = self.versions.end_list();
-        let mut missing = Vec::new();
-        for (name, (_, stamp)) in &self.known {
-            if stamp.is_unlisted(unlisted) {
-                missing.push(name.clone());
-            }
-        }
-        missing
+        let known = self.known.iter();
+        let missing = known.filter(|(_, (_, stamp))| stamp.is_unlisted(unlisted));
+        let names: Vec<Arc<str>> = missing.map(|(name, _)| name.clone()).collect();
+        Change::of_all(names.iter().map(|name| self.remove(name, None)))
     }
 
     /// Records the labels of a namespace. Returns which pools may be affected.
-    pub(super) fn set_namespace(&mut self, name: &str, labels: &Labels) -> Change {
+    pub(super) fn set_namespace(&mut self, name: &str, labels: Labels) -> Change {
         let list = self.namespace_lists.current();
-        let is_same = match self.namespaces.insert(name.into(), (labels.clone(), list)) {
-            Some((before, _)) => before == *labels,
-            None => false,
-        };
+        let known = self.namespaces.get(name);
+        let is_same = known.is_some_and(|(before, _)| *before == labels);
+        self.namespaces.insert(name.into(), (labels, list));
         if is_same || !self.depend_on_labels() {
             Change::None
         } else {
@@ -370,16 +367,14 @@ impl Networks {
         self.namespaces.contains_key(name)
     }
 
-    /// The list of namespaces is complete. Returns the names of those that it does not show.
-    pub(super) fn end_namespace_list(&mut self) -> Vec<Arc<str>> {
+    /// The list of namespaces is complete: removes those that it does not show. Returns which pools may be
+    /// affected.
+    pub(super) fn end_namespace_list(&mut self) -> Change {
         let unlisted = self.namespace_lists.end();
-        let mut missing = Vec::new();
-        for (name, (_, list)) in &self.namespaces {
-            if unlisted.contains(*list) {
-                missing.push(name.clone());
-            }
-        }
-        missing
+        let known = self.namespaces.iter();
+        let missing = known.filter(|(_, (_, list))| unlisted.contains(*list));
+        let names: Vec<Arc<str>> = missing.map(|(name, _)| name.clone()).collect();
+        Change::of_all(names.iter().map(|name| self.remove_namespace(name)))
     }
 
     /// Whether the labels of a namespace decide if its pools may use a network.
@@ -606,7 +601,7 @@ pub(super) enum Change {
 
 impl Change {
     /// The pools that any of several changes may affect: they are searched once.
-    pub(super) fn of_all(changes: Vec<Self>) -> Self {
+    fn of_all(changes: impl Iterator<Item = Self>) -> Self {
         let mut combined = Self::None;
         for change in changes {
             combined = match (combined, change) {

@@ -1,6 +1,5 @@
 //! What watches and responses show, as changes of the ledger.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use capi_ipam_api::{
@@ -19,7 +18,7 @@ use kube::core::ObjectMeta;
 
 use crate::addresses::{AddressOwner, ReservationInfo};
 use crate::networks::view::status_record;
-use crate::networks::{Change, NetworkInfo};
+use crate::networks::{Change, NetworkInfo, Networks};
 use crate::pools::start::PoolInput;
 use crate::registry_names::RegistryNames;
 use crate::{Ledger, PoolInfo};
@@ -209,14 +208,7 @@ impl Observe<IPNetwork> for Ledger {
     }
 
     fn init_done(&mut self) {
-        let missing = self.networks.end_list();
-        self.change(|ledger| {
-            let removed = missing
-                .iter()
-                .map(|name| ledger.networks.remove(name, None));
-            let change = Change::of_all(removed.collect());
-            ledger.refresh_pools(&change);
-        });
+        self.change_networks(Networks::end_list);
         self.complete_list(PoolInput::Networks);
     }
 
@@ -229,9 +221,7 @@ impl Observe<IPNetwork> for Ledger {
     }
 
     fn delete(&mut self, network: &IPNetwork) {
-        let name = network.metadata.name.as_deref().unwrap_or_default();
-        let uid = ObjectVersion::of(&network.metadata).uid;
-        self.remove_network_of(name, Some(uid));
+        self.network_deleted(&network.metadata);
     }
 
     /// The pools of a network that exists and cannot be decoded stay in it, and do not allocate.
@@ -241,9 +231,7 @@ impl Observe<IPNetwork> for Ledger {
     }
 
     fn delete_invalid(&mut self, network: &Invalid) {
-        let name = network.metadata.name.as_deref().unwrap_or_default();
-        let uid = ObjectVersion::of(&network.metadata).uid;
-        self.remove_network_of(name, Some(uid));
+        self.network_deleted(&network.metadata);
     }
 }
 
@@ -280,37 +268,25 @@ impl Observe<Namespace> for Ledger {
     }
 
     fn init_done(&mut self) {
-        let missing = self.networks.end_namespace_list();
-        self.change(|ledger| {
-            let removed = missing
-                .iter()
-                .map(|name| ledger.networks.remove_namespace(name));
-            let change = Change::of_all(removed.collect());
-            ledger.refresh_pools(&change);
-        });
+        self.change_networks(Networks::end_namespace_list);
         self.complete_list(PoolInput::Namespaces);
     }
 
     fn apply(&mut self, namespace: &Namespace) {
-        let name = namespace.metadata.name.as_deref().unwrap_or_default();
-        self.set_namespace(name, namespace.labels());
+        self.namespace_seen(&namespace.metadata);
     }
 
     fn delete(&mut self, namespace: &Namespace) {
-        let name = namespace.metadata.name.as_deref().unwrap_or_default();
-        self.remove_namespace(name);
+        self.namespace_deleted(&namespace.metadata);
     }
 
     /// Its labels, which decide, are in the metadata.
     fn apply_invalid(&mut self, object: &Invalid) {
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        let labels = object.metadata.labels.clone().unwrap_or_default();
-        self.set_namespace(name, &labels);
+        self.namespace_seen(&object.metadata);
     }
 
     fn delete_invalid(&mut self, object: &Invalid) {
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        self.remove_namespace(name);
+        self.namespace_deleted(&object.metadata);
     }
 }
 
@@ -341,9 +317,9 @@ impl Ledger {
         if self.networks.definitions_problem.as_deref() == problem {
             return;
         }
-        self.change(|ledger| {
-            ledger.networks.definitions_problem = problem.map(Into::into);
-            ledger.refresh_pools(&Change::All);
+        self.change_networks(|networks| {
+            networks.definitions_problem = problem.map(Into::into);
+            Change::All
         });
     }
 
@@ -502,15 +478,24 @@ impl Ledger {
         });
     }
 
-    /// Removes a network: the one with this uid, or any. Its reservations are kept.
-    pub(super) fn remove_network_of(&mut self, name: &str, uid: Option<Uid>) {
+    /// Changes the networks, and computes the pools again that this may affect.
+    pub(super) fn change_networks(&mut self, how: impl FnOnce(&mut Networks) -> Change) {
         self.change(|ledger| {
-            let change = ledger.networks.remove(name, uid);
+            let change = how(&mut ledger.networks);
             ledger.refresh_pools(&change);
         });
     }
 
-    pub(super) fn set_namespace(&mut self, name: &str, labels: &BTreeMap<String, String>) {
+    /// Removes a network. Its reservations are kept.
+    fn network_deleted(&mut self, metadata: &ObjectMeta) {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let uid = ObjectVersion::of(metadata).uid;
+        self.change_networks(|networks| networks.remove(name, Some(uid)));
+    }
+
+    fn namespace_seen(&mut self, metadata: &ObjectMeta) {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let labels = metadata.labels.clone().unwrap_or_default();
         self.change(|ledger| {
             let change = ledger.networks.set_namespace(name, labels);
             ledger.refresh_pools(&change);
@@ -518,11 +503,9 @@ impl Ledger {
         });
     }
 
-    pub(super) fn remove_namespace(&mut self, name: &str) {
-        self.change(|ledger| {
-            let change = ledger.networks.remove_namespace(name);
-            ledger.refresh_pools(&change);
-        });
+    fn namespace_deleted(&mut self, metadata: &ObjectMeta) {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.change_networks(|networks| networks.remove_namespace(name));
     }
 
     /// Asks to reconcile claims.
@@ -723,7 +706,7 @@ impl Ledger {
         let claim_uid = reservation.claim_uid;
         let pool = reservation.pool.clone();
         self.update(slot, |usage| {
-            usage.drop_candidate();
+            usage.candidate = None;
             usage.set_reservation(reservation);
         });
         self.reservation_inserted(&pool, &slot.scope);

@@ -657,10 +657,7 @@ impl Ledger {
             if reservation.pool != *pool {
                 continue;
             }
-            let slot_in = |scope: &Scope| Slot {
-                scope: scope.clone(),
-                block,
-            };
+            let slot_in = |scope| addresses::slot(scope, block);
             let target = self.addresses.usage(&slot_in(to));
             found.push(Misplaced {
                 pool: pool.clone(),
@@ -954,10 +951,7 @@ impl Ledger {
 
     /// Whether another pool of a scope has an address reserved or in use.
     fn is_held_by_another(&self, pool: &PoolKey, scope: &Scope, block: Block) -> bool {
-        let slot = Slot {
-            scope: scope.clone(),
-            block,
-        };
+        let slot = addresses::slot(scope, block);
         match self.addresses.usage(&slot) {
             Some(usage) => is_of_another_pool(usage, pool),
             None => false,

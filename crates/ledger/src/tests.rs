@@ -40,6 +40,7 @@ use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::maybe_invalid::Invalid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::{ObjectVersion, Origin};
+use k8s_openapi::api::core::v1::Namespace;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -132,6 +133,22 @@ fn insert_pool(ledger: &mut Ledger, pool: &Pool) {
     let known = ledger.pools().declared_pool(&PoolKey::of(pool));
     let info = PoolInfo::updated(known.as_deref(), pool);
     ledger.record_pool(pool, info, Origin::Response);
+}
+
+fn remove_network(ledger: &mut Ledger, name: &str) {
+    ledger.change_networks(|networks| networks.remove(name, None));
+}
+
+fn namespace(name: &str, labels: &BTreeMap<String, String>) -> Namespace {
+    serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+}
+
+fn set_namespace(ledger: &mut Ledger, name: &str, labels: &BTreeMap<String, String>) {
+    ledger.apply(&namespace(name, labels));
+}
+
+fn remove_namespace(ledger: &mut Ledger, name: &str) {
+    ledger.delete(&namespace(name, &BTreeMap::new()));
 }
 
 fn over_limit(ledger: &Ledger, key: &PoolKey) -> Option<OverLimit> {

@@ -13,7 +13,7 @@ use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{Conflict, Ledger, allocated_block};
+use capi_ipam_ledger::{Conflict, allocated_block};
 use capi_ipam_provider::advanced::{
     ClaimCache, ClaimSnapshot, DuplicateReporter, ProviderSetup, Repair, Repaired,
 };

@@ -45,11 +45,4 @@ impl Facts {
             },
         }
     }
-
-    /// Whether the address is in use by a claim of the pool: it has an IPAddress, or is reserved
-    /// for a claim.
-    pub(crate) fn is_in_use_of(&self, pool: &PoolKey) -> bool {
-        let is_reserved = self.is_held && self.reserved_by.as_ref() == Some(pool);
-        is_reserved || self.used_by.contains(pool)
-    }
 }

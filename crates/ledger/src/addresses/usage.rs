@@ -88,10 +88,6 @@ impl UsageMap {
             .collect()
     }
 
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = &Block> {
-        self.entries.keys()
-    }
-
     /// Whether an address of a block is not free. Takes logarithmic time.
     pub(crate) fn has_address_in(&self, block: Block) -> bool {
         let mut within = self.entries.range(block..=last_address(block));
@@ -135,10 +131,6 @@ impl UsageMap {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Block, &AddressUsage)> {
         let entries = self.entries.iter();
         entries.map(|(block, usage)| (*block, usage.as_ref()))
-    }
-
-    pub(crate) fn values(&self) -> impl Iterator<Item = &AddressUsage> {
-        self.entries.values().map(Box::as_ref)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -478,10 +470,6 @@ impl AddressUsage {
     /// The pool that holds the address for a claim whose reservation is being created.
     pub(crate) fn candidate_pool(&self) -> Option<&PoolKey> {
         self.candidate.as_ref().map(|candidate| &candidate.pool)
-    }
-
-    pub(crate) fn drop_candidate(&mut self) {
-        self.candidate = None;
     }
 
     /// Whether the address has no reservation, and one can be created.

@@ -28,7 +28,7 @@ impl Draining {
         if usable.draining.is_empty() {
             return Self::default();
         }
-        let numbers = usage.blocks().filter_map(|block| usable.number(*block));
+        let numbers = usage.iter().filter_map(|(block, _)| usable.number(block));
         let unused = FreeSet::without(&usable.draining.subtract(other_lengths), numbers);
         let mut in_use = BTreeSet::new();
         for (block, usage) in usage.iter() {

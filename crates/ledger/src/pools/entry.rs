@@ -181,11 +181,6 @@ impl PoolEntry {
         self.declared.is_some() && self.declared_blocks().is_none()
     }
 
-    /// Whether the pool exists, and neither the ledger nor its status has a record of its scope.
-    pub(crate) fn has_unknown_scope(&self) -> bool {
-        self.info.is_some() && self.recorded.is_unknown()
-    }
-
     /// What is known of the pool besides its object. `reserved_in` is the network in which claims have
     /// reservations of it, if nothing is recorded of its scope.
     pub(crate) fn past(&self, reserved_in: Option<Arc<str>>, knows_usage: bool) -> PoolPast<'_> {
@@ -237,11 +232,6 @@ impl PoolEntry {
             Some(declared) => change.affects(key, declared, &self.recorded.record),
             None => false,
         }
-    }
-
-    /// What the object of the pool declares, to keep it.
-    pub(crate) fn shared_declared(&self) -> Option<Arc<PoolInfo>> {
-        self.declared.clone()
     }
 
     /// Applies what its network makes of the pool. Returns it if it is not what was known before.
@@ -393,11 +383,6 @@ impl PoolEntry {
         self.recorded.set_status(has_status, found)
     }
 
-    /// Whether the pool has limits.
-    pub(crate) fn has_quota(&self) -> bool {
-        self.quota.is_some()
-    }
-
     /// Whether a block is the one that a claim requests, if it requests one, and is for the owner
     /// of its slices.
     pub(crate) fn may_have(&self, block: Block, attributes: &ClaimAttributes) -> bool {
@@ -421,11 +406,6 @@ impl PoolEntry {
             return false;
         }
         usable.can_allocate(number) && !self.other_lengths.contains(number)
-    }
-
-    /// Whether the pool contains a block with which no block of another length overlaps.
-    pub(crate) fn is_unobstructed(&self, block: Block) -> bool {
-        self.can_allocate_block(block, None)
     }
 
     /// Whether the pool contains a block, used or not.

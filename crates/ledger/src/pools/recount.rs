@@ -102,7 +102,7 @@ impl PoolEntry {
         let Some(usable) = self.shared_usable().cloned() else {
             self.clear(usage);
             self.out_of_range = 0;
-            for usage in usage.values() {
+            for (_, usage) in usage.iter() {
                 if usage.has_address_of(key) {
                     self.out_of_range = self.out_of_range.saturating_add(1);
                 }
@@ -112,12 +112,12 @@ impl PoolEntry {
         self.order.reset();
         let mut taken = Vec::new();
         let mut other_lengths = Vec::new();
-        for block in usage.blocks() {
-            match usable.number(*block) {
+        for (block, _) in usage.iter() {
+            match usable.number(block) {
                 Some(number) if usable.set.contains(number) => taken.push(Span::single(number)),
                 Some(_) => {}
                 // It takes all numbers with which it overlaps.
-                None => other_lengths.extend(usable.numbers_overlapping(*block)),
+                None => other_lengths.extend(usable.numbers_overlapping(block)),
             }
         }
         let taken = SpanSet::from_iter(taken);

@@ -59,7 +59,8 @@ fn draining(change: &Change<'_>, derived: &mut Derived<'_>) {
             continue;
         };
         if pool.is_draining(block) {
-            let is_in_use = change.after.is_in_use_of(member);
+            let usage = derived.usage.get(&block);
+            let is_in_use = usage.is_some_and(|usage| usage.is_in_use_of(member));
             pool.draining.set_in_use(block, is_in_use);
         }
     }

@@ -304,7 +304,7 @@ fn pool_that_never_was_decodable_keeps_its_network() {
         ledger.propose(&named("q"), &claim("b"), 1),
         Outcome::Offer(in_lab(2))
     );
-    ledger.remove_network_of("lab", None);
+    remove_network(&mut ledger, "lab");
     assert_eq!(ledger.pools().scope(&key()), in_lab(1).scope);
     ledger.apply_network(&lab(json!({})));
 

@@ -124,14 +124,14 @@ fn network_must_exist_and_allow_the_namespace() {
         assert_eq!(can_allocate, expected.is_none(), "{namespaces}");
     }
     let labelled = |value: &str| BTreeMap::from([("tenant".to_owned(), value.to_owned())]);
-    ledger.set_namespace("n", &labelled("a"));
+    set_namespace(&mut ledger, "n", &labelled("a"));
     assert_eq!(refusal(&ledger, &key()), None);
-    ledger.set_namespace("n", &labelled("b"));
+    set_namespace(&mut ledger, "n", &labelled("b"));
     assert_eq!(refusal(&ledger, &key()), not_allowed);
-    ledger.set_namespace("n", &labelled("a"));
-    ledger.remove_namespace("n");
+    set_namespace(&mut ledger, "n", &labelled("a"));
+    remove_namespace(&mut ledger, "n");
     assert_eq!(refusal(&ledger, &key()), not_allowed);
-    ledger.remove_network_of("lab", None);
+    remove_network(&mut ledger, "lab");
     assert_eq!(
         refusal(&ledger, &key()),
         Some(NetworkRefusal::NotFound("lab".into()))
@@ -213,7 +213,7 @@ fn network_selects_pools_that_name_no_other() {
     let ambiguous = NetworkRefusal::Ambiguous("lab".into(), "lab-2".into());
     assert_eq!(refusal(&ledger, &named("p")), Some(ambiguous));
     // The pool stays in its network, until it names another one.
-    ledger.remove_network_of("lab", None);
+    remove_network(&mut ledger, "lab");
     assert_eq!(
         (
             ledger.pools().scope(&named("p")),

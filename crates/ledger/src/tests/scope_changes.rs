@@ -329,7 +329,7 @@ impl Manager {
             Kind::Network(network) => {
                 match objects.network(network) {
                     Some(found) => ledger.apply_network(&found),
-                    None => ledger.remove_network_of(NETWORKS[network], None),
+                    None => remove_network(ledger, NETWORKS[network]),
                 }
                 seen.networks[network].clone_from(&objects.networks[network]);
             }
@@ -337,7 +337,7 @@ impl Manager {
                 let labels = objects
                     .has_label
                     .then(|| ("tenant".to_owned(), "a".to_owned()));
-                ledger.set_namespace("n", &labels.into_iter().collect());
+                set_namespace(ledger, "n", &labels.into_iter().collect());
                 seen.has_label = objects.has_label;
             }
             Kind::Reservations => {

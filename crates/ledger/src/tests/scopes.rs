@@ -98,7 +98,7 @@ fn selected_pools_stay_in_a_network_that_is_unusable() {
             can_allocate(&ledger, "p") && can_allocate(&ledger, "q"),
             "{case}: it is usable again"
         );
-        ledger.remove_network_of("lab", None);
+        remove_network(&mut ledger, "lab");
         assert_kept(&mut ledger, &format!("{case}, then missing"));
     }
 }
@@ -133,16 +133,17 @@ fn network_that_cannot_be_decoded_keeps_its_pools() {
 #[test]
 fn namespace_that_loses_its_label_keeps_pools_in_the_network() {
     let mut ledger = two_members();
-    ledger.set_namespace(
+    set_namespace(
+        &mut ledger,
         "n",
         &BTreeMap::from([("tenant".to_owned(), "a".to_owned())]),
     );
     let namespaces = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}});
     ledger.apply_network(&selecting(json!({"spec": {"namespaces": namespaces}})));
     assert!(can_allocate(&ledger, "p"));
-    ledger.set_namespace("n", &BTreeMap::new());
+    set_namespace(&mut ledger, "n", &BTreeMap::new());
     assert_kept(&mut ledger, "another label");
-    ledger.remove_namespace("n");
+    remove_namespace(&mut ledger, "n");
     assert_kept(&mut ledger, "no namespace");
     // A pool that never was a member is none.
     ledger.apply_pool(&labelled("r", Some("a"), json!({})));

@@ -170,7 +170,7 @@ fn apply(ledger: &mut Ledger, object: &Listed) {
         }
         Listed::Namespace(is_tenant) => {
             let labels = is_tenant.then(|| ("tenant".to_owned(), "a".to_owned()));
-            ledger.set_namespace("n", &labels.into_iter().collect());
+            set_namespace(ledger, "n", &labels.into_iter().collect());
         }
         Listed::Address(last) => ledger.apply(&address(&format!("c{last}"), *last)),
     }

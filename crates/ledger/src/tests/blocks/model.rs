@@ -321,7 +321,7 @@ impl Run {
                 Observe::<IPNetwork>::apply_invalid(&mut self.ledger, &found);
             }
             NetworkStep::Remove => {
-                self.ledger.remove_network_of("lab", None);
+                remove_network(&mut self.ledger, "lab");
                 self.known.network_uid = 0;
             }
         }

@@ -51,7 +51,7 @@ fn nothing_is_allocated_from_a_block_that_is_returned() {
 fn block_of_a_network_that_shares_none_can_be_unused() {
     for end in [
         |ledger: &mut Ledger| ledger.apply_network(&lab(json!({}))),
-        |ledger: &mut Ledger| ledger.remove_network_of("lab", None),
+        |ledger: &mut Ledger| remove_network(ledger, "lab"),
     ] {
         let mut ledger = restricted();
         ledger.apply(&slice(4, json!({})));

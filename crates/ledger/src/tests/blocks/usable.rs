@@ -82,7 +82,7 @@ fn slices_restrict_a_network_without_shared_blocks() {
     for remove in [
         |ledger: &mut Ledger| ledger.apply_network(&lab(json!({}))),
         |ledger: &mut Ledger| {
-            ledger.remove_network_of("lab", None);
+            remove_network(ledger, "lab");
             ledger.apply_network(&lab(json!({"metadata": {"uid": "another"}})));
         },
         |ledger: &mut Ledger| {
