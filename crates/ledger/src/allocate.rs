@@ -575,7 +575,7 @@ impl Ledger {
 
     /// Lets a claim wait for a change of the pool, and not for an address.
     fn wait_for_change_of(&mut self, pool: &PoolKey, claim: &NamespacedName) {
-        let entry = self.pools.entry(&pool);
+        let entry = self.pools.entry(pool);
         entry.wait_queue.wait_for_permission(claim);
         // It may have had a turn, which is for the next claim.
         self.dirty_pools.push(pool.clone());
@@ -604,7 +604,7 @@ impl Ledger {
         let mut others = HashSet::new();
         for scope in self.pools.scopes_with(pool) {
             for (_, usage) in self.addresses.usage_in(&scope) {
-                if !is_before(&self.addresses.versions(), usage, pool, reservation) {
+                if !is_before(self.addresses.versions(), usage, pool, reservation) {
                     continue;
                 }
                 for (from, other) in usage.charges() {
@@ -653,7 +653,7 @@ impl Ledger {
         claim: &NamespacedName,
         attributes: impl Into<ClaimAttributes>,
     ) -> PoolLookup {
-        let entry = self.pools.entry(&pool);
+        let entry = self.pools.entry(pool);
         let info = entry.shared_info();
         if let Some(info) = info.as_ref().filter(|info| info.can_allocate()) {
             return PoolLookup::Found(Arc::clone(info));
@@ -676,7 +676,7 @@ impl Ledger {
         attributes: impl Into<ClaimAttributes>,
         serves: impl Fn(&PoolInfo) -> bool,
     ) -> Option<Arc<PoolInfo>> {
-        let entry = self.pools.entry(&pool);
+        let entry = self.pools.entry(pool);
         let info = entry.shared_info().filter(|info| serves(info));
         if info.is_none() {
             entry.wait_queue.wait_for_pool(claim, &attributes.into());
@@ -758,7 +758,7 @@ impl Ledger {
         if self.addresses.slots_of(claim, uid).next().is_some() {
             return;
         }
-        let entry = self.pools.entry(&pool);
+        let entry = self.pools.entry(pool);
         entry.wait_queue.start(claim, priority);
     }
 

@@ -286,7 +286,7 @@ impl Ledger {
 
     /// Replaces the slice of a block of a pool; `None` removes it.
     fn set_pool_slice(&mut self, pool: &PoolKey, block: Block, slice: Option<SliceInfo>) {
-        let entry = self.pools.entry(&pool);
+        let entry = self.pools.entry(pool);
         match slice {
             Some(slice) => entry.insert_slice(block, slice),
             None => entry.remove_slice(block),

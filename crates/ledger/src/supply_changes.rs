@@ -19,8 +19,8 @@ impl Ledger {
         for (network, blocks) in self.networks.with_blocks() {
             let mut claims = Vec::new();
             for pool in self.addresses.members(network) {
-                if let Some(entry) = self.pools.get(&pool) {
-                    self.count_waiting(blocks, &pool, entry, &mut claims);
+                if let Some(entry) = self.pools.get(pool) {
+                    self.count_waiting(blocks, pool, entry, &mut claims);
                 }
             }
             waiting.push(WaitingForBlock {
@@ -54,9 +54,7 @@ impl Ledger {
     /// further block has addresses of it.
     pub(super) fn missing_block(&self, pool: &PoolKey) -> Option<MissingBlock> {
         let entry = self.pools.get(pool)?;
-        let Some(network) = entry.network() else {
-            return None;
-        };
+        let network = entry.network()?;
         let blocks = self.networks.blocks(network)?;
         entry
             .needs_block()

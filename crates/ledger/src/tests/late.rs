@@ -88,7 +88,7 @@ fn own_deletion_is_effective_before_the_watch_event() {
     ledger.insert_reservation(&held);
     ledger.remove_reservation_of(&value(1), held.metadata.uid.as_deref().unwrap());
     ledger.insert_reservation(&held);
-    assert!(!ledger.addresses().known_reservation(&value(1)).is_some());
+    assert!(ledger.addresses().known_reservation(&value(1)).is_none());
 }
 
 #[test]
