@@ -16,7 +16,7 @@ use crate::addresses::{AddressUsage, ReservationInfo, SharedName};
 use crate::observe::Observe;
 use crate::outcome::{Outcome, Reason};
 use crate::pools::PoolEntry;
-use crate::pools::quota::{Consumer, Group, Quota};
+use crate::quota::{Consumer, Group, Quota};
 use crate::unavailable::Unavailable;
 use crate::{
     ClaimAttributes, KnownReservation, Ledger, LimitReached, Nearby, PoolInfo, Priority, addresses,

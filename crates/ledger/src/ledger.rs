@@ -15,10 +15,10 @@ use crate::addresses::{AddressUsage, Addresses, CandidateInfo, UsageMap};
 use crate::effects::Effects;
 use crate::networks::exclusions::addresses_in;
 use crate::networks::{Change, Networks, PoolInNetwork, PoolPast};
-use crate::pools::quota::Consumer;
 use crate::pools::start::{Phase, PoolInput, Start};
 use crate::pools::views::{self, Derived};
 use crate::pools::{PoolChange, PoolEntry, PoolGateways, Pools, network_of};
+use crate::quota::Consumer;
 use crate::wait_queue::ClaimAttributes;
 use crate::{PoolInfo, addresses};
 

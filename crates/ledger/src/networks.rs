@@ -4,7 +4,6 @@ pub(crate) mod counts;
 pub(crate) mod exclusions;
 pub(crate) mod scope_rule;
 mod shared_blocks;
-pub(crate) mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use kube::core::ObjectMeta;
 
 use crate::addresses::{AddressOwner, ReservationInfo};
-use crate::networks::view::status_record;
+use crate::network_view::status_record;
 use crate::networks::{Change, NetworkInfo, Networks};
 use crate::pools::start::PoolInput;
 use crate::registry_names::RegistryNames;

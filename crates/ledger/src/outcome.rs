@@ -3,7 +3,7 @@
 use capi_ipam_ip::Block;
 
 use super::missing_block::MissingBlock;
-use super::pools::quota::LimitReached;
+use super::quota::LimitReached;
 use super::slice_refusal::SliceRefusal;
 use super::unavailable::Unavailable;
 

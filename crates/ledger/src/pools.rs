@@ -4,11 +4,8 @@
 mod change;
 mod draining;
 mod entry;
-mod info;
-pub(crate) mod order;
 mod overlaps;
 mod proposals;
-pub(crate) mod quota;
 mod recount;
 pub(crate) mod released;
 mod scope;
@@ -30,9 +27,8 @@ use crate::addresses::ReservationInfo;
 
 pub(crate) use self::change::{PoolChange, network_of};
 pub(crate) use self::entry::{PoolEntry, PoolGateways};
-pub use self::info::PoolInfo;
 pub use self::overlaps::{MAX_OVERLAPS, Nearby};
-pub use self::quota::LimitReached;
+pub(crate) use crate::pool_info::PoolInfo;
 
 /// The pools.
 #[derive(Default)]

@@ -22,7 +22,7 @@ use crate::addresses::problems::{
 use crate::addresses::{AddressUsage, ReservationInfo, ScopeEntry};
 use crate::block_queries::NetworkBlocks;
 use crate::missing_block::MissingBlock;
-use crate::networks::view::{count, count_reservations, most_frequent, needs_network};
+use crate::network_view::{count, count_reservations, most_frequent, needs_network};
 use crate::networks::{NetworkInfo, Networks};
 use crate::{KnownReservation, Ledger, PoolInfo, addresses};
 

@@ -15,7 +15,7 @@ use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::observed::{Known, Stamp};
 
 pub(super) use self::choice::SliceAccess;
-use super::pools::order::Order;
+use super::order::Order;
 
 /// What the ledger keeps of an IPSlice.
 #[derive(Clone, Debug, PartialEq, Eq)]

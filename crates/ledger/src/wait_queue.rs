@@ -38,7 +38,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 pub(super) use self::grants::Freed;
 use self::requests::RequestedBlocks;
 use super::outcome::{Outcome, Reason};
-use super::pools::quota::{Consumer, Group, Quota};
+use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
 
 /// The position of a claim in a wait queue: its creation time in seconds since the Unix epoch,

@@ -3,7 +3,7 @@
 use capi_ipam_api::PoolKey;
 use smallvec::SmallVec;
 
-use crate::pools::quota::Consumer;
+use crate::quota::Consumer;
 
 use super::usage::{AddressUsage, Availability, Released, ReservationInfo};
 

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use super::PoolKey;
 use super::object_uid::ObjectUid;
 use super::shared_names::SharedName;
-use crate::pools::quota::Consumer;
+use crate::quota::Consumer;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
 #[derive(Debug, Default)]

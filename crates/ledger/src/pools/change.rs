@@ -6,11 +6,11 @@ use capi_ipam_api::{AccessRules, Scope, SliceRules};
 use capi_ipam_ip::UsableBlocks;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
-use super::quota::Quota;
 use super::released::Retention;
 use super::{PoolEntry, PoolInfo, Pools};
 use crate::PoolKey;
 use crate::networks::PoolInNetwork;
+use crate::quota::Quota;
 
 /// What a change of a pool object means for what is derived from it.
 pub(crate) struct PoolChange {

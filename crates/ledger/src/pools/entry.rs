@@ -11,8 +11,6 @@ use capi_ipam_objects::observed::{Known, Stamp};
 
 use super::PoolInfo;
 use super::draining::Draining;
-use super::order::Order;
-use super::quota::Quota;
 use super::released::{ReleasedAddresses, Retention};
 use super::scope::PoolScope;
 use crate::PoolKey;
@@ -20,6 +18,8 @@ use crate::addresses::{AddressUsage, Availability};
 use crate::networks::exclusions::AppliedExclusions;
 use crate::networks::scope_rule::{PoolUsage, StatusRecord};
 use crate::networks::{Change, PoolInNetwork, PoolPast};
+use crate::order::Order;
+use crate::quota::Quota;
 use crate::slices::{SliceInfo, Slices};
 use crate::wait_queue::{ClaimAttributes, WaitQueue};
 

@@ -8,9 +8,9 @@ use capi_ipam_ip::{Block, FreeSet, UsableBlocks};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::PoolEntry;
-use super::order::Order;
-use super::quota::Group;
+use crate::order::Order;
 use crate::outcome::{Outcome, Reason};
+use crate::quota::Group;
 use crate::wait_queue::{ClaimAttributes, Freed, Supply, WaitQueue};
 
 /// The maximum number of addresses that are left to claims which are about to request one.

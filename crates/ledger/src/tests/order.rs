@@ -6,7 +6,7 @@ use capi_ipam_api::AllocationOrder::{self, LowestFirst, Random, RoundRobin};
 use capi_ipam_api::names;
 use capi_ipam_ip::{FreeSet, UsableBlocks};
 
-use super::super::pools::order::Order;
+use super::super::order::Order;
 use super::*;
 
 fn with_order(order: &str) -> Ledger {

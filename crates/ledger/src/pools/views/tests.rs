@@ -13,7 +13,7 @@ use super::super::PoolEntry;
 use super::*;
 use crate::addresses::Facts;
 use crate::pools::draining::Draining;
-use crate::pools::quota::Quota;
+use crate::quota::Quota;
 use crate::{ClaimAttributes, Ledger, Observe, Outcome};
 
 const POOLS: [&str; 2] = ["a", "b"];
