@@ -122,7 +122,7 @@ async fn read(
 /// The address of an IPAddress that can be one of a network: its pool is one of the network, or not known.
 fn block_in(context: &Context, scope: &Scope, address: &IPAddress) -> Option<Block> {
     let pool = PoolKey::of_address(address)?;
-    let info = context.ledger.read(|ledger| ledger.pool_info(&pool));
+    let info = context.ledger.read(|ledger| ledger.pools().pool_info(&pool));
     if info.is_some_and(|info| info.scope != *scope) {
         return None;
     }
