@@ -202,7 +202,7 @@ impl BackgroundTask for TakeSnapshots {
     async fn run_once(&mut self) -> NextRun {
         let snapshot = Snapshot {
             pools: self.ledger.read(Ledger::pool_counts),
-            networks: self.ledger.read(Ledger::network_counts),
+            networks: self.ledger.read(|ledger| ledger.networks().counts()),
             waiting_for_blocks: self.ledger.read(Ledger::waiting_for_blocks),
         };
         *self.metrics.snapshot.lock() = Arc::new(snapshot);
@@ -228,7 +228,9 @@ impl CountSharedAddresses {
 
 impl BackgroundTask for CountSharedAddresses {
     async fn run_once(&mut self) -> NextRun {
-        let shared = self.ledger.read(Ledger::shared_addresses);
+        let shared = self
+            .ledger
+            .read(|ledger| ledger.addresses().shared_addresses());
         self.found.set(saturating(shared));
         NextRun::After(INTERVAL)
     }

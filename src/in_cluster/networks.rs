@@ -150,7 +150,11 @@ impl Protect for NetworkReconciler {
         if !self.gates.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(GATE_INTERVAL));
         }
-        if self.context.ledger.read(Ledger::has_definitions_problem) {
+        if self
+            .context
+            .ledger
+            .read(|ledger| ledger.networks().have_definitions_problem())
+        {
             return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
         }
         // Its status is written as long as others keep it.

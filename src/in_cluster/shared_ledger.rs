@@ -222,7 +222,7 @@ impl SharedLedger {
 
     /// Records a pool. Its addresses are parsed without holding the lock.
     fn record_pool(&self, pool: &Pool, origin: Origin) {
-        let known = self.read(|ledger| ledger.declared_pool(&PoolKey::of(pool)));
+        let known = self.read(|ledger| ledger.pools().declared_pool(&PoolKey::of(pool)));
         let info = PoolInfo::updated(known.as_deref(), pool);
         self.change(|ledger| ledger.record_pool(pool, info, origin));
     }
@@ -246,7 +246,7 @@ impl SharedLedger {
         scope: &Scope,
         usable: &UsableBlocks,
     ) -> Vec<PoolKey> {
-        let nearby = self.read(|ledger| ledger.nearby_with(pool, scope, usable));
+        let nearby = self.read(|ledger| ledger.pools().nearby_with(pool, scope, usable));
         nearby.overlapping(usable)
     }
 }

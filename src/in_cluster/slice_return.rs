@@ -91,7 +91,7 @@ impl SliceReturn {
                 SliceOwnerKind::Namespace => self
                     .context
                     .ledger
-                    .read(|ledger| ledger.namespace_exists(&owner.name)),
+                    .read(|ledger| ledger.networks().namespace_exists(&owner.name)),
                 // Without a list, nothing is known.
                 SliceOwnerKind::Cluster => self.clusters.as_ref().is_none_or(|(_, clusters)| {
                     let namespace = owner.namespace.as_deref().unwrap_or_default();

@@ -6,7 +6,6 @@
 //! at a limited rate. Without such a pool it sends no request, unless a claim still has the
 //! condition.
 
-use capi_ipam_ledger::Ledger;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +54,10 @@ pub(super) struct UseCheck {
 
 impl BackgroundTask for UseCheck {
     async fn run_once(&mut self) -> NextRun {
-        let pools = self.context.ledger.read(Ledger::verified_pools);
+        let pools = self
+            .context
+            .ledger
+            .read(|ledger| ledger.pools().verified_pools());
         let is_due = self.last.is_none_or(|last| last.elapsed() >= self.interval);
         if is_due {
             self.pools.clear();

@@ -101,7 +101,7 @@ impl Ledger {
     /// becomes free when the block is kept, so nothing else wakes them.
     fn wake_unbound(&mut self, network: &Arc<str>, block: Option<Block>) {
         let mut claims: Vec<NamespacedName> = Vec::new();
-        for (address, usage) in self.usage_in(&Scope::Network(network.clone())) {
+        for (address, usage) in self.addresses.usage_in(&Scope::Network(network.clone())) {
             let is_in_block = block.is_none_or(|block| block.overlaps(address));
             let Some(reservation) = &usage.reservation else {
                 continue;

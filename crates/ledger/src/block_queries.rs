@@ -6,10 +6,10 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus, Scope};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
 
+use super::addresses::ScopeEntry;
 use super::block_supply::BlockSupply;
 use super::blocks::{BlockInfo, BlockSlice, Blocks};
-use super::pool::PoolEntry;
-use super::usage::ScopeEntry;
+use super::pools::PoolEntry;
 use super::{Ledger, PoolKey};
 
 /// The state of the blocks that a network shares with other management clusters. By default, that of
@@ -164,7 +164,7 @@ impl Ledger {
         let blocks = self.networks.blocks(network)?;
         let lengths = blocks.lengths();
         let empty = ScopeEntry::default();
-        let scope = self.scopes.get(&Scope::Network(network.into()));
+        let scope = self.addresses.scope(&Scope::Network(network.into()));
         let scope = scope.unwrap_or(&empty);
         let mut views = Vec::new();
         for block in blocks.all(&scope.usage) {
@@ -262,33 +262,5 @@ impl BlockMember {
             is_full: entry.needs_block(),
             requested: entry.requests_in_missing_blocks(),
         })
-    }
-}
-
-impl PoolEntry {
-    /// Whether a claim waits for any address, and none is free for it.
-    fn lacks_addresses(&self) -> bool {
-        if !self.can_allocate() {
-            return false;
-        }
-        let mut owners = self.wait_queue.blocked_owners();
-        let lacks_slice = match &self.slices {
-            Some(slices) => owners.any(|owner| slices.lacks_addresses(owner)),
-            None => false,
-        };
-        lacks_slice || self.wait_queue.waits_for_any()
-    }
-
-    /// Whether a claim waits for any address although some are free.
-    fn waits_beside_free_addresses(&self) -> bool {
-        self.free_count() > 0 && self.wait_queue.waits_for_any()
-    }
-
-    /// The requested addresses that are outside of the usable blocks of the network.
-    pub(super) fn requests_in_missing_blocks(&self) -> Vec<Block> {
-        let mut requested = self.wait_queue.awaited_blocks();
-        requested.retain(|block| self.is_in_missing_block(*block));
-        requested.sort_unstable();
-        requested
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
 
+use super::addresses::UsageMap;
 use super::block_supply::BlockSupply;
-use super::usage::UsageMap;
 
 pub(super) use self::slice::BlockInfo;
 pub use self::slice::BlockSlice;

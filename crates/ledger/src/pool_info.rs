@@ -120,7 +120,7 @@ impl PoolInfo {
     }
 
     /// Whether the pool had optional fields with the same generation that the object does not have.
-    pub(super) fn has_more_fields_than(&self, pool: &Pool) -> bool {
+    pub(crate) fn has_more_fields_than(&self, pool: &Pool) -> bool {
         let lost = self.fields.without(pool.spec.optional_fields());
         self.has_generation_of(&pool.metadata) && !lost.is_empty()
     }
@@ -191,7 +191,7 @@ impl PoolInfo {
 
     /// The pool in a later state that cannot be decoded. Its settings are those of the last state
     /// that could be, and it does not allocate: any field of the specification may have changed.
-    pub(super) fn undecodable(&self, later: &Invalid) -> Self {
+    pub(crate) fn undecodable(&self, later: &Invalid) -> Self {
         Self {
             usable: Err(format!("it cannot be decoded: {}", later.error).into()),
             generation: None,
@@ -201,7 +201,7 @@ impl PoolInfo {
 
     /// A pool of which no state could be decoded: what can be read of it is in force. It may have
     /// any cool-down, so none ends.
-    pub(super) fn never_decoded(key: &PoolKey, object: &Invalid) -> Self {
+    pub(crate) fn never_decoded(key: &PoolKey, object: &Invalid) -> Self {
         let mut pool = Pool::reference(key, None);
         pool.metadata.clone_from(&object.metadata);
         pool.spec = PoolSpec::readable(key.kind, &object.spec);
@@ -219,7 +219,7 @@ impl PoolInfo {
 
     /// Whether only this pool is refused by its network: it counts for nothing on which others
     /// depend.
-    pub(super) fn is_refused_alone(&self) -> bool {
+    pub(crate) fn is_refused_alone(&self) -> bool {
         match &self.network_problem {
             Some(refusal) => refusal.is_of_the_pool(),
             None => false,
@@ -228,7 +228,7 @@ impl PoolInfo {
 
     /// Whether reservations of the pool in other scopes are moved to its scope. A pool that is
     /// paused, being deleted, not valid or refused by its network keeps them where they are.
-    pub(super) fn moves_reservations(&self) -> bool {
+    pub(crate) fn moves_reservations(&self) -> bool {
         let is_settled = !self.paused && !self.deleting && self.usable.is_ok();
         is_settled && self.network_problem.is_none()
     }

@@ -2,6 +2,7 @@
 //! I/O.
 
 mod choice;
+pub(crate) mod view;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

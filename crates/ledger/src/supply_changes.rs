@@ -8,7 +8,7 @@ use capi_ipam_api::{PoolKey, Scope};
 use super::Ledger;
 use super::block_supply::{BlockObstacle, BlockSupply, MissingBlock, WaitingForBlock};
 use super::blocks::Blocks;
-use super::pool::PoolEntry;
+use super::pools::PoolEntry;
 use super::registry_names::RegistryNames;
 
 impl Ledger {
@@ -17,9 +17,9 @@ impl Ledger {
         let mut waiting = Vec::new();
         for (network, blocks) in self.networks.with_blocks() {
             let mut claims = Vec::new();
-            for pool in self.members(network) {
-                if let Some(entry) = self.pools.get(&pool) {
-                    self.count_waiting(blocks, &pool, entry, &mut claims);
+            for pool in self.addresses.members(network) {
+                if let Some(entry) = self.pools.get(pool) {
+                    self.count_waiting(blocks, pool, entry, &mut claims);
                 }
             }
             waiting.push(WaitingForBlock {
@@ -53,9 +53,7 @@ impl Ledger {
     /// further block has addresses of it.
     pub(super) fn missing_block(&self, pool: &PoolKey) -> Option<MissingBlock> {
         let entry = self.pools.get(pool)?;
-        let Some(Scope::Network(network)) = &entry.scope else {
-            return None;
-        };
+        let network = entry.network()?;
         let blocks = self.networks.blocks(network)?;
         entry
             .needs_block()
@@ -72,7 +70,7 @@ impl Ledger {
                 Some(rules) => rules.registry == registry,
                 None => false,
             };
-            if is_of_registry && !self.members(network).is_empty() {
+            if is_of_registry && !self.addresses.members(network).is_empty() {
                 hashes.insert(network.to_string(), exclusions.hash());
             }
         }
@@ -140,7 +138,7 @@ impl Ledger {
     /// Enqueues the claims that wait for a block of a network, and the pools that need one, if the
     /// reason is another one than before.
     fn recheck_without_block(&mut self, network: &str, before: &BlockSupply, after: &BlockSupply) {
-        let Some(scope) = self.scopes.get(&Scope::Network(network.into())) else {
+        let Some(scope) = self.addresses.scope(&Scope::Network(network.into())) else {
             return;
         };
         for pool in &scope.members {

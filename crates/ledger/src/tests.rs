@@ -39,7 +39,8 @@ use capi_ipam_contract::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::maybe_invalid::Invalid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::ObjectVersion;
+use capi_ipam_objects::observed::{ObjectVersion, Origin};
+use k8s_openapi::api::core::v1::Namespace;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -59,7 +60,7 @@ fn take(ledger: &mut Ledger) -> Vec<NamespacedName> {
 
 /// The pools with an entry, also those that do not exist.
 fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
-    ledger.pools.keys().cloned().collect()
+    ledger.pools.iter().map(|(key, _)| key.clone()).collect()
 }
 
 fn named(name: &str) -> PoolKey {
@@ -120,14 +121,42 @@ fn held_by(name: &str) -> serde_json::Value {
 /// The addresses that a claim holds, and their pools.
 fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
     ledger
+        .addresses()
         .held_by(&claim(name), Uid::of(uid))
         .into_iter()
         .map(|held| (held.slot, held.pool))
         .collect()
 }
 
+/// Records a pool that a response has shown.
+fn insert_pool(ledger: &mut Ledger, pool: &Pool) {
+    let known = ledger.pools().declared_pool(&PoolKey::of(pool));
+    let info = PoolInfo::updated(known.as_deref(), pool);
+    ledger.record_pool(pool, info, Origin::Response);
+}
+
+fn remove_network(ledger: &mut Ledger, name: &str) {
+    ledger.change_networks(|networks| networks.remove(name, None));
+}
+
+fn namespace(name: &str, labels: &BTreeMap<String, String>) -> Namespace {
+    serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+}
+
+fn set_namespace(ledger: &mut Ledger, name: &str, labels: &BTreeMap<String, String>) {
+    ledger.apply(&namespace(name, labels));
+}
+
+fn remove_namespace(ledger: &mut Ledger, name: &str) {
+    ledger.delete(&namespace(name, &BTreeMap::new()));
+}
+
+fn over_limit(ledger: &Ledger, key: &PoolKey) -> Option<OverLimit> {
+    ledger.pool_report(key, Vec::new())?.over_limit
+}
+
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
-    let counts = ledger.counts(&key());
+    let counts = ledger.pools().counts(&key());
     (counts.total, counts.free, counts.used, counts.out_of_range)
 }
 
@@ -155,7 +184,7 @@ fn in_lab(last: u8) -> Slot {
 }
 
 fn free(ledger: &Ledger, name: &str) -> i64 {
-    ledger.counts(&named(name)).free
+    ledger.pools().counts(&named(name)).free
 }
 
 fn prefix_key() -> PoolKey {
@@ -235,7 +264,7 @@ fn address_is_free_without_reservation_and_ipaddress() {
     ledger.apply(&address("a", 1));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
-    ledger.remove_reservation(&reservation(1, held_by("a"), None));
+    ledger.delete(&reservation(1, held_by("a"), None));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
     ledger.delete(&address("a", 1));
     assert_eq!(counts(&ledger), (8, 8, 0, 0));
@@ -246,7 +275,7 @@ fn deletion_of_an_old_reservation_keeps_the_new_one() {
     let mut ledger = ledger();
     ledger.apply_pool(&pool(json!({})));
     ledger.insert_reservation(&reservation(1, held_by("new"), None));
-    ledger.remove_reservation(&reservation(1, held_by("old"), None));
+    ledger.delete(&reservation(1, held_by("old"), None));
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
 }
 
@@ -266,6 +295,7 @@ fn promised_address_is_held_for_the_named_claim() {
     assert_eq!(held_slots(&ledger, "vip", "any"), [(value(1), key())]);
     assert!(
         ledger
+            .addresses()
             .held_by(&claim("vip"), Uid::of("any"))
             .iter()
             .all(|held| held.is_promise)
@@ -281,12 +311,12 @@ fn controller_is_notified_once_until_it_reads() {
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
     assert_eq!(notified(&mut ledger), [], "it has not read the state yet");
-    ledger.clear_notified(&key());
+    ledger.set_notified(&key(), false);
     ledger.apply(&address("c", 3));
     ledger.apply(&address("d", 4));
     assert_eq!(notified(&mut ledger), [key()]);
-    ledger.clear_notified(&key());
-    ledger.mark_notified(&key());
+    ledger.set_notified(&key(), false);
+    ledger.set_notified(&key(), true);
     ledger.apply(&address("e", 5));
     assert_eq!(notified(&mut ledger), [], "it is reconciled anyway");
 }
@@ -331,7 +361,7 @@ fn objects_missing_in_a_new_list_are_removed() {
 
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
-    assert!(ledger.pool_info(&key()).is_none());
+    assert!(ledger.pools().pool_info(&key()).is_none());
 }
 
 /// A ledger with two claims that wait for one address. The address is free, and the first claim has
@@ -419,11 +449,11 @@ fn address_reserved_for_another_claim_is_a_conflict() {
             .max(),
         Some(2)
     );
-    assert_eq!(ledger.conflicts(), []);
+    assert_eq!(ledger.addresses().conflicts(), []);
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
     ledger.insert_reservation(&reservation(2, held_by("c"), None));
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    let conflicts = ledger.conflicts();
+    let conflicts = ledger.addresses().conflicts();
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
     assert_eq!(
         (&conflicts[0].slot, &conflicts[0].claim),
@@ -435,7 +465,7 @@ fn address_reserved_for_another_claim_is_a_conflict() {
     );
     assert!(conflicts[0].is_duplicate);
     ledger.delete(&address("a", 1));
-    assert!(!ledger.conflicts()[0].is_duplicate);
+    assert!(!ledger.addresses().conflicts()[0].is_duplicate);
 }
 
 #[test]
@@ -523,7 +553,7 @@ proptest! {
                     proposed.remove(&last);
                 }
                 Step::Unreserve(last) => {
-                    ledger.remove_reservation(&reservation(last, held_by("x"), None));
+                    ledger.delete(&reservation(last, held_by("x"), None));
                     reserved.remove(&last);
                 }
                 Step::InsertAddress(last) => {
@@ -607,7 +637,7 @@ fn manual_reservations_without_effect_are_found() {
         "{}",
         invalid[1].problem
     );
-    ledger.remove_reservation(&misnamed);
+    ledger.delete(&misnamed);
     assert_eq!(ledger.invalid_reservations().len(), 1);
 }
 

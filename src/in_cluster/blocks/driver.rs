@@ -80,7 +80,7 @@ impl Driver {
 
     /// Sends what is due for all blocks. Returns when the next pass is due without a change.
     pub(super) async fn pass(&mut self) -> Duration {
-        if self.ledger(Ledger::has_definitions_problem) {
+        if self.ledger(|ledger| ledger.networks().have_definitions_problem()) {
             return INTERVAL;
         }
         self.find_recorded_networks();

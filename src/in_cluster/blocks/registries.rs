@@ -142,7 +142,11 @@ impl Reconciler for RegistryReconciler {
         if self.with(&name, |known| known.has_lost_fields(&registry)) {
             self.context.ledger.change(Ledger::note_lost_fields);
         }
-        if self.context.ledger.read(Ledger::has_definitions_problem) {
+        if self
+            .context
+            .ledger
+            .read(|ledger| ledger.networks().have_definitions_problem())
+        {
             return Ok(Action::Requeue(definitions::RETRY_DELAY));
         }
         let opened = self.connect(&registry).await;

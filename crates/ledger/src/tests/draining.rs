@@ -16,7 +16,7 @@ fn propose(ledger: &mut Ledger, name: &str) -> Option<u8> {
 }
 
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
-    let counts = ledger.counts(&key());
+    let counts = ledger.pools().counts(&key());
     assert_eq!(
         counts.total,
         counts.free + counts.used + counts.reserved + counts.cooling_down + counts.drained
@@ -55,11 +55,11 @@ fn addresses_in_use_are_counted_until_they_are_released() {
     };
     assert_eq!(ledger.draining_use(&key()), left(2, &["c1", "c2"]));
     assert_eq!(counts(&ledger), (3, 0, 3, 2));
-    ledger.remove_reservation(&reservation(1, held_by("c1"), None));
+    ledger.delete(&reservation(1, held_by("c1"), None));
     assert_eq!(ledger.draining_use(&key()), left(1, &["c2"]));
     assert_eq!(counts(&ledger), (3, 0, 2, 3));
     assert_eq!(propose(&mut ledger, "new"), Some(5));
-    ledger.remove_reservation(&reservation(2, held_by("c2"), None));
+    ledger.delete(&reservation(2, held_by("c2"), None));
     assert_eq!(ledger.draining_use(&key()), left(0, &[]));
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 3}})));
     assert_eq!(ledger.draining_use(&key()), None);
@@ -105,7 +105,7 @@ proptest! {
             if is_added && held.insert(last) {
                 ledger.apply(&reservation);
             } else if !is_added && held.remove(&last) {
-                ledger.remove_reservation(&reservation);
+                ledger.delete(&reservation);
                 // A deleted reservation is not added again: its uid is never reused.
                 break;
             }

@@ -220,7 +220,7 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         );
         // Nothing deletes it again and again.
         assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
-        assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+        assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
         assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
         ledger.delete(&terminating);
         take(&mut ledger);
@@ -250,7 +250,7 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
         if is_listed {
             ledger.end_pool_list(InClusterKind::IPPool);
         }
-        let info = ledger.pool_info(&key()).expect("it exists");
+        let info = ledger.pools().pool_info(&key()).expect("it exists");
         assert!(
             !info.can_allocate() && info.cooldown_seconds == 60,
             "{info:?}"
@@ -265,7 +265,7 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
     );
     ledger.drop_candidate(&value(2));
     ledger.delete_invalid_pool(&key(), &invalid);
-    assert_eq!(ledger.pool_info(&key()), None);
+    assert_eq!(ledger.pools().pool_info(&key()), None);
 }
 
 /// A manager that starts while a pool of a network cannot be decoded.
@@ -288,9 +288,9 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     ledger.end_pool_list(InClusterKind::IPPool);
 
-    let info = ledger.pool_info(&key()).expect("it exists");
+    let info = ledger.pools().pool_info(&key()).expect("it exists");
     assert!(info.usable.is_err() && !info.can_allocate(), "{info:?}");
-    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    assert_eq!(ledger.pools().scope(&key()), in_lab(1).scope);
     assert_eq!(
         ledger.cooled_down(i64::from(i32::MAX), |_| true, 0),
         [],
@@ -304,17 +304,17 @@ fn pool_that_never_was_decodable_keeps_its_network() {
         ledger.propose(&named("q"), &claim("b"), 1),
         Outcome::Offer(in_lab(2))
     );
-    ledger.remove_network("lab");
-    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    remove_network(&mut ledger, "lab");
+    assert_eq!(ledger.pools().scope(&key()), in_lab(1).scope);
     ledger.apply_network(&lab(json!({})));
 
     ledger.apply_pool(&decodable);
-    let info = ledger.pool_info(&key()).expect("it exists");
+    let info = ledger.pools().pool_info(&key()).expect("it exists");
     assert!(
         info.can_allocate() && info.cooldown_seconds == 0,
         "{info:?}"
     );
-    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    assert_eq!(ledger.pools().scope(&key()), in_lab(1).scope);
     assert_eq!(ledger.cooled_down(1060, |_| true, 0).len(), 1);
 }
 
@@ -330,7 +330,7 @@ fn undecodable_reservation_is_not_released_or_deleted() {
         apply_invalid(&mut ledger, found);
     }
     assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
-    assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+    assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
     assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
     let found = ledger.invalid_reservations();
     assert!(

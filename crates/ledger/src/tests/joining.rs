@@ -89,9 +89,9 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
         1,
         held_by("a"),
     ));
-    ledger.remove_reservation(&reservation(1, held_by("a"), None));
-    ledger.remove_reservation(&reservation(2, held_by("b"), None));
-    ledger.remove_reservation(&reservation(3, held_by("c"), None));
+    ledger.delete(&reservation(1, held_by("a"), None));
+    ledger.delete(&reservation(2, held_by("b"), None));
+    ledger.delete(&reservation(3, held_by("c"), None));
     ledger.drop_candidate(&value(5));
     assert_eq!(
         (free(&ledger, "p"), free(&ledger, "q")),
@@ -99,7 +99,7 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
         "in use: 1, excluded: 4, proposed: 6"
     );
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
-    ledger.remove_reservation(&reservation(4, json!(null), None));
+    ledger.delete(&reservation(4, json!(null), None));
     assert_eq!(
         ledger.network("lab").members[0],
         (key(), MemberPhase::Member)
@@ -136,7 +136,7 @@ fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
     );
     assert_eq!(ledger.in_use(&key(), &|_| true), [block(1)]);
     ledger.insert_reservation(&reserved("p", &own("p"), 1, held_by("a")));
-    ledger.remove_reservation(&reserved("p", &lab, 1, held_by("a")));
+    ledger.delete(&reserved("p", &lab, 1, held_by("a")));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (7, 8));
     assert_eq!(ledger.network("lab").members.len(), 1);
 }
@@ -221,46 +221,46 @@ fn possible_scopes_are_those_before_and_after_a_move() {
     let mut ledger = ledger();
     let in_network = Scope::Network("lab".into());
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p")],
         "the pool is not known"
     );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
+    assert_eq!(ledger.pools().possible_scopes(&key()), [own("p")]);
     // The network selects the pool; at first it is not initialized.
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     ledger.apply_network(&lab(
         json!({"spec": {"pools": {"matchLabels": {"net": "lab"}}}, "status": null}),
     ));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), in_network.clone()],
         "another manager may know the length"
     );
     ledger.apply_network(&by_label());
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [in_network.clone(), own("p")]
     );
     ledger.insert_reservation(&reserved("p", &in_network, 1, held_by("a")));
-    ledger.remove_reservation(&reservation(1, held_by("a"), None));
+    ledger.delete(&reservation(1, held_by("a"), None));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [in_network.clone(), own("p")],
         "the manager lags behind"
     );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), in_network.clone()]
     );
-    ledger.remove_reservation(&reserved("p", &in_network, 1, held_by("a")));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
+    ledger.delete(&reserved("p", &in_network, 1, held_by("a")));
+    assert_eq!(ledger.pools().possible_scopes(&key()), [own("p")]);
     // The network that the pool names need not exist.
     ledger.apply_pool(&pool(json!({"spec": {"network": "other"}})));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), Scope::Network("other".into())]
     );
 }
@@ -336,7 +336,7 @@ proptest! {
                 Step::Unreserve(pool, inside, last) => {
                     let slot = Slot { scope: place(pool, inside), block: block(last) };
                     if reserved_by.get(&slot) == Some(&pool) {
-                        ledger.remove_reservation(&reserved(POOLS[pool].0, &slot.scope, last, held_by("x")));
+                        ledger.delete(&reserved(POOLS[pool].0, &slot.scope, last, held_by("x")));
                         reserved_by.remove(&slot);
                     }
                 }

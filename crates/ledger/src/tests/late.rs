@@ -28,12 +28,15 @@ fn late_response_does_not_restore_a_deleted_reservation() {
     Observe::<IPReservation>::delete(&mut ledger, &at_version(6, "a", None));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!(
-        (ledger.is_reserved(&value(1)), counts(&ledger)),
+        (
+            ledger.addresses().known_reservation(&value(1)).is_some(),
+            counts(&ledger)
+        ),
         (false, (8, 8, 0, 0))
     );
     ledger.insert_reservation(&at_version(7, "b", None));
     assert!(
-        ledger.is_reserved(&value(1)),
+        ledger.addresses().known_reservation(&value(1)).is_some(),
         "another reservation of the address is accepted"
     );
 }
@@ -62,12 +65,18 @@ fn restored_reservations_replace_what_was_known() {
     );
     // Until the next list shows the truth, the precondition of a write fails.
     assert_eq!(
-        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        allocated_again
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))[0]
+            .version,
         "5"
     );
     Observe::<IPReservation>::restored(&mut allocated_again);
     assert_eq!(
-        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        allocated_again
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))[0]
+            .version,
         "1"
     );
 }
@@ -79,7 +88,7 @@ fn own_deletion_is_effective_before_the_watch_event() {
     ledger.insert_reservation(&held);
     ledger.remove_reservation_of(&value(1), held.metadata.uid.as_deref().unwrap());
     ledger.insert_reservation(&held);
-    assert!(!ledger.is_reserved(&value(1)));
+    assert!(ledger.addresses().known_reservation(&value(1)).is_none());
 }
 
 #[test]
@@ -102,30 +111,34 @@ fn late_response_restores_no_deleted_or_older_pool() {
     };
     let mut ledger = ledger();
     ledger.apply_pool(&at(7, "one", "10.0.0.1-10.0.0.2"));
-    ledger.insert_pool(&at(6, "one", "10.0.0.1-10.0.0.8"));
+    insert_pool(&mut ledger, &at(6, "one", "10.0.0.1-10.0.0.8"));
     assert_eq!(
-        ledger.counts(&key()).total,
+        ledger.pools().counts(&key()).total,
         2,
         "the response is older than what the watch has shown"
     );
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.counts(&key()).total, 3);
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
+    assert_eq!(ledger.pools().counts(&key()).total, 3);
     ledger.delete_pool(&at(9, "one", "10.0.0.1-10.0.0.3"));
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.pool_info(&key()), None, "the pool is deleted");
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
+    assert_eq!(
+        ledger.pools().pool_info(&key()),
+        None,
+        "the pool is deleted"
+    );
 
     ledger.apply_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(
-        ledger.counts(&key()).total,
+        ledger.pools().counts(&key()).total,
         4,
         "the response is of an earlier pool"
     );
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
-    ledger.insert_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
+    insert_pool(&mut ledger, &at(11, "two", "10.0.0.1-10.0.0.4"));
     assert_eq!(
-        ledger.pool_info(&key()),
+        ledger.pools().pool_info(&key()),
         None,
         "a list does not show the pool"
     );
@@ -133,12 +146,12 @@ fn late_response_restores_no_deleted_or_older_pool() {
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&at(5, "two", "10.0.0.1-10.0.0.5"));
     ledger.end_pool_list(InClusterKind::IPPool);
-    ledger.insert_pool(&at(6, "two", "10.0.0.1-10.0.0.6"));
-    assert_eq!(ledger.counts(&key()).total, 6);
+    insert_pool(&mut ledger, &at(6, "two", "10.0.0.1-10.0.0.6"));
+    assert_eq!(ledger.pools().counts(&key()).total, 6);
     // A restore that the watch has not seen yet, but another one has.
     ledger.pools_restored(InClusterKind::IPPool);
-    ledger.insert_pool(&at(3, "two", "10.0.0.1-10.0.0.7"));
-    assert_eq!(ledger.counts(&key()).total, 7);
+    insert_pool(&mut ledger, &at(3, "two", "10.0.0.1-10.0.0.7"));
+    assert_eq!(ledger.pools().counts(&key()).total, 7);
 }
 
 #[test]
@@ -154,16 +167,16 @@ fn late_response_restores_no_deleted_or_older_network() {
     let (mut ledger, version_4) = (ledger(), Family::V4);
     ledger.apply(&at(7, 28));
     ledger.insert_network(&at(6, 24));
-    assert_eq!(ledger.network_length("lab", version_4), Some(28));
+    assert_eq!(ledger.networks().block_length("lab", version_4), Some(28));
     ledger.insert_network(&at(8, 30));
-    assert_eq!(ledger.network_length("lab", version_4), Some(30));
+    assert_eq!(ledger.networks().block_length("lab", version_4), Some(30));
     Observe::<IPNetwork>::delete(&mut ledger, &at(9, 30));
     ledger.insert_network(&at(8, 30));
-    assert_eq!(ledger.network_length("lab", version_4), None);
+    assert_eq!(ledger.networks().block_length("lab", version_4), None);
     Observe::<IPNetwork>::restored(&mut ledger);
     ledger.insert_network(&at(8, 30));
     assert_eq!(
-        ledger.network_length("lab", version_4),
+        ledger.networks().block_length("lab", version_4),
         Some(30),
         "it exists again"
     );
@@ -188,14 +201,14 @@ fn generation_from_before_a_restore_proves_nothing() {
     let mut ledger = ledger();
     ledger.apply_network(&network_without("10.0.0.1"));
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.4"));
-    assert_eq!(ledger.counts(&key()).free, 3);
+    assert_eq!(ledger.pools().counts(&key()).free, 3);
     // The second edit is lost with the restore, and another one gets its generation.
     Observe::<IPNetwork>::restored(&mut ledger);
     ledger.apply_network(&network_without("10.0.0.1-10.0.0.2"));
-    assert_eq!(ledger.counts(&key()).free, 2, "the network");
+    assert_eq!(ledger.pools().counts(&key()).free, 2, "the network");
     ledger.pools_restored(InClusterKind::IPPool);
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.8"));
-    assert_eq!(ledger.counts(&key()).free, 6, "the pool");
+    assert_eq!(ledger.pools().counts(&key()).free, 6, "the pool");
 }
 
 #[test]

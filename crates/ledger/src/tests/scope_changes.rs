@@ -329,7 +329,7 @@ impl Manager {
             Kind::Network(network) => {
                 match objects.network(network) {
                     Some(found) => ledger.apply_network(&found),
-                    None => ledger.remove_network(NETWORKS[network]),
+                    None => remove_network(ledger, NETWORKS[network]),
                 }
                 seen.networks[network].clone_from(&objects.networks[network]);
             }
@@ -337,7 +337,7 @@ impl Manager {
                 let labels = objects
                     .has_label
                     .then(|| ("tenant".to_owned(), "a".to_owned()));
-                ledger.set_namespace("n", &labels.into_iter().collect());
+                set_namespace(ledger, "n", &labels.into_iter().collect());
                 seen.has_label = objects.has_label;
             }
             Kind::Reservations => {
@@ -347,7 +347,7 @@ impl Manager {
                     .for_each(|(slot, pool)| ledger.apply(&reserved(slot, *pool)));
                 for (slot, pool) in &seen.reservations {
                     if objects.reservations.get(slot) != Some(pool) {
-                        ledger.remove_reservation(&reserved(slot, *pool));
+                        ledger.delete(&reserved(slot, *pool));
                     }
                 }
                 seen.reservations.clone_from(&objects.reservations);
@@ -356,11 +356,12 @@ impl Manager {
     }
 
     fn scope(&self, pool: usize) -> Scope {
-        self.ledger.scope(&named(POOLS[pool]))
+        self.ledger.pools().scope(&named(POOLS[pool]))
     }
 
     fn can_allocate(&self, pool: usize) -> bool {
         self.ledger
+            .pools()
             .pool_info(&named(POOLS[pool]))
             .is_some_and(|info| info.can_allocate())
     }
@@ -595,7 +596,7 @@ proptest! {
         }
         for pool in POOLS.map(named) {
             let [one, other] = [&managers[0], &managers[1]].map(|manager| {
-                let info = manager.ledger.pool_info(&pool).unwrap();
+                let info = manager.ledger.pools().pool_info(&pool).unwrap();
                 (info.scope.clone(), info.network_problem.clone(), info.initialized, manager.ledger.pool_network(&pool))
             });
             prop_assert_eq!(one, other, "{}: {:?}", pool, objects);

@@ -83,7 +83,7 @@ fn claims_of_an_owner_wait_for_one_slice() {
         (1, 2)
     );
     assert_eq!(
-        ledger.slice_counts(&key()),
+        ledger.pools().slice_counts(&key()),
         Some(SliceCounts {
             total: 3,
             assigned: 1,
@@ -161,7 +161,7 @@ fn assignment_ends_although_the_pool_has_changed() {
                 "10.0.0.0/30",
                 "change {number}, undone: {is_undone}"
             );
-            assert_eq!(ledger.slice_counts(&key()).unwrap().assigned, 0);
+            assert_eq!(ledger.pools().slice_counts(&key()).unwrap().assigned, 0);
         }
     }
 }
@@ -287,7 +287,10 @@ fn slices_are_known_before_their_pool() {
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}})));
     assert!(take(&mut ledger).contains(&claim("b1")));
     assert_eq!(
-        (ledger.slice_counts(&key()), last(&mut ledger, "b1", "b")),
+        (
+            ledger.pools().slice_counts(&key()),
+            last(&mut ledger, "b1", "b")
+        ),
         (None, 1)
     );
     // A list without the slice.
@@ -461,7 +464,7 @@ fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
     let mut ledger = sliced();
     ledger.apply(&state(5, "first", "a", false));
     ledger.insert_slice(&state(6, "first", "a", true));
-    ledger.remove_slice(&state(6, "first", "a", true));
+    ledger.delete(&state(6, "first", "a", true));
     // The responses above are ahead of the watch.
     ledger.apply(&state(6, "first", "a", true));
     assert_eq!(assign(&mut ledger, "a0", "a"), "10.0.0.0/30");

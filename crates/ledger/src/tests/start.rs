@@ -87,7 +87,7 @@ fn claims_wait_until_all_initial_lists_are_complete() {
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
     end_network_list(&mut ledger);
     assert!(take(&mut ledger).contains(&claim("a")));
-    assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
+    assert_eq!(ledger.pools().scope(&key()), Scope::Network("lab".into()));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
         Outcome::Offer(in_lab(1))
@@ -170,7 +170,7 @@ fn apply(ledger: &mut Ledger, object: &Listed) {
         }
         Listed::Namespace(is_tenant) => {
             let labels = is_tenant.then(|| ("tenant".to_owned(), "a".to_owned()));
-            ledger.set_namespace("n", &labels.into_iter().collect());
+            set_namespace(ledger, "n", &labels.into_iter().collect());
         }
         Listed::Address(last) => ledger.apply(&address(&format!("c{last}"), *last)),
     }
@@ -197,9 +197,9 @@ proptest! {
         });
         ordered.iter().for_each(|object| apply(&mut expected, object));
         for name in NAMES {
-            let state = |ledger: &Ledger| (ledger.pool_info(&named(name)), ledger.counts(&named(name)));
+            let state = |ledger: &Ledger| (ledger.pools().pool_info(&named(name)), ledger.pools().counts(&named(name)));
             prop_assert_eq!(state(&ledger), state(&expected));
-            prop_assert_eq!(ledger.overlapping(&named(name)), expected.overlapping(&named(name)));
+            prop_assert_eq!(ledger.pools().overlapping(&named(name)), expected.pools().overlapping(&named(name)));
         }
         prop_assert_eq!(ledger.network("lab"), expected.network("lab"));
     }
