@@ -272,7 +272,7 @@ impl Allocating<'_> {
                 && !self.usable.is_draining(slot.block)
                 && ledger.addresses().owners(&slot).is_empty();
             if !may_have_it {
-                ledger.forget_attempt(uid);
+                ledger.addresses_mut().forget_attempt(uid);
                 return None;
             }
             let released = ledger.released_reservation(&slot, key);
@@ -388,7 +388,7 @@ impl Allocating<'_> {
             let uid = self.handler.uid;
             self.handler
                 .ledger()
-                .note(|ledger| ledger.forget_attempt(uid));
+                .note(|ledger| ledger.addresses_mut().forget_attempt(uid));
         }
         if origin == Origin::Proposal && event == Event::Taken {
             debug!(%pool, %slot, "the proposed address is already reserved");

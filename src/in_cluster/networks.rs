@@ -24,7 +24,7 @@ use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, trace_span};
 use capi_ipam_ip::Family;
-use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkBlocks, NetworkReport};
+use capi_ipam_ledger::{BlockObstacle, NetworkBlocks, NetworkReport};
 use capi_ipam_provider::advanced::StatusWriter;
 use kube::core::ObjectMeta;
 use kube::{Api, Resource, ResourceExt};

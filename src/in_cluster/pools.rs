@@ -360,7 +360,7 @@ impl PoolReconciler {
     async fn reconcile_pool(&self, pool: &Pool) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool);
         let known = self.context.ledger.note(|ledger| {
-            ledger.set_notified(&key, false);
+            ledger.pools_mut().set_notified(&key, false);
             let info = ledger.pools().pool_info(&key)?;
             let network = info.scope.network();
             let awaits_identity = network.is_some_and(|network| ledger.awaits_identity(network));
@@ -386,7 +386,7 @@ impl PoolReconciler {
         let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
         let ledger = &self.context.ledger;
         if is_starting && awaits_identity {
-            ledger.note(|ledger| ledger.set_notified(&key, true));
+            ledger.note(|ledger| ledger.pools_mut().set_notified(&key, true));
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
         let writer = self.read_writer(pool, &info).await?;
@@ -395,7 +395,7 @@ impl PoolReconciler {
         };
         let removed = removed_fields(pool, &info, writer.as_deref());
         if let Some(wait) = self.write_status(pool, status).await? {
-            ledger.note(|ledger| ledger.set_notified(&key, true));
+            ledger.note(|ledger| ledger.pools_mut().set_notified(&key, true));
             return Ok(Action::Requeue(wait));
         }
         if let Some(removed) = removed {

@@ -445,15 +445,18 @@ impl ReservationStore {
 
     fn remember(&self, slot: &Slot, attempt: Option<Attempt<'_>>) {
         if let Some(attempt) = attempt {
-            self.ledger
-                .note(|ledger| ledger.remember_attempt(attempt.claim, attempt.pool, slot));
+            self.ledger.note(|ledger| {
+                ledger
+                    .addresses_mut()
+                    .remember_attempt(attempt.claim, attempt.pool, slot)
+            });
         }
     }
 
     fn forget(&self, attempt: Option<Attempt<'_>>) {
         if let Some(attempt) = attempt {
             self.ledger
-                .note(|ledger| ledger.forget_attempt(attempt.claim));
+                .note(|ledger| ledger.addresses_mut().forget_attempt(attempt.claim));
         }
     }
 }

@@ -157,7 +157,7 @@ impl UseCheck {
             let found = machines.use_of(claim, *block);
             if let (AddressUse::NotInUse(_), Some(pool)) = (&found, pools.get(*pool)) {
                 let count = counts.entry(pool.clone()).or_default();
-                *count = count.saturating_add(1);
+                *count += 1;
             }
             Some(Some(found))
         })

@@ -67,11 +67,7 @@ pub(crate) struct Changed<'a> {
     /// The claim to which the address is promised, if the promise can be kept now: another claim had the
     /// address.
     pub(crate) kept_promise: Option<NamespacedName>,
-    pub(crate) usage: &'a UsageMap,
-    /// The pools of the scope.
-    pub(crate) members: &'a [PoolKey],
-    /// The pools with a reservation or a candidate in the scope; only of a network.
-    pub(crate) holders: &'a mut Vec<PoolKey>,
+    pub(crate) scope: &'a mut ScopeEntry,
 }
 
 /// An address of a scope.
@@ -88,12 +84,8 @@ impl Addresses {
         has_quotas: bool,
         change: impl FnOnce(&mut AddressUsage),
     ) -> Changed<'a> {
-        let ScopeEntry {
-            usage: all,
-            members,
-            holders,
-        } = self.scopes.entry(slot.scope.clone()).or_default();
-        let usage = all.get_or_insert(slot.block);
+        let scope = self.scopes.entry(slot.scope.clone()).or_default();
+        let usage = scope.usage.get_or_insert(slot.block);
         let before = Facts::of(usage, has_quotas);
         change(usage);
         let after = Facts::of(usage, has_quotas);
@@ -103,7 +95,7 @@ impl Addresses {
             kept_promise = usage.promised_to().cloned();
         }
         if usage.is_free() {
-            all.remove(&slot.block);
+            scope.usage.remove(&slot.block);
         }
         if was_in_use != is_in_use {
             self.in_use.set(slot, is_in_use);
@@ -115,9 +107,7 @@ impl Addresses {
                 after,
             },
             kept_promise,
-            usage: all,
-            members,
-            holders,
+            scope,
         }
     }
 
@@ -244,7 +234,7 @@ impl Addresses {
 
     /// Records an attempt to reserve an address for the claim with that uid whose outcome is
     /// unknown: the reservation may exist.
-    pub(crate) fn remember_attempt(&mut self, claim: Uid, pool: &PoolKey, slot: &Slot) {
+    pub fn remember_attempt(&mut self, claim: Uid, pool: &PoolKey, slot: &Slot) {
         // Only attempts of deleted claims accumulate.
         if self.attempts.len() >= MAX_ATTEMPTS {
             self.attempts.clear();
@@ -258,7 +248,7 @@ impl Addresses {
     }
 
     /// Forgets the attempt of the claim: its outcome is known.
-    pub(crate) fn forget_attempt(&mut self, claim: Uid) {
+    pub fn forget_attempt(&mut self, claim: Uid) {
         self.attempts.remove(&claim);
     }
 
@@ -325,9 +315,11 @@ impl Addresses {
     /// the names of those that are not valid.
     pub(crate) fn end_reservation_list(&mut self) -> (Vec<Slot>, Vec<String>) {
         let unlisted = self.versions.end_list();
-        let slots = self.slots(|usage| match &usage.reservation {
-            Some(known) => known.stamp.is_unlisted(unlisted),
-            None => false,
+        let slots = self.slots(|usage| {
+            usage
+                .reservation
+                .as_ref()
+                .is_some_and(|known| known.stamp.is_unlisted(unlisted))
         });
         let mut names = Vec::new();
         for (name, ignored) in &self.ignored {
@@ -343,8 +335,8 @@ impl Addresses {
 
 #[cfg(test)]
 impl Addresses {
-    pub(crate) fn scopes(&self) -> impl Iterator<Item = (&Scope, &ScopeEntry)> {
-        self.scopes.iter()
+    pub(crate) fn scopes_mut(&mut self) -> impl Iterator<Item = (&Scope, &mut ScopeEntry)> {
+        self.scopes.iter_mut()
     }
 
     /// Asserts that the counts of the addresses in use equal those of all addresses.

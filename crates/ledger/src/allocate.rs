@@ -19,7 +19,7 @@ use crate::pools::PoolEntry;
 use crate::quota::{Consumer, Group, Quota};
 use crate::unavailable::Unavailable;
 use crate::{
-    ClaimAttributes, KnownReservation, Ledger, LimitReached, Nearby, PoolInfo, Priority, addresses,
+    ClaimAttributes, KnownReservation, Ledger, LimitReached, PoolInfo, Priority, addresses,
 };
 
 /// The former address of a claim.
@@ -135,23 +135,12 @@ impl Ledger {
         self.change(|ledger| ledger.release_candidate(slot));
     }
 
-    /// Records an attempt to reserve an address for the claim with that uid whose outcome is
-    /// unknown: the reservation may exist.
-    pub fn remember_attempt(&mut self, claim: Uid, pool: &PoolKey, slot: &Slot) {
-        self.addresses.remember_attempt(claim, pool, slot);
-    }
-
     /// The slot whose reservation for the claim was requested from this pool with an unknown
     /// outcome. `None` if the pool has joined or left a network since: in its present scope the
     /// address may be reserved for another claim.
     pub fn attempt(&self, claim: Uid, pool: &PoolKey) -> Option<Slot> {
         let (from, slot) = self.addresses.attempt(claim)?;
         (from == pool && self.pools.scope(pool) == slot.scope).then(|| slot.clone())
-    }
-
-    /// Forgets the attempt of the claim: its outcome is known.
-    pub fn forget_attempt(&mut self, claim: Uid) {
-        self.addresses.forget_attempt(claim);
     }
 
     /// The reservation of a released address that the claim may take over: its pool is sticky, and
@@ -178,10 +167,9 @@ impl Ledger {
     /// Whether the reservation with this uid keeps a released address for the next claim of the
     /// same name, and its cool-down has ended.
     pub fn is_remembered(&self, slot: &Slot, uid: &str) -> bool {
-        match self.addresses.reservation(slot) {
-            Some(reservation) => reservation.is_remembered && reservation.uid.uid() == Uid::of(uid),
-            None => false,
-        }
+        self.addresses.reservation(slot).is_some_and(|reservation| {
+            reservation.is_remembered && reservation.uid.uid() == Uid::of(uid)
+        })
     }
 
     /// Records the end of the cool-downs at the second `now`, in seconds since the Unix epoch, in
@@ -729,25 +717,6 @@ impl Ledger {
                 entry.wait_queue.forget(claim);
             }
             self.effects.claims.extend(entry.grant_turns(now));
-        }
-    }
-
-    /// As [`Pools::nearby_with`], for the status of a pool. Any change of one of these pools
-    /// notifies the controller of the pool until [`Ledger::end_overlap_search`].
-    pub fn begin_overlap_search(&mut self, pool: &PoolKey) -> Option<(Arc<UsableBlocks>, Nearby)> {
-        self.pools.begin_overlap_search(pool)
-    }
-
-    /// Records which pools the status of a pool names, of those that overlap with it.
-    pub fn end_overlap_search(&mut self, pool: &PoolKey, found: &[PoolKey]) {
-        self.pools.end_overlap_search(pool, found);
-    }
-
-    /// Records whether the controller of a pool will reconcile it again: changes do not notify it until
-    /// it reads its state, and the next change after that does.
-    pub fn set_notified(&mut self, pool: &PoolKey, is_notified: bool) {
-        if let Some(entry) = self.pools.get_mut(pool) {
-            entry.set_notified(is_notified);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::Scope;
-use capi_ipam_ip::{Block, Family, SpanSet};
+use capi_ipam_ip::{Block, SpanSet};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::Ledger;
@@ -87,11 +87,7 @@ impl Ledger {
             Affected::Block(block) => {
                 self.wake_unbound(&network, Some(block));
                 let addresses = SpanSet::from(block.span());
-                let others = SpanSet::default();
-                match block.family() {
-                    Family::V4 => self.exclusions_changed(network, &addresses, &others, None),
-                    Family::V6 => self.exclusions_changed(network, &others, &addresses, None),
-                }
+                self.exclusions_changed(&network, block.family(), &addresses, None);
             }
         }
     }

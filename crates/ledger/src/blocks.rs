@@ -302,12 +302,12 @@ impl Blocks {
             if !known.is_counted {
                 continue;
             }
-            counts.held = counts.held.saturating_add(1);
+            counts.held += 1;
             if known.slice.conflict.is_some() {
-                counts.conflicts = counts.conflicts.saturating_add(1);
+                counts.conflicts += 1;
             }
             if known.slice.may_be_usable() && !usage.has_address_in(*block) {
-                counts.spare = counts.spare.saturating_add(1);
+                counts.spare += 1;
             }
         }
         counts

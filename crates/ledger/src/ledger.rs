@@ -79,6 +79,16 @@ impl Ledger {
         &self.pools
     }
 
+    /// The addresses, for notes on which nothing else depends.
+    pub fn addresses_mut(&mut self) -> &mut Addresses {
+        &mut self.addresses
+    }
+
+    /// The pools, for notes on which nothing else depends.
+    pub fn pools_mut(&mut self) -> &mut Pools {
+        &mut self.pools
+    }
+
     /// Applies a change, and then everything that follows from it.
     pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut Self) -> R) -> R {
         let result = change(self);
@@ -164,9 +174,7 @@ impl Ledger {
         self.effects.claims.extend(changed.kept_promise);
         let mut derived = Derived {
             pools: &mut self.pools,
-            usage: changed.usage,
-            members: changed.members,
-            holders: changed.holders,
+            scope: changed.scope,
             elsewhere: Vec::new(),
             dirty_pools: &mut self.dirty_pools,
             effects: &mut self.effects,
@@ -329,9 +337,11 @@ impl Ledger {
     /// The network in which claims have reservations of a pool: of several networks the first one.
     /// Reservations that users have created do not count: they can be in any scope.
     fn reserved_in(&self, key: &PoolKey, entry: &PoolEntry) -> Option<Arc<str>> {
-        let is_of_claim = |usage: &AddressUsage| match &usage.reservation {
-            Some(known) => known.pool == *key && !known.is_manual(),
-            None => false,
+        let is_of_claim = |usage: &AddressUsage| {
+            usage
+                .reservation
+                .as_ref()
+                .is_some_and(|known| known.pool == *key && !known.is_manual())
         };
         let mut first: Option<&Arc<str>> = None;
         for (scope, _) in entry.holds() {
@@ -428,9 +438,10 @@ impl Ledger {
             }
         }
         for (network, gateways) in changed {
-            let v4 = addresses_in(&gateways, Family::V4).collect();
-            let v6 = addresses_in(&gateways, Family::V6).collect();
-            self.exclusions_changed(network, &v4, &v6, Some(pool));
+            for family in [Family::V4, Family::V6] {
+                let addresses = addresses_in(&gateways, family).collect();
+                self.exclusions_changed(&network, family, &addresses, Some(pool));
+            }
         }
     }
 
@@ -438,18 +449,24 @@ impl Ledger {
     /// that contains one of them is computed again, but not `except`.
     pub(super) fn exclusions_changed(
         &mut self,
-        network: Arc<str>,
-        v4: &SpanSet,
-        v6: &SpanSet,
+        network: &Arc<str>,
+        family: Family,
+        addresses: &SpanSet,
         except: Option<&PoolKey>,
     ) {
         // Many pools may change: their exclusions are applied once.
         if self.start.defers_exclusions() || !self.pools_to_refresh.is_empty() {
-            self.members_are_stale(network);
+            self.members_are_stale(network.clone());
             return;
         }
-        for member in self.members_containing(network, v4, v6) {
-            if Some(&member) != except {
+        for member in self.addresses.members(network).to_vec() {
+            let entry = self.pools.get(&member);
+            let contains_one = entry
+                .and_then(PoolEntry::declared_blocks)
+                .is_some_and(|declared| {
+                    declared.family == family && declared.overlaps_addresses(addresses)
+                });
+            if contains_one && Some(&member) != except {
                 self.queue_refresh(&member);
             }
         }
@@ -460,27 +477,6 @@ impl Ledger {
         if !self.start.defers_exclusions() {
             self.stale_networks.insert(network);
         }
-    }
-
-    /// The pools of a network whose specification contains one of these addresses.
-    fn members_containing(&self, network: Arc<str>, v4: &SpanSet, v6: &SpanSet) -> Vec<PoolKey> {
-        let mut found = Vec::new();
-        let Some(scope) = self.addresses.scope(&Scope::Network(network)) else {
-            return found;
-        };
-        for member in &scope.members {
-            let Some(declared) = self.pools.get(member).and_then(PoolEntry::declared_blocks) else {
-                continue;
-            };
-            let of_family = match declared.family {
-                Family::V4 => v4,
-                Family::V6 => v6,
-            };
-            if declared.overlaps_addresses(of_family) {
-                found.push(member.clone());
-            }
-        }
-        found
     }
 
     /// The claims to which addresses of the pool are promised: the pool may contain the addresses

@@ -59,11 +59,11 @@ pub(crate) fn count_reservations(view: &mut NetworkView, entry: &ScopeEntry) -> 
         let Some(reservation) = &usage.reservation else {
             continue;
         };
-        view.reservations = view.reservations.saturating_add(1);
+        view.reservations += 1;
         if !reservation.is_manual() {
             let length = (block.family(), block.length());
             let count = lengths.entry(length).or_default();
-            *count = count.saturating_add(1);
+            *count += 1;
         }
     }
     view.keeps_lengths |= view.reservations > 0;
@@ -121,11 +121,11 @@ pub(crate) fn count(
             continue;
         }
         if !usage.owners.is_empty() {
-            used = used.saturating_add(1);
+            used += 1;
         }
         // A remembered address is free for others.
         if !matches!(usage.availability(), Availability::Remembered(_)) {
-            taken = taken.saturating_add(1);
+            taken += 1;
         }
     }
     view.total = view.total.saturating_add(all.len());

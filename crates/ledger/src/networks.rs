@@ -141,10 +141,8 @@ impl NetworkInfo {
 
     /// Whether the network selects pools with these labels.
     fn selects(&self, labels: &Labels) -> bool {
-        match self.selector() {
-            Some(selector) => selector.matches(labels),
-            None => false,
-        }
+        self.selector()
+            .is_some_and(|selector| selector.matches(labels))
     }
 
     /// Whether the labels of a namespace decide if its pools may use the network.
@@ -229,10 +227,9 @@ pub struct Networks {
 impl Networks {
     /// Whether a network has fewer fields than with the same generation before.
     pub(super) fn has_lost_fields(&self, name: &str, info: &NetworkInfo) -> bool {
-        match self.known.get(name) {
-            Some((before, _)) => info.has_lost_fields(before),
-            None => false,
-        }
+        self.known
+            .get(name)
+            .is_some_and(|(before, _)| info.has_lost_fields(before))
     }
 
     /// Records a network, unless a later state is known. Returns which pools may be affected.

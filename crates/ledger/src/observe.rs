@@ -385,15 +385,8 @@ impl Ledger {
     }
 
     /// Removes a pool, unless another one of its name was created since.
-    pub fn delete_pool(&mut self, pool: &Pool) {
-        let uid = ObjectVersion::of(&pool.metadata).uid;
-        self.remove_pool_of(&PoolKey::of(pool), Some(uid));
-    }
-
-    /// Removes a pool whose last state cannot be decoded, unless another one of its name was
-    /// created since.
-    pub fn delete_invalid_pool(&mut self, key: &PoolKey, object: &Invalid) {
-        let uid = ObjectVersion::of(&object.metadata).uid;
+    pub fn delete_pool(&mut self, key: &PoolKey, metadata: &ObjectMeta) {
+        let uid = ObjectVersion::of(metadata).uid;
         self.remove_pool_of(key, Some(uid));
     }
 
@@ -426,21 +419,10 @@ impl Ledger {
     /// Removes the pools of a kind that the list, which is complete now, has not shown. The last
     /// one of the initial lists computes all pools: before, nothing is proposed.
     pub fn end_pool_list(&mut self, kind: InClusterKind) {
-        for key in self.unlisted_pools(kind) {
+        for key in self.pools.unlisted(kind) {
             self.remove_pool(&key);
         }
         self.complete_pool_list(kind);
-    }
-
-    /// The first step of [`Ledger::end_pool_list`]: returns the pools to remove.
-    pub fn unlisted_pools(&mut self, kind: InClusterKind) -> Vec<PoolKey> {
-        self.pools.unlisted(kind)
-    }
-
-    /// etcd was restored to an earlier state: any state of the pools of a kind is accepted from now
-    /// on. Another edit can have the generation of one that is lost.
-    pub fn pools_restored(&mut self, kind: InClusterKind) {
-        self.pools.restored(kind);
     }
 
     /// The last step of [`Ledger::end_pool_list`].
@@ -606,10 +588,10 @@ impl Ledger {
     /// stays that of the known state.
     fn keep_known(&mut self, slot: Option<&Slot>, uid: Uid, stamp: Stamp) {
         let Some(slot) = slot else { return };
-        let is_known = match self.addresses.reservation(slot) {
-            Some(known) => known.uid.uid() == uid,
-            None => false,
-        };
+        let is_known = self
+            .addresses
+            .reservation(slot)
+            .is_some_and(|known| known.uid.uid() == uid);
         if is_known {
             self.update(slot, |usage| {
                 if let Some(known) = &mut usage.reservation {

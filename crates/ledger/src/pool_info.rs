@@ -18,9 +18,6 @@ use kube::core::ObjectMeta;
 /// The cool-down of a pool whose specification is not known: longer than any manager runs.
 const UNKNOWN_COOLDOWN_SECONDS: i64 = 100 * 365 * 24 * 60 * 60;
 
-/// The blocks that a pool can allocate, or the problems of its specification.
-type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
-
 /// What the ledger keeps of a pool object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolInfo {
@@ -56,7 +53,7 @@ pub struct PoolInfo {
     /// When the pool was created, in seconds since the Unix epoch.
     pub created: i64,
     /// The blocks that can be allocated, or the problems of the spec.
-    pub usable: Usable,
+    pub usable: Result<Arc<UsableBlocks>, Arc<str>>,
     /// The gateways, which no pool of the network allocates.
     pub gateways: Arc<[IpAddr]>,
     /// The optional fields that are set.
@@ -129,8 +126,27 @@ impl PoolInfo {
     /// what can be read is in force.
     fn declared(pool: &Pool) -> Self {
         let spec = &pool.spec;
-        let parsed = read_all(spec, pool.kind.is_global());
-        let gateways = match &parsed.usable {
+        let mut problems = Vec::new();
+        let usable = ok_or_add(spec.usable(), &mut problems);
+        // A pool of a namespace has no access rules: it is for the claims of this namespace.
+        let mut access = None;
+        if pool.kind.is_global() {
+            access = ok_or_add(spec.access().rules(), &mut problems).flatten();
+        }
+        // Without valid blocks it is not known how many slices there are.
+        let mut slices = None;
+        if let Some(usable) = &usable {
+            slices = ok_or_add(spec.slice_rules(usable), &mut problems).flatten();
+        }
+        let metadata = spec.address_metadata();
+        if let Some(metadata) = metadata {
+            add(&metadata.problems(), &mut problems);
+        }
+        let usable = match usable {
+            Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
+            _ => Err(problems.join("; ").into()),
+        };
+        let gateways = match &usable {
             Ok(usable) => usable.gateways().collect(),
             Err(_) => spec.readable_gateways(),
         };
@@ -149,16 +165,16 @@ impl PoolInfo {
             network_problem: None,
             labels: Arc::default(),
             created: 0,
-            usable: parsed.usable,
+            usable,
             gateways: gateways.into(),
             fields: spec.optional_fields(),
             removed_fields: PoolFields::default(),
             order: spec.order(),
             reclaim: spec.reclaim(),
             is_draining: !spec.draining().is_empty(),
-            metadata: parsed.metadata,
-            access: parsed.access,
-            slices: parsed.slices,
+            metadata: metadata.cloned().map(Arc::new),
+            access: access.map(Arc::new),
+            slices: slices.map(Arc::new),
             generation: pool.metadata.generation,
         };
         empty.with_metadata(&pool.metadata)
@@ -220,10 +236,9 @@ impl PoolInfo {
     /// Whether only this pool is refused by its network: it counts for nothing on which others
     /// depend.
     pub(crate) fn is_refused_alone(&self) -> bool {
-        match &self.network_problem {
-            Some(refusal) => refusal.is_of_the_pool(),
-            None => false,
-        }
+        self.network_problem
+            .as_ref()
+            .is_some_and(|refusal| refusal.is_of_the_pool())
     }
 
     /// Whether reservations of the pool in other scopes are moved to its scope. A pool that is
@@ -241,50 +256,11 @@ impl PoolInfo {
     /// Whether claims that already hold an address of the pool can be bound: also while the pool is
     /// being deleted.
     pub fn can_bind(&self) -> bool {
-        let is_refused = match &self.network_problem {
-            Some(refusal) => !refusal.keeps_members(),
-            None => false,
-        };
+        let is_refused = self
+            .network_problem
+            .as_ref()
+            .is_some_and(|refusal| !refusal.keeps_members());
         self.usable.is_ok() && !self.paused && self.initialized && !is_refused
-    }
-}
-
-/// What is parsed of a specification.
-struct Parsed {
-    usable: Usable,
-    access: Option<Arc<AccessRules>>,
-    slices: Option<Arc<SliceRules>>,
-    metadata: Option<Arc<AddressMetadata>>,
-}
-
-/// Parses the blocks of a pool, who may use it, its slices, and the metadata of its addresses.
-fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
-    let mut problems = Vec::new();
-    let usable = ok_or_add(spec.usable(), &mut problems);
-    // A pool of a namespace has no access rules: it is for the claims of this namespace.
-    let access = if is_global {
-        ok_or_add(spec.access().rules(), &mut problems).flatten()
-    } else {
-        None
-    };
-    // Without valid blocks it is not known how many slices there are.
-    let slices = match &usable {
-        Some(usable) => ok_or_add(spec.slice_rules(usable), &mut problems).flatten(),
-        None => None,
-    };
-    let metadata = spec.address_metadata();
-    if let Some(metadata) = metadata {
-        add(&metadata.problems(), &mut problems);
-    }
-    let usable = match usable {
-        Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
-        _ => Err(problems.join("; ").into()),
-    };
-    Parsed {
-        usable,
-        access: access.map(Arc::new),
-        slices: slices.map(Arc::new),
-        metadata: metadata.cloned().map(Arc::new),
     }
 }
 

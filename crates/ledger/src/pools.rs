@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{AddressCounts, InClusterKind, Pool, Scope, SliceCounts, Slot};
+use capi_ipam_api::{AddressCounts, InClusterKind, Pool, Scope, Slot};
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Extents, SpanSet, UsableBlocks};
 use capi_ipam_objects::observed::{Known, ObjectVersion, Origin, Stamp, Versions};
@@ -67,6 +67,14 @@ impl Pools {
     pub(crate) fn remove_if_empty(&mut self, key: &PoolKey) {
         if self.entries.get(key).is_some_and(PoolEntry::is_empty) {
             self.entries.remove(key);
+        }
+    }
+
+    /// Records whether the controller of a pool will reconcile it again: changes do not notify it
+    /// until it reads its state, and the next change after that does.
+    pub fn set_notified(&mut self, pool: &PoolKey, is_notified: bool) {
+        if let Some(entry) = self.entries.get_mut(pool) {
+            entry.notified = is_notified;
         }
     }
 
@@ -154,10 +162,8 @@ impl Pools {
 
     /// Whether `usable` are still the blocks of the pool, as returned by [`Pools::pool_info`].
     pub fn is_current(&self, pool: &PoolKey, usable: &Arc<UsableBlocks>) -> bool {
-        match self.info(pool) {
-            Some(info) => matches!(&info.usable, Ok(current) if Arc::ptr_eq(current, usable)),
-            None => false,
-        }
+        self.info(pool)
+            .is_some_and(|info| matches!(&info.usable, Ok(current) if Arc::ptr_eq(current, usable)))
     }
 
     /// Whether a reservation of this address is in the scope of the pool and has the length of its
@@ -295,14 +301,12 @@ impl Pools {
     /// Whether a pool has fewer fields than with the same generation before. The version is no
     /// measure: the status may have been written since.
     pub(crate) fn has_lost_fields(&self, key: &PoolKey, pool: &Pool) -> bool {
-        match self.declared_pool(key) {
-            Some(declared) => declared.has_more_fields_than(pool),
-            None => false,
-        }
+        self.declared_pool(key)
+            .is_some_and(|declared| declared.has_more_fields_than(pool))
     }
 
     /// The list of the pools of a kind is complete. Returns those that it does not show.
-    pub(crate) fn unlisted(&mut self, kind: InClusterKind) -> Vec<PoolKey> {
+    pub fn unlisted(&mut self, kind: InClusterKind) -> Vec<PoolKey> {
         let unlisted = self.versions.entry(kind).or_default().end_list();
         let mut missing = Vec::new();
         for (key, entry) in &self.entries {
@@ -316,7 +320,7 @@ impl Pools {
 
     /// etcd was restored to an earlier state: any state of the pools of a kind is accepted from now
     /// on. Another edit can have the generation of one that is lost.
-    pub(crate) fn restored(&mut self, kind: InClusterKind) {
+    pub fn restored(&mut self, kind: InClusterKind) {
         self.versions.entry(kind).or_default().restored();
         for (key, entry) in &mut self.entries {
             if let Some(declared) = entry.declared.as_mut().filter(|_| key.kind == kind) {
@@ -325,17 +329,11 @@ impl Pools {
         }
     }
 
-    /// The counts of the slices of a pool; `None` without slices.
-    pub(crate) fn slice_counts(&self, pool: &PoolKey) -> Option<SliceCounts> {
-        self.entries.get(pool)?.slice_counts()
-    }
-
     /// Whether a claim has a turn for a block of a pool.
     pub(crate) fn is_granted(&self, pool: &PoolKey, block: Block) -> bool {
-        match self.entries.get(pool) {
-            Some(entry) => entry.wait_queue.is_granted(block),
-            None => false,
-        }
+        self.entries
+            .get(pool)
+            .is_some_and(|entry| entry.wait_queue.is_granted(block))
     }
 
     /// When the cool-down of a reservation ends that was released at `since`.

@@ -127,7 +127,7 @@ impl Quota {
         if is_added {
             let known = self.claims.entry(consumer.claim.clone());
             let (_, count) = known.or_insert_with(|| (consumer.clone(), 0));
-            *count = count.saturating_add(1);
+            *count += 1;
             if *count == 1 {
                 self.count(consumer, true);
             }
@@ -149,7 +149,7 @@ impl Quota {
         for group in consumer.groups() {
             if is_added {
                 let count = self.used.entry(group).or_default();
-                *count = count.saturating_add(1);
+                *count += 1;
                 continue;
             }
             if let Some(count) = self.used.get_mut(&group) {
@@ -226,10 +226,8 @@ impl Quota {
 
     /// Whether a group has more addresses than it may have.
     pub(crate) fn is_exceeded(&self, group: &Group) -> bool {
-        match self.limit(group) {
-            Some(limit) => self.used(group) > limit,
-            None => false,
-        }
+        self.limit(group)
+            .is_some_and(|limit| self.used(group) > limit)
     }
 
     /// The number of addresses of each claim, and of claims of each group.
@@ -251,7 +249,7 @@ impl Quota {
                 && *used > limit
             {
                 let excess = used.saturating_sub(limit);
-                over.groups = over.groups.saturating_add(1);
+                over.groups += 1;
                 over.addresses = over.addresses.saturating_add(excess);
             }
             if let Group::Namespace(namespace) = group

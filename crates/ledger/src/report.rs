@@ -24,6 +24,7 @@ use crate::block_queries::NetworkBlocks;
 use crate::block_supply::MissingBlock;
 use crate::network_view::{count, count_reservations, most_frequent, needs_network};
 use crate::networks::{NetworkInfo, Networks};
+use crate::pools::PoolEntry;
 use crate::{KnownReservation, Ledger, PoolInfo, addresses};
 
 /// What the ledger knows of a pool.
@@ -166,12 +167,40 @@ fn is_of_another_pool(usage: &AddressUsage, pool: &PoolKey) -> bool {
     usage.owners.iter().any(|owner| owner.pool != *pool)
 }
 
+/// The network to which a pool belongs, or which it leaves.
+pub(super) fn pool_network(pool: &PoolKey, entry: &PoolEntry) -> Option<PoolNetwork> {
+    let scope = entry.scope(pool);
+    // What it still holds elsewhere, and the network in which that is.
+    let mut remaining = 0_usize;
+    let mut left = None;
+    for (other, count) in entry.holds() {
+        if *other != scope {
+            remaining = remaining.saturating_add(*count);
+            if left.is_none() {
+                left = other.network();
+            }
+        }
+    }
+    let phase = match scope.network() {
+        Some(_) if remaining == 0 => MemberPhase::Member,
+        Some(_) => MemberPhase::Joining,
+        None => MemberPhase::Leaving,
+    };
+    let name = scope.network().or(left)?;
+    Some(PoolNetwork {
+        name: name.to_owned(),
+        phase,
+        remaining: i64::try_from(remaining).unwrap_or(i64::MAX),
+    })
+}
+
 impl Ledger {
     /// What is known of a pool; `None` if it is not known. `overlapping` are the pools of other scopes that
     /// can allocate an address of it: they are searched without the ledger, see
-    /// [`Ledger::begin_overlap_search`].
+    /// [`Pools::begin_overlap_search`](crate::Pools::begin_overlap_search).
     pub fn pool_report(&self, key: &PoolKey, overlapping: Vec<PoolKey>) -> Option<PoolReport> {
-        let info = self.pools.pool_info(key)?;
+        let entry = self.pools.get(key)?;
+        let info = entry.shared_info()?;
         let mut has_one_length = false;
         let mut shared = None;
         if let Ok(usable) = &info.usable {
@@ -185,16 +214,16 @@ impl Ledger {
         }
         Some(PoolReport {
             key: key.clone(),
-            counts: self.pools.counts(key),
+            counts: entry.counts(),
             cooldown_end: self.pools.cooldown_end(key),
             missing_block: self.missing_block(key),
             overlapping,
             shared,
             has_one_length,
-            over_limit: self.over_limit_of(self.pools.get(key)?),
-            slices: self.pools.slice_counts(key),
-            draining: self.draining_use(key),
-            network: self.pool_network(key),
+            over_limit: self.over_limit_of(entry),
+            slices: entry.slice_counts(),
+            draining: self.draining_use(key, entry),
+            network: pool_network(key, entry),
             info,
         })
     }
@@ -245,9 +274,11 @@ impl Ledger {
 
     /// An address of the pool that is reserved for a claim, if there is one.
     pub(super) fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
-        let is_held = |usage: &AddressUsage| match &usage.reservation {
-            Some(reservation) => reservation.pool == *pool && reservation.is_held(),
-            None => false,
+        let is_held = |usage: &AddressUsage| {
+            usage
+                .reservation
+                .as_ref()
+                .is_some_and(|reservation| reservation.pool == *pool && reservation.is_held())
         };
         for scope in self.pools.scopes_with(pool) {
             let found = self
@@ -442,10 +473,9 @@ impl Ledger {
 
     /// Whether addresses of a pool are reserved that are in use without a reservation.
     fn keeps_addresses(&self, pool: &PoolKey) -> bool {
-        match self.pools.info(pool) {
-            Some(info) => !info.deleting && info.network_problem.is_none(),
-            None => false,
-        }
+        self.pools
+            .info(pool)
+            .is_some_and(|info| !info.deleting && info.network_problem.is_none())
     }
 
     /// The reservations of claims for which `is_entitled` returns false. It is called with the name
@@ -501,9 +531,11 @@ impl Ledger {
         if self.pools.info(pool).is_some() {
             return 0;
         }
-        let is_older = |usage: &AddressUsage| match &usage.reservation {
-            Some(reservation) => reservation.is_manual() && reservation.pool == *pool,
-            None => false,
+        let is_older = |usage: &AddressUsage| {
+            usage
+                .reservation
+                .as_ref()
+                .is_some_and(|reservation| reservation.is_manual() && reservation.pool == *pool)
         };
         let usage = self.addresses.usage_in(scope);
         usage.filter(|(_, usage)| is_older(usage)).count()
@@ -512,22 +544,7 @@ impl Ledger {
     /// The manually created reservations that have no effect: they are not valid, their pool does not
     /// exist, they name an address that it does not contain, or one that is in use by another claim.
     pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
-        let mut found = Vec::new();
-        for ignored in self.addresses.ignored() {
-            let mut problem = ignored.problem.to_owned();
-            if let Some(slot) = ignored.slot {
-                let address = slot.block;
-                problem = format!(
-                    "{problem}; {address} is not allocated while an IPReservation has this name"
-                );
-            }
-            found.push(InvalidReservation {
-                name: ignored.name.to_owned(),
-                uid: ignored.uid.to_owned(),
-                seen: ignored.seen,
-                problem,
-            });
-        }
+        let mut found: Vec<InvalidReservation> = self.addresses.ignored().collect();
         for (scope, block, usage) in self.addresses.all() {
             let Some(reservation) = &usage.reservation else {
                 continue;
@@ -672,34 +689,6 @@ impl Ledger {
         }
     }
 
-    /// The network to which a pool belongs, or which it leaves.
-    pub(super) fn pool_network(&self, pool: &PoolKey) -> Option<PoolNetwork> {
-        let entry = self.pools.get(pool)?;
-        let scope = entry.scope(pool);
-        // What it still holds elsewhere, and the network in which that is.
-        let mut remaining = 0_usize;
-        let mut left = None;
-        for (other, count) in entry.holds() {
-            if *other != scope {
-                remaining = remaining.saturating_add(*count);
-                if left.is_none() {
-                    left = other.network();
-                }
-            }
-        }
-        let phase = match scope.network() {
-            Some(_) if remaining == 0 => MemberPhase::Member,
-            Some(_) => MemberPhase::Joining,
-            None => MemberPhase::Leaving,
-        };
-        let name = scope.network().or(left)?;
-        Some(PoolNetwork {
-            name: name.to_owned(),
-            phase,
-            remaining: i64::try_from(remaining).unwrap_or(i64::MAX),
-        })
-    }
-
     /// Whether a pool waits until a network is initialized.
     pub(super) fn lacks_block_length(&self, name: &str) -> bool {
         self.networks.awaiting(name).next().is_some()
@@ -740,7 +729,7 @@ impl Ledger {
                 continue;
             };
             if needs_network(pool, info) {
-                view.needed_by = view.needed_by.saturating_add(1);
+                view.needed_by += 1;
             }
             if !info.is_refused_alone() {
                 // The lengths of the network are kept for the pools that have them.
@@ -807,50 +796,48 @@ impl Ledger {
     }
 
     /// What is in use in the draining parts of a pool; `None` if its spec names none.
-    pub(super) fn draining_use(&self, pool: &PoolKey) -> Option<DrainingUse> {
-        let entry = self.pools.get(pool)?;
+    fn draining_use(&self, pool: &PoolKey, entry: &PoolEntry) -> Option<DrainingUse> {
         if !entry.info()?.is_draining {
             return None;
         }
         let in_use = entry.draining_in_use();
-        let scope = entry.scope(pool);
-        let mut claims = Vec::new();
-        for block in in_use {
-            if claims.len() >= MAX_NAMED {
-                break;
-            }
-            claims.extend(self.claim_of(pool, &scope, *block).cloned());
-        }
         Some(DrainingUse {
             addresses: in_use.len(),
-            claims,
+            claims: self.claims_of(pool, in_use),
         })
     }
 
     /// The claims of the lowest addresses of a pool that are in use, at most as many as a message
     /// names.
     pub(super) fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
-        let mut lowest: Vec<(Block, Scope)> = Vec::new();
-        for scope in self.pools.scopes_with(pool) {
-            for (block, usage) in self.addresses.usage_in(&scope) {
-                let is_lower = lowest.len() < MAX_NAMED
-                    || lowest.last().is_some_and(|(highest, _)| block < *highest);
-                if is_lower && usage.is_in_use_of(pool) {
-                    lowest.push((block, scope.clone()));
-                    lowest.sort_unstable_by_key(|(block, _)| *block);
-                    lowest.truncate(MAX_NAMED);
-                }
+        let blocks = self.in_use(pool, &|_| true);
+        self.claims_of(pool, &blocks)
+    }
+
+    /// The claims of the first blocks of a pool, at most as many as a message names.
+    fn claims_of<'a>(
+        &self,
+        pool: &PoolKey,
+        blocks: impl IntoIterator<Item = &'a Block>,
+    ) -> Vec<NamespacedName> {
+        let scopes = self.pools.scopes_with(pool);
+        let mut claims = Vec::new();
+        for block in blocks {
+            let mut scopes = scopes.iter();
+            claims.extend(scopes.find_map(|scope| self.claim_of(pool, scope, *block)));
+            if claims.len() >= MAX_NAMED {
+                break;
             }
         }
-        let claims = lowest
-            .iter()
-            .filter_map(|(block, scope)| self.claim_of(pool, scope, *block));
-        claims.cloned().collect()
+        claims.into_iter().cloned().collect()
     }
 
     /// The claim of a pool that uses a block, or has reserved it.
     fn claim_of(&self, pool: &PoolKey, scope: &Scope, block: Block) -> Option<&NamespacedName> {
         let usage = self.addresses.scope(scope)?.usage.get(&block)?;
+        if !usage.is_in_use_of(pool) {
+            return None;
+        }
         if let Some(owner) = usage.owners.iter().find(|owner| owner.pool == *pool) {
             return Some(&owner.name);
         }
@@ -865,13 +852,7 @@ impl Ledger {
             ..declared
         };
         let mut change = self.scope_change(key, &declared, &self.networks);
-        if change.left_network().is_some() {
-            change.affected = self.in_use(key, &|_| true);
-        } else if change.joined_network().is_some() {
-            change.affected = self.in_use(key, &|block| {
-                self.is_held_by_another(key, &change.after, block)
-            });
-        }
+        self.find_affected(std::slice::from_mut(&mut change));
         change
     }
 
@@ -931,7 +912,7 @@ impl Ledger {
             change.affected = self.in_use(&change.pool, &|_| true);
             for block in &change.affected {
                 let count = users.entry((change.after.clone(), *block)).or_default();
-                *count = count.saturating_add(1);
+                *count += 1;
             }
         }
         for change in changes {
@@ -952,9 +933,8 @@ impl Ledger {
     /// Whether another pool of a scope has an address reserved or in use.
     fn is_held_by_another(&self, pool: &PoolKey, scope: &Scope, block: Block) -> bool {
         let slot = addresses::slot(scope, block);
-        match self.addresses.usage(&slot) {
-            Some(usage) => is_of_another_pool(usage, pool),
-            None => false,
-        }
+        self.addresses
+            .usage(&slot)
+            .is_some_and(|usage| is_of_another_pool(usage, pool))
     }
 }

@@ -112,7 +112,6 @@ impl Ledger {
                     empty_since: slice.empty_since,
                     absence: slice.absence,
                     is_in_use: self.has_address_in(&scope, *block),
-                    pool_exists: entry.info().is_some(),
                     retention,
                 });
             }
@@ -344,10 +343,10 @@ impl Ledger {
                 let scope = self.addresses.scope(&self.pools.scope(pool));
                 entry.has_address_in(block, scope.map(|scope| &scope.usage))
             }
-            Scope::Network(_) => match self.addresses.scope(scope) {
-                Some(entry) => entry.usage.has_address_in(block),
-                None => false,
-            },
+            Scope::Network(_) => self
+                .addresses
+                .scope(scope)
+                .is_some_and(|entry| entry.usage.has_address_in(block)),
         }
     }
 }

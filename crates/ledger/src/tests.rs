@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{
-    IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool, Scope, Slot,
-    reservation_name,
+    IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool, PoolNetwork, Scope,
+    SliceCounts, Slot, reservation_name,
 };
 use capi_ipam_contract::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, Family};
@@ -51,6 +51,34 @@ const SIZE: u8 = 8;
 
 fn ledger() -> Ledger {
     Ledger::default()
+}
+
+/// A ledger with the pool of these tests.
+fn with_pool() -> Ledger {
+    let mut ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    ledger
+}
+
+/// The last number of the address that is proposed to a claim.
+fn offered(ledger: &mut Ledger, name: &str) -> Option<u8> {
+    match ledger.propose(&key(), &claim(name), 1) {
+        Outcome::Offer(slot) => (1..=SIZE).find(|last| value(*last) == slot),
+        _ => None,
+    }
+}
+
+/// Records the reservation of an address for a claim, which a response has shown.
+fn reserve(ledger: &mut Ledger, last: u8, name: &str) {
+    ledger.insert_reservation(&reservation(last, held_by(name), None));
+}
+
+fn pool_network(ledger: &Ledger, key: &PoolKey) -> Option<PoolNetwork> {
+    super::report::pool_network(key, ledger.pools.get(key)?)
+}
+
+fn slice_counts(ledger: &Ledger) -> Option<SliceCounts> {
+    ledger.pools.get(&key())?.slice_counts()
 }
 
 /// The claims that the ledger has woken since the last call.
@@ -215,54 +243,33 @@ fn nothing_is_proposed_before_the_pool_is_initialized() {
     ledger.apply_pool(&pool(json!({"metadata": {"finalizers": null}})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Outcome::NO_ADDRESS);
     ledger.apply_pool(&pool(json!({})));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
 }
 
 #[test]
 fn held_address_is_proposed_again_after_it_is_dropped() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(2))
-    );
+    let mut ledger = with_pool();
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
+    assert_eq!(offered(&mut ledger, "b"), Some(2));
     ledger.drop_candidate(&value(1));
-    assert_eq!(
-        ledger.propose(&key(), &claim("c"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "c"), Some(1));
 }
 
 #[test]
 fn reservation_survives_the_drop_of_its_candidate() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
+    let mut ledger = with_pool();
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
+    reserve(&mut ledger, 1, "a");
     ledger.drop_candidate(&value(1));
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "b"), Some(2));
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
 }
 
 #[test]
 fn address_is_free_without_reservation_and_ipaddress() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&address("a", 1));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
+    reserve(&mut ledger, 1, "a");
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
     ledger.delete(&reservation(1, held_by("a"), None));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
@@ -272,26 +279,21 @@ fn address_is_free_without_reservation_and_ipaddress() {
 
 #[test]
 fn deletion_of_an_old_reservation_keeps_the_new_one() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    ledger.insert_reservation(&reservation(1, held_by("new"), None));
+    let mut ledger = with_pool();
+    reserve(&mut ledger, 1, "new");
     ledger.delete(&reservation(1, held_by("old"), None));
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
 }
 
 #[test]
 fn promised_address_is_held_for_the_named_claim() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.insert_reservation(&reservation(
         1,
         json!({"namespace": "n", "name": "vip"}),
         None,
     ));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(2));
     assert_eq!(held_slots(&ledger, "vip", "any"), [(value(1), key())]);
     assert!(
         ledger
@@ -304,27 +306,25 @@ fn promised_address_is_held_for_the_named_claim() {
 
 #[test]
 fn controller_is_notified_once_until_it_reads() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let notified = |ledger: &mut Ledger| ledger.take_effects().pools;
     assert_eq!(notified(&mut ledger), [key()]);
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
     assert_eq!(notified(&mut ledger), [], "it has not read the state yet");
-    ledger.set_notified(&key(), false);
+    ledger.pools_mut().set_notified(&key(), false);
     ledger.apply(&address("c", 3));
     ledger.apply(&address("d", 4));
     assert_eq!(notified(&mut ledger), [key()]);
-    ledger.set_notified(&key(), false);
-    ledger.set_notified(&key(), true);
+    ledger.pools_mut().set_notified(&key(), false);
+    ledger.pools_mut().set_notified(&key(), true);
     ledger.apply(&address("e", 5));
     assert_eq!(notified(&mut ledger), [], "it is reconciled anyway");
 }
 
 #[test]
 fn shrunk_pool_counts_addresses_out_of_range() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     for (name, last) in [("a", 1), ("b", 5)] {
         ledger.apply(&address(name, last));
     }
@@ -340,8 +340,7 @@ fn shrunk_pool_counts_addresses_out_of_range() {
 
 #[test]
 fn objects_missing_in_a_new_list_are_removed() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     Observe::<IPAddress>::init(&mut ledger);
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
@@ -436,8 +435,7 @@ fn deleted_claim_leaves_the_wait_queue() {
 
 #[test]
 fn address_reserved_for_another_claim_is_a_conflict() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     for (name, last) in [("a", 1), ("b", 1), ("c", 2), ("d", 3)] {
         ledger.apply(&address(name, last));
     }
@@ -450,8 +448,8 @@ fn address_reserved_for_another_claim_is_a_conflict() {
         Some(2)
     );
     assert_eq!(ledger.addresses().conflicts(), []);
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    ledger.insert_reservation(&reservation(2, held_by("c"), None));
+    reserve(&mut ledger, 1, "a");
+    reserve(&mut ledger, 2, "c");
     ledger.insert_reservation(&reservation(3, json!(null), None));
     let conflicts = ledger.addresses().conflicts();
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
@@ -470,11 +468,10 @@ fn address_reserved_for_another_claim_is_a_conflict() {
 
 #[test]
 fn reservations_without_entitled_claim_are_abandoned() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&address("a", 1));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    ledger.insert_reservation(&reservation(2, held_by("a"), None));
+    reserve(&mut ledger, 1, "a");
+    reserve(&mut ledger, 2, "a");
     ledger.insert_reservation(&reservation(3, json!(null), None));
     ledger.insert_reservation(&reservation(
         4,
@@ -520,8 +517,7 @@ proptest! {
     /// address that is not used in it.
     #[test]
     fn ledger_agrees_with_a_naive_model(steps in steps()) {
-        let mut ledger = ledger();
-        ledger.apply_pool(&pool(json!({})));
+        let mut ledger = with_pool();
         let (mut proposed, mut reserved, mut held) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut size = SIZE;
         for step in steps {
@@ -585,8 +581,7 @@ proptest! {
 /// No claim can have these names, or use the namespaced pool from another namespace.
 #[test]
 fn promises_that_no_claim_can_get_are_found() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     for (last, namespace, name) in [
         (1, "n", "vip"),
         (2, "n", "Bad_Claim"),
@@ -617,15 +612,14 @@ fn promises_that_no_claim_can_get_are_found() {
 
 #[test]
 fn manual_reservations_without_effect_are_found() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.insert_reservation(&reservation(3, json!(null), None));
     ledger.insert_reservation(&reservation(
         200,
         json!({"namespace": "n", "name": "vip"}),
         None,
     ));
-    ledger.insert_reservation(&reservation(201, held_by("a"), None));
+    reserve(&mut ledger, 201, "a");
     let mut misnamed = reservation(4, json!(null), None);
     misnamed.metadata.name = Some("p.n.p.10.0.0.5".to_owned());
     ledger.insert_reservation(&misnamed);
@@ -643,8 +637,7 @@ fn manual_reservations_without_effect_are_found() {
 
 #[test]
 fn corrected_reservation_is_one_that_still_reports_a_problem() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let reported = |last, claim_ref| {
         let status =
             json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Error"}]});
@@ -653,7 +646,7 @@ fn corrected_reservation_is_one_that_still_reports_a_problem() {
         reservation
     };
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    ledger.insert_reservation(&reservation(4, held_by("a"), None));
+    reserve(&mut ledger, 4, "a");
     assert_eq!(ledger.corrected_reservations(), []);
     ledger.insert_reservation(&reported(5, json!(null)));
     ledger.insert_reservation(&reported(200, json!(null)));
@@ -672,10 +665,9 @@ fn corrected_reservation_is_one_that_still_reports_a_problem() {
 
 #[test]
 fn reservations_of_users_outlive_their_pool() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    ledger.insert_reservation(&reservation(4, held_by("a"), None));
+    reserve(&mut ledger, 4, "a");
     let scope = Scope::Pool(key());
     assert_eq!(ledger.reservations_without_pool(&key(), &scope), 0);
     assert_eq!(ledger.invalid_reservations(), []);

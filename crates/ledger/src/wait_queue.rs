@@ -239,10 +239,7 @@ impl WaitQueue {
 
     /// Whether other claims wait for the requested block, or have a turn for it.
     fn is_contested(&self, requested: Option<Block>) -> bool {
-        match requested {
-            Some(block) => self.requests.is_contested(block),
-            None => false,
-        }
+        requested.is_some_and(|block| self.requests.is_contested(block))
     }
 
     /// How many claims get one of the free addresses before one that is not in the queue.
@@ -363,7 +360,7 @@ impl WaitQueue {
         if let Some(position) = self.position(claim) {
             return position;
         }
-        self.last_sequence = self.last_sequence.saturating_add(1);
+        self.last_sequence += 1;
         (priority, self.last_sequence)
     }
 
@@ -403,7 +400,7 @@ impl WaitQueue {
                 let tier = if *uses_headroom { privileged } else { others };
                 let is_new = tier.insert(position, claim.clone()).is_none();
                 if is_new && *has_asked {
-                    self.asking = self.asking.saturating_add(1);
+                    self.asking += 1;
                 }
             }
         }

@@ -196,10 +196,9 @@ impl RegistryReconciler {
         let name = registry.name_any();
         let ledger = &self.context.ledger;
         ledger.change(|ledger| {
-            let is_other = match ledger.management_cluster(&name) {
-                Some(known) => *known != *cluster,
-                None => false,
-            };
+            let is_other = ledger
+                .management_cluster(&name)
+                .is_some_and(|known| *known != *cluster);
             if is_other {
                 ledger.set_management_cluster(&name, &cluster);
             }

@@ -26,7 +26,7 @@ impl Repair for AddMoveLabels {
         {
             match self.context.reservations.add_move_label(&name).await {
                 Ok(true) => {
-                    repaired.count = repaired.count.saturating_add(1);
+                    repaired.count += 1;
                     info!(reservation = name, "added the label for clusterctl move");
                 }
                 Ok(false) => {}

@@ -8,6 +8,7 @@ use capi_ipam_contract::Uid;
 use capi_ipam_objects::observed::{Known, ObjectVersion, Origin, Stamp};
 use kube::core::ObjectMeta;
 
+use super::problems::InvalidReservation;
 use super::{Addresses, slot};
 
 /// A reservation that is not valid. The API server creates no other one of its name.
@@ -18,15 +19,6 @@ pub(super) struct Ignored {
     pub(super) problem: String,
     pub(super) stamp: Stamp,
     pub(super) lacks_label: bool,
-}
-
-/// An object that is not a valid reservation, and has the name of one.
-pub(crate) struct IgnoredName<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) slot: Option<&'a Slot>,
-    pub(crate) seen: ObjectVersion,
-    pub(crate) uid: &'a str,
-    pub(crate) problem: &'a str,
 }
 
 impl Addresses {
@@ -47,10 +39,8 @@ impl Addresses {
     /// false if another one is known.
     pub(crate) fn see_deleted(&mut self, slot: &Slot, uid: Option<Uid>) -> bool {
         let known = self.reservation(slot).map(|known| known.uid.uid());
-        match uid.or(known) {
-            Some(uid) => self.versions.delete(known, uid, Instant::now()),
-            None => false,
-        }
+        uid.or(known)
+            .is_some_and(|uid| self.versions.delete(known, uid, Instant::now()))
     }
 
     /// Records that an object which is not a valid reservation was deleted.
@@ -123,16 +113,24 @@ impl Addresses {
     }
 
     /// All objects that are not valid reservations.
-    pub(crate) fn ignored(&self) -> impl Iterator<Item = IgnoredName<'_>> {
-        self.ignored.iter().map(|(name, ignored)| IgnoredName {
-            name,
-            slot: ignored.slot.as_ref(),
-            seen: ObjectVersion {
-                uid: Uid::of(&ignored.uid),
+    pub(crate) fn ignored(&self) -> impl Iterator<Item = InvalidReservation> {
+        self.ignored.iter().map(|(name, ignored)| {
+            let mut problem = ignored.problem.clone();
+            if let Some(Slot { block, .. }) = &ignored.slot {
+                problem +=
+                    &format!("; {block} is not allocated while an IPReservation has this name");
+            }
+            let uid = ignored.uid.to_string();
+            let seen = ObjectVersion {
+                uid: Uid::of(&uid),
                 version: ignored.stamp.version(),
-            },
-            uid: &ignored.uid,
-            problem: &ignored.problem,
+            };
+            InvalidReservation {
+                name: name.clone(),
+                uid,
+                seen,
+                problem,
+            }
         })
     }
 

@@ -45,7 +45,7 @@ impl UsageMap {
         let Self { entries, lengths } = self;
         entries.entry(block).or_insert_with(|| {
             let count = lengths.entry((block.family(), block.length())).or_default();
-            *count = count.saturating_add(1);
+            *count += 1;
             Box::default()
         })
     }
@@ -449,10 +449,10 @@ impl AddressUsage {
         if let Some(reservation) = &self.reservation
             && reservation.pool == *pool
         {
-            holds = holds.saturating_add(1);
+            holds += 1;
         }
         if self.candidate_pool() == Some(pool) {
-            holds = holds.saturating_add(1);
+            holds += 1;
         }
         holds
     }

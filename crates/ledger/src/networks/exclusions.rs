@@ -75,10 +75,10 @@ impl AppliedExclusions {
 
     /// Whether the usable blocks were computed from these.
     fn is_restricted_to(&self, allowed: &Arc<UsableBlocks>, unusable: &Arc<SpanSet>) -> bool {
-        let is_same = match &self.unusable {
-            Some(known) => Arc::ptr_eq(known, unusable),
-            None => false,
-        };
+        let is_same = self
+            .unusable
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, unusable));
         is_same && Arc::ptr_eq(&self.allowed, allowed)
     }
 }

@@ -128,10 +128,10 @@ impl PoolEntry {
             return false;
         }
         let mut owners = self.wait_queue.blocked_owners();
-        let lacks_slice = match &self.slices {
-            Some(slices) => owners.any(|owner| slices.lacks_addresses(owner)),
-            None => false,
-        };
+        let lacks_slice = self
+            .slices
+            .as_ref()
+            .is_some_and(|slices| owners.any(|owner| slices.lacks_addresses(owner)));
         lacks_slice || self.wait_queue.waits_for_any()
     }
 
@@ -228,10 +228,8 @@ impl PoolEntry {
 
     /// Whether a change of a network or namespace may affect the pool.
     pub(crate) fn is_affected_by(&self, key: &PoolKey, change: &Change) -> bool {
-        match self.declared() {
-            Some(declared) => change.affects(key, declared, &self.recorded.record),
-            None => false,
-        }
+        self.declared()
+            .is_some_and(|declared| change.affects(key, declared, &self.recorded.record))
     }
 
     /// Applies what its network makes of the pool. Returns it if it is not what was known before.
@@ -299,10 +297,10 @@ impl PoolEntry {
     /// Whether the pool allocates only addresses of blocks that its network has taken from a
     /// registry: its counts are those of these blocks.
     pub(crate) fn shares_blocks(&self) -> bool {
-        match &self.recorded.exclusions {
-            Some(applied) => applied.is_restricted(),
-            None => false,
-        }
+        self.recorded
+            .exclusions
+            .as_ref()
+            .is_some_and(|applied| applied.is_restricted())
     }
 
     /// Whether the pool has no free address besides its headroom, and could allocate others that are
@@ -317,10 +315,10 @@ impl PoolEntry {
         if !self.can_allocate() {
             return false;
         }
-        match &self.recorded.exclusions {
-            Some(applied) => applied.allowed.allocatable() != applied.usable.allocatable(),
-            None => false,
-        }
+        self.recorded
+            .exclusions
+            .as_ref()
+            .is_some_and(|applied| applied.allowed.allocatable() != applied.usable.allocatable())
     }
 
     /// Whether the pool could allocate a block if it were not outside of the usable blocks of its
@@ -355,10 +353,8 @@ impl PoolEntry {
 
     /// Whether a block is in a draining part of the pool.
     pub(crate) fn is_draining(&self, block: Block) -> bool {
-        match self.usable() {
-            Some(usable) => usable.is_draining(block),
-            None => false,
-        }
+        self.usable()
+            .is_some_and(|usable| usable.is_draining(block))
     }
 
     /// Records what the object of the pool with this uid states about its network in its status;
@@ -372,10 +368,10 @@ impl PoolEntry {
         found: Option<StatusRecord>,
     ) -> bool {
         self.stamp = stamp;
-        let is_known = match &self.declared {
-            Some(declared) => declared.uid == uid,
-            None => false,
-        };
+        let is_known = self
+            .declared
+            .as_ref()
+            .is_some_and(|declared| declared.uid == uid);
         if !is_known {
             let keeps_network = self.is_in_use() || !self.holds.is_empty();
             self.recorded.forget_pool(keeps_network);
@@ -410,18 +406,12 @@ impl PoolEntry {
 
     /// Whether the pool contains a block, used or not.
     pub(crate) fn contains(&self, block: Block) -> bool {
-        match self.usable() {
-            Some(usable) => usable.contains(block),
-            None => false,
-        }
+        self.usable().is_some_and(|usable| usable.contains(block))
     }
 
     /// Whether the pool can allocate addresses to claims.
     pub(crate) fn can_allocate(&self) -> bool {
-        match &self.info {
-            Some(info) => info.can_allocate(),
-            None => false,
-        }
+        self.info.as_ref().is_some_and(|info| info.can_allocate())
     }
 
     /// The number of addresses that the pool can allocate now, with those that are kept for the next
@@ -540,10 +530,9 @@ impl PoolEntry {
 
     /// Whether the pool exists, and is not the only one that its network refuses.
     fn is_accepted(&self) -> bool {
-        match &self.info {
-            Some(info) => !info.is_refused_alone(),
-            None => false,
-        }
+        self.info
+            .as_ref()
+            .is_some_and(|info| !info.is_refused_alone())
     }
 
     /// Whether the use of the pool has changed what is in force: it stays in its network only with
@@ -553,10 +542,10 @@ impl PoolEntry {
             return false;
         };
         let is_used = self.may_use(network);
-        let is_kept = match &self.info {
-            Some(info) => info.is_kept_in_network,
-            None => false,
-        };
+        let is_kept = self
+            .info
+            .as_ref()
+            .is_some_and(|info| info.is_kept_in_network);
         let excludes_in_vain = self.gateways.is_some() && !self.is_accepted() && !is_used;
         excludes_in_vain || (self.recorded.depends_on_use && is_kept != is_used)
     }

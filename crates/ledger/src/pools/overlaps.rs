@@ -69,16 +69,13 @@ impl Pools {
 
     /// As [`Pools::nearby_with`], for the status of a pool. Any change of one of these pools
     /// notifies the controller of the pool until [`Pools::end_overlap_search`].
-    pub(crate) fn begin_overlap_search(
-        &mut self,
-        pool: &PoolKey,
-    ) -> Option<(Arc<UsableBlocks>, Nearby)> {
+    pub fn begin_overlap_search(&mut self, pool: &PoolKey) -> Option<(Arc<UsableBlocks>, Nearby)> {
         self.entries.get_mut(pool)?.last_overlap = None;
         self.nearby(pool)
     }
 
     /// Records which pools the status of a pool names, of those that overlap with it.
-    pub(crate) fn end_overlap_search(&mut self, pool: &PoolKey, found: &[PoolKey]) {
+    pub fn end_overlap_search(&mut self, pool: &PoolKey, found: &[PoolKey]) {
         if found.len() >= MAX_OVERLAPS
             && let Some(entry) = self.entries.get_mut(pool)
         {

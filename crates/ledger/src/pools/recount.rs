@@ -104,7 +104,7 @@ impl PoolEntry {
             self.out_of_range = 0;
             for (_, usage) in usage.iter() {
                 if usage.has_address_of(key) {
-                    self.out_of_range = self.out_of_range.saturating_add(1);
+                    self.out_of_range += 1;
                 }
             }
             return;
@@ -147,7 +147,7 @@ impl PoolEntry {
                 } else {
                     &mut self.out_of_range
                 };
-                *count = count.saturating_add(1);
+                *count += 1;
             }
         }
         self.draining = Draining::of(key, &usable, &other_lengths, usage);
@@ -172,10 +172,10 @@ impl PoolEntry {
     fn move_count(&mut self, is_in_range: bool) {
         if is_in_range {
             self.out_of_range = self.out_of_range.saturating_sub(1);
-            self.used = self.used.saturating_add(1);
+            self.used += 1;
         } else {
             self.used = self.used.saturating_sub(1);
-            self.out_of_range = self.out_of_range.saturating_add(1);
+            self.out_of_range += 1;
         }
     }
 

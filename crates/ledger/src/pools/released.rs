@@ -124,7 +124,7 @@ impl ReleasedAddresses {
         self.cooling_down = 0;
         for (_, slot) in &self.cooldowns {
             if usable.contains(slot.block) {
-                self.cooling_down = self.cooling_down.saturating_add(1);
+                self.cooling_down += 1;
             }
         }
     }

@@ -152,10 +152,9 @@ impl PoolEntry {
         let Some(owner) = owner else {
             return false;
         };
-        match usable.number(block) {
-            Some(number) => slices.access(owner, number) != SliceAccess::Denied,
-            None => false,
-        }
+        usable
+            .number(block)
+            .is_some_and(|number| slices.access(owner, number) != SliceAccess::Denied)
     }
 
     /// What a claim of an owner of slices gets: the block that it requests, else `preferred`, else

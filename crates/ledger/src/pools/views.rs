@@ -6,21 +6,17 @@
 //! test compares both for each view after any sequence of changes.
 
 use capi_ipam_api::{PoolKey, Scope};
-use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
+use capi_ipam_ip::{Block, FreeSet};
 
-use crate::addresses::{Availability, Change, Facts, UsageMap, set_in_order};
+use crate::addresses::{Availability, Change, Facts, ScopeEntry, set_in_order};
 use crate::effects::Effects;
 use crate::pools::{PoolEntry, Pools};
 
 /// What the views keep, and what they ask others to do.
 pub(crate) struct Derived<'a> {
     pub(crate) pools: &'a mut Pools,
-    /// The usage of all addresses of the scope, after the change.
-    pub(crate) usage: &'a UsageMap,
-    /// The pools of the scope.
-    pub(crate) members: &'a [PoolKey],
-    /// The pools with a reservation or a candidate in the scope; only of a network.
-    pub(crate) holders: &'a mut Vec<PoolKey>,
+    /// The addresses and the pools of the scope, after the change.
+    pub(crate) scope: &'a mut ScopeEntry,
     /// Scopes in which the address is held by a pool of that scope, or no longer: it is reserved
     /// outside of the scope of its pool.
     pub(crate) elsewhere: Vec<(Scope, bool)>,
@@ -54,12 +50,12 @@ fn count(number: &mut usize, is_added: bool) {
 /// Records for the pools in whose draining parts the address is whether it is in use.
 fn draining(change: &Change<'_>, derived: &mut Derived<'_>) {
     let block = change.slot.block;
-    for member in derived.members {
+    for member in &derived.scope.members {
         let Some(pool) = derived.pools.get_mut(member) else {
             continue;
         };
         if pool.is_draining(block) {
-            let usage = derived.usage.get(&block);
+            let usage = derived.scope.usage.get(&block);
             let is_in_use = usage.is_some_and(|usage| usage.is_in_use_of(member));
             pool.draining.set_in_use(block, is_in_use);
         }
@@ -151,7 +147,7 @@ fn count_hold(
         derived.dirty_pools.push(pool.clone());
     }
     if is_first_or_last && matches!(scope, Scope::Network(_)) {
-        set_in_order(derived.holders, pool, is_added);
+        set_in_order(&mut derived.scope.holders, pool, is_added);
     }
 }
 
@@ -188,16 +184,6 @@ fn cooldowns(change: &Change<'_>, derived: &mut Derived<'_>) {
     }
 }
 
-/// How a block that became used or free affects a pool.
-enum Effect {
-    /// Not at all: the block is not in the pool.
-    OutOfPool,
-    /// The free set was updated.
-    Updated,
-    /// The block has another length than those of the pool: the pool has to be recounted.
-    LengthMismatch,
-}
-
 /// Where a block is in a pool.
 enum Place {
     /// Outside.
@@ -212,18 +198,20 @@ enum Place {
 fn free(change: &Change<'_>, derived: &mut Derived<'_>) {
     let (before, after) = (change.before.availability, change.after.availability);
     let has_new_user = has_new_user(&change.before, &change.after);
-    for member in derived.members {
+    for member in &derived.scope.members {
         let Some(pool) = derived.pools.get_mut(member) else {
             continue;
         };
-        match pool.set_availability(change.slot.block, before, after) {
-            Effect::OutOfPool => continue,
-            Effect::Updated if has_new_user => {
-                let waiting = pool.wait_queue.waiting_for(change.slot.block);
-                derived.effects.claims.extend(waiting.cloned());
-            }
-            Effect::Updated => {}
-            Effect::LengthMismatch => pool.recount(member, derived.usage),
+        let block = change.slot.block;
+        match pool.place_of(block) {
+            Place::Outside => continue,
+            Place::Number(number) => pool.set_availability((block, number), before, after),
+            // The pool has to be recounted.
+            Place::Overlapping => pool.recount(member, &derived.scope.usage),
+        }
+        if has_new_user {
+            let waiting = pool.wait_queue.waiting_for(block);
+            derived.effects.claims.extend(waiting.cloned());
         }
         derived.dirty_pools.push(member.clone());
     }
@@ -240,49 +228,34 @@ fn has_new_user(before: &Facts, after: &Facts) -> bool {
     after.availability == Availability::Taken && after.offered_by.is_none() && !is_same
 }
 
-impl Place {
-    fn of(block: Block, usable: &UsableBlocks) -> Self {
-        if let Some(number) = usable.number(block) {
-            let is_inside = usable.set.contains(number);
-            return if is_inside {
-                Self::Number(number)
-            } else {
-                Self::Outside
-            };
-        }
-        match usable.numbers_overlapping(block) {
-            Some(numbers) if !usable.set.intersect(&SpanSet::from(numbers)).is_empty() => {
-                Self::Overlapping
-            }
-            _ => Self::Outside,
+impl PoolEntry {
+    /// Where a block is in the pool.
+    fn place_of(&self, block: Block) -> Place {
+        let Some(usable) = self.usable() else {
+            return Place::Outside;
+        };
+        match (usable.number(block), usable.numbers_overlapping(block)) {
+            (Some(number), _) if usable.set.contains(number) => Place::Number(number),
+            (None, Some(numbers)) if usable.set.overlaps(numbers) => Place::Overlapping,
+            _ => Place::Outside,
         }
     }
-}
 
-impl PoolEntry {
-    /// Records that the availability of a block of the pool's scope has changed.
+    /// Records that the availability of a block of the pool, which has this number, has changed.
     fn set_availability(
         &mut self,
-        block: Block,
+        (block, number): (Block, u128),
         before: Availability,
         after: Availability,
-    ) -> Effect {
-        let Some(info) = &self.info else {
-            return Effect::OutOfPool;
-        };
-        let Ok(usable) = &info.usable else {
-            return Effect::OutOfPool;
-        };
-        let number = match Place::of(block, usable) {
-            Place::Outside => return Effect::OutOfPool,
-            Place::Overlapping => return Effect::LengthMismatch,
-            Place::Number(number) => number,
+    ) {
+        let Some(usable) = self.shared_usable().cloned() else {
+            return;
         };
         let is_obstructed = self.other_lengths.contains(number);
         let is_free = after == Availability::Free;
         if usable.draining.contains(number) {
             self.draining.set_free(number, is_free && !is_obstructed);
-            return Effect::Updated;
+            return;
         }
         // The free set is created when it first differs from the blocks of the pool.
         let is_changed = match &mut self.free {
@@ -310,7 +283,6 @@ impl PoolEntry {
         }
         let can_be_requested = after != Availability::Taken && !is_obstructed;
         self.wait_queue.set_block_free(block, can_be_requested);
-        Effect::Updated
     }
 
     /// Records that a number is kept for the next claim of a name, or no longer.

@@ -35,8 +35,6 @@ pub struct SliceView {
     pub absence: Absence,
     /// Whether an address of it is not free.
     pub is_in_use: bool,
-    /// Whether the pool exists.
-    pub pool_exists: bool,
     /// How long an empty slice stays with its owner.
     pub retention: SliceRetention,
 }
@@ -46,6 +44,8 @@ pub struct SliceView {
 pub enum SliceRetention {
     /// The specification of the pool is not valid, and no valid one is known: the slice stays.
     Unknown,
+    /// The pool does not exist: the slice is returned.
+    NoPool,
     /// The pool has no slices: the slice is returned.
     None,
     /// Until the owner is deleted.
@@ -56,7 +56,9 @@ pub enum SliceRetention {
 
 impl SliceRetention {
     pub(crate) fn of(info: Option<&PoolInfo>) -> Self {
-        let Some(info) = info else { return Self::None };
+        let Some(info) = info else {
+            return Self::NoPool;
+        };
         match &info.slices {
             Some(rules) => match rules.keep_seconds {
                 Some(seconds) => Self::Seconds(seconds),
@@ -121,9 +123,8 @@ impl SliceView {
             return None;
         }
         let is_returned = match self.retention {
-            _ if !self.pool_exists => true,
             SliceRetention::Unknown => false,
-            SliceRetention::None => true,
+            SliceRetention::NoPool | SliceRetention::None => true,
             SliceRetention::Owner => !owner_exists(&self.owner),
             SliceRetention::Seconds(seconds) => age >= seconds || !owner_exists(&self.owner),
         };
@@ -180,7 +181,6 @@ mod tests {
             empty_since: None,
             absence: Absence::Deleted,
             is_in_use: true,
-            pool_exists: true,
             retention: SliceRetention::Seconds(100),
         };
         let empty = SliceView {
@@ -223,16 +223,11 @@ mod tests {
             (step(&kept, 9_999, true), step(&kept, 9_999, false)),
             (None, Some(SliceStep::Return))
         );
-        for view in [
-            SliceView {
-                retention: SliceRetention::None,
+        for retention in [SliceRetention::None, SliceRetention::NoPool] {
+            let view = SliceView {
+                retention,
                 ..marked.clone()
-            },
-            SliceView {
-                pool_exists: false,
-                ..marked.clone()
-            },
-        ] {
+            };
             assert_eq!(
                 (step(&view, 1_009, true), step(&view, 1_010, true)),
                 (None, Some(SliceStep::Return))

@@ -59,13 +59,9 @@ fn claim_gets_no_turn_if_its_reservation_is_observed_last() {
 
 #[test]
 fn pool_with_a_candidate_is_in_use() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     assert!(!ledger.pools().is_in_use(&key()));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
     assert!(
         !ledger.hold_candidate(&key(), &value(1)),
         "it is held already"
@@ -83,8 +79,7 @@ fn pool_with_a_candidate_is_in_use() {
 
 #[test]
 fn claim_holds_reservations_and_promises() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let held = |ledger: &Ledger| -> Vec<_> {
         let held = ledger
             .addresses()

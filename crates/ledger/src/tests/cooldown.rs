@@ -1,6 +1,6 @@
 //! Cool-downs of released addresses.
 
-use super::late::{at_version, with_pool};
+use super::late::{at_version, with_cooldown};
 use super::*;
 
 /// The addresses whose cool-down has ended at `now`.
@@ -116,8 +116,7 @@ fn cooling_address_in_use_is_found() {
 
 #[test]
 fn claim_that_takes_over_its_address_is_reconciled() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&address("another", 1));
     let released = Some("1970-01-01T00:16:40Z");
     ledger.insert_reservation(&reservation(1, held_by("a"), released));
@@ -152,7 +151,7 @@ fn reservation_of_an_address_in_use_is_kept() {
 
 #[test]
 fn cooldowns_of_unmanaged_pools_end_later() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(ledger.cooled_down(1061, |_| false, 60), []);
     assert_eq!(ledger.cooled_down(1121, |_| false, 60).len(), 1);
@@ -161,7 +160,7 @@ fn cooldowns_of_unmanaged_pools_end_later() {
 
 #[test]
 fn counts_add_up_while_addresses_cool_down() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     ledger.apply(&reservation(2, json!(null), None));
     ledger.apply(&address("c", 3));
@@ -187,7 +186,7 @@ fn counts_add_up_while_addresses_cool_down() {
 
 #[test]
 fn started_cooldown_wakes_its_task() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     assert!(ledger.take_effects().cooldowns_changed);
     assert!(!ledger.take_effects().cooldowns_changed);

@@ -49,10 +49,7 @@ fn name_of_an_invalid_reservation_takes_its_address() {
             apply_invalid(&mut ledger, &misnamed());
         }
         assert_eq!(counts(&ledger), (2, 1, 0, 0));
-        assert_eq!(
-            ledger.propose(&key(), &claim("a"), 1),
-            Outcome::Offer(value(2))
-        );
+        assert_eq!(offered(&mut ledger, "a"), Some(2));
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
         let requested = ClaimAttributes {
             requested: Some(block(1)),
@@ -83,41 +80,28 @@ fn name_of_an_invalid_reservation_takes_its_address() {
             (take(&mut ledger), ledger.invalid_reservations()),
             (vec![claim("b")], Vec::new())
         );
-        assert_eq!(
-            ledger.propose(&key(), &claim("b"), 1),
-            Outcome::Offer(value(1))
-        );
+        assert_eq!(offered(&mut ledger, "b"), Some(1));
     }
 }
 
 #[test]
 fn deleted_invalid_reservation_frees_its_address() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&misnamed());
     ledger.delete(&misnamed());
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
     apply_invalid(&mut ledger, &reservation(2, held_by("x"), None));
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(3))
-    );
+    assert_eq!(offered(&mut ledger, "b"), Some(3));
     let mut later = reservation(2, held_by("x"), None);
     later.metadata.uid = Some("later".to_owned());
     delete_invalid(&mut ledger, &later);
     assert_eq!(
-        ledger.propose(&key(), &claim("c"), 1),
-        Outcome::Offer(value(4)),
+        offered(&mut ledger, "c"),
+        Some(4),
         "another object was deleted"
     );
     delete_invalid(&mut ledger, &reservation(2, held_by("x"), None));
-    assert_eq!(
-        ledger.propose(&key(), &claim("d"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "d"), Some(2));
 }
 
 #[test]
@@ -138,8 +122,7 @@ fn reservation_whose_name_holds_no_address_takes_none() {
 
 #[test]
 fn reservation_that_becomes_undecodable_stays_known() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let held = reservation(1, held_by("a"), None);
     ledger.apply(&held);
     apply_invalid(&mut ledger, &held);
@@ -213,21 +196,14 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         // The response to the deletion.
         ledger.insert_reservation(&terminating);
         ledger.apply(&terminating);
-        assert_eq!(
-            ledger.propose(&key(), &claim("b"), 1),
-            Outcome::Offer(value(2)),
-            "{released_at:?}"
-        );
+        assert_eq!(offered(&mut ledger, "b"), Some(2), "{released_at:?}");
         // Nothing deletes it again and again.
         assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
         assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
         assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
         ledger.delete(&terminating);
         take(&mut ledger);
-        assert_eq!(
-            ledger.propose(&key(), &claim("c"), 1),
-            Outcome::Offer(value(1))
-        );
+        assert_eq!(offered(&mut ledger, "c"), Some(1));
     }
 }
 
@@ -259,12 +235,9 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
     }
     ledger.apply_pool(&decodable);
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "b"), Some(2));
     ledger.drop_candidate(&value(2));
-    ledger.delete_invalid_pool(&key(), &invalid);
+    ledger.delete_pool(&key(), &invalid.metadata);
     assert_eq!(ledger.pools().pool_info(&key()), None);
 }
 
@@ -321,8 +294,7 @@ fn pool_that_never_was_decodable_keeps_its_network() {
 /// Its last state may be that of a claim which has taken it over, written by a later version.
 #[test]
 fn undecodable_reservation_is_not_released_or_deleted() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     let held = reservation(2, held_by("b"), None);
     for found in [&released, &held] {

@@ -45,8 +45,8 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
     ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));
     // Bound, reserved before its IPAddress exists, cooling down, excluded, and proposed.
     ledger.apply(&address("a", 1));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    ledger.insert_reservation(&reservation(2, held_by("b"), None));
+    reserve(&mut ledger, 1, "a");
+    reserve(&mut ledger, 2, "b");
     ledger.insert_reservation(&reservation(3, held_by("c"), Some("2026-01-01T00:00:00Z")));
     ledger.insert_reservation(&reservation(4, json!(null), None));
     assert!(ledger.hold_candidate(&key(), &value(5)));
@@ -150,7 +150,7 @@ fn end_of_what_kept_the_reservations_notifies_their_move() {
         ledger.apply_network(&by_label());
         let mut member = serde_json::to_value(selected("p", "10.0.0.1-10.0.0.8", true)).unwrap();
         ledger.apply_pool(&pool(member.clone()));
-        ledger.insert_reservation(&reservation(1, held_by("a"), None));
+        reserve(&mut ledger, 1, "a");
         let valid = member.clone();
         json_patch::merge(&mut member, &obstacle);
         ledger.apply_pool(&pool(member));
@@ -173,7 +173,7 @@ fn network_that_appears_notifies_the_moves_of_its_pools() {
         1,
         held_by("a"),
     ));
-    ledger.insert_reservation(&reservation(2, held_by("b"), None));
+    reserve(&mut ledger, 2, "b");
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     drop(ledger.take_effects());
     assert!(ledger.misplaced(10, |_| true).is_empty());
@@ -226,7 +226,7 @@ fn possible_scopes_are_those_before_and_after_a_move() {
         "the pool is not known"
     );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
+    reserve(&mut ledger, 1, "a");
     assert_eq!(ledger.pools().possible_scopes(&key()), [own("p")]);
     // The network selects the pool; at first it is not initialized.
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
@@ -378,7 +378,9 @@ fn attempt_is_not_repeated_in_the_scope_that_the_pool_has_left() {
     ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));
     // The reservation of this address may exist or not.
     let claim_uid = Uid::of("uid-a");
-    ledger.remember_attempt(claim_uid, &key(), &value(1));
+    ledger
+        .addresses_mut()
+        .remember_attempt(claim_uid, &key(), &value(1));
     assert_eq!(ledger.attempt(claim_uid, &key()), Some(value(1)));
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     // Another pool of the network allocates the address meanwhile.

@@ -214,8 +214,7 @@ fn refused_pool_counts_for_no_lengths_and_counts() {
 
 #[test]
 fn undecodable_address_stays_in_use() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let invalid = |spec: serde_json::Value| Invalid {
         spec,
         error: "no number".to_owned(),

@@ -26,8 +26,7 @@ fn pool_is_missing_at_the_second_lookup() {
 
 #[test]
 fn pool_that_is_created_again_wakes_claims_of_its_deletion() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     assert!(matches!(
         ledger.pool_or_wait(&key(), &claim("a"), 1),
         PoolLookup::Found(_)

@@ -86,8 +86,7 @@ fn advice_about_an_overlap_ends_it() {
 
 #[test]
 fn lengths_of_overlapping_pools_are_compared() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply_pool(&numbered(1, json!({})));
     let others = ledger.pools().overlapping(&key());
     assert!(ledger.pools().have_length(&others, 32) && !ledger.pools().have_length(&others, 28));
@@ -135,8 +134,7 @@ fn spec_is_parsed_once_per_generation() {
 
 #[test]
 fn unused_pool_has_no_free_set() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let has_list = |ledger: &Ledger| ledger.pools.get(&key()).unwrap().has_free_list();
     assert!(!has_list(&ledger));
     ledger.apply(&address("a", 1));
@@ -155,7 +153,7 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
     assert_eq!(ledger.pools().overlapping(&named("q")), [named("own")]);
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     for name in ["own", "q"] {
-        ledger.set_notified(&named(name), false);
+        ledger.pools_mut().set_notified(&named(name), false);
     }
     take(&mut ledger);
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
@@ -246,12 +244,12 @@ fn addresses_in_use_in_several_scopes_are_counted() {
 fn reconcile(ledger: &mut Ledger, reported: &mut BTreeMap<PoolKey, Vec<PoolKey>>) -> Vec<PoolKey> {
     let notified = ledger.take_effects().pools;
     for pool in &notified {
-        ledger.set_notified(pool, false);
-        let found = match ledger.begin_overlap_search(pool) {
+        ledger.pools_mut().set_notified(pool, false);
+        let found = match ledger.pools_mut().begin_overlap_search(pool) {
             Some((usable, nearby)) => nearby.overlapping(&usable),
             None => Vec::new(),
         };
-        ledger.end_overlap_search(pool, &found);
+        ledger.pools_mut().end_overlap_search(pool, &found);
         reported.insert(pool.clone(), found);
     }
     notified

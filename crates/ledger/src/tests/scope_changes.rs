@@ -554,7 +554,7 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
 fn write_status(objects: &mut Objects, manager: &Manager, pool: usize) {
     let is_decodable = objects.pools[pool].is_decodable;
     if is_decodable && manager.seen.pools[pool] == objects.pools[pool] {
-        objects.pools[pool].status = Some(manager.ledger.pool_network(&named(POOLS[pool])));
+        objects.pools[pool].status = Some(pool_network(&manager.ledger, &named(POOLS[pool])));
     }
 }
 
@@ -597,7 +597,7 @@ proptest! {
         for pool in POOLS.map(named) {
             let [one, other] = [&managers[0], &managers[1]].map(|manager| {
                 let info = manager.ledger.pools().pool_info(&pool).unwrap();
-                (info.scope.clone(), info.network_problem.clone(), info.initialized, manager.ledger.pool_network(&pool))
+                (info.scope.clone(), info.network_problem.clone(), info.initialized, pool_network(&manager.ledger, &pool))
             });
             prop_assert_eq!(one, other, "{}: {:?}", pool, objects);
         }

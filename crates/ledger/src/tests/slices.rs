@@ -83,7 +83,7 @@ fn claims_of_an_owner_wait_for_one_slice() {
         (1, 2)
     );
     assert_eq!(
-        ledger.pools().slice_counts(&key()),
+        slice_counts(&ledger),
         Some(SliceCounts {
             total: 3,
             assigned: 1,
@@ -161,7 +161,7 @@ fn assignment_ends_although_the_pool_has_changed() {
                 "10.0.0.0/30",
                 "change {number}, undone: {is_undone}"
             );
-            assert_eq!(ledger.pools().slice_counts(&key()).unwrap().assigned, 0);
+            assert_eq!(slice_counts(&ledger).unwrap().assigned, 0);
         }
     }
 }
@@ -245,11 +245,7 @@ fn begin_return(ledger: &mut Ledger) -> bool {
 fn slice_in_use_is_not_returned() {
     let mut ledger = sliced();
     ledger.apply(&slice("10.0.0.4/30", "a"));
-    assert!(
-        !view(&ledger).is_in_use
-            && view(&ledger).pool_exists
-            && view(&ledger).retention == SliceRetention::Owner
-    );
+    assert!(!view(&ledger).is_in_use && view(&ledger).retention == SliceRetention::Owner);
     assert_eq!(last(&mut ledger, "a0", "a"), 4);
     assert!(view(&ledger).is_in_use && !begin_return(&mut ledger));
     ledger.drop_candidate(&value(4));
@@ -265,7 +261,7 @@ fn slice_in_use_is_not_returned() {
     // Addresses of a deleted pool are in use as well.
     ledger.apply(&address("a0", 4));
     ledger.remove_pool(&key());
-    assert!(view(&ledger).is_in_use && !view(&ledger).pool_exists);
+    assert!(view(&ledger).is_in_use && view(&ledger).retention == SliceRetention::NoPool);
 }
 
 #[test]
@@ -287,10 +283,7 @@ fn slices_are_known_before_their_pool() {
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}})));
     assert!(take(&mut ledger).contains(&claim("b1")));
     assert_eq!(
-        (
-            ledger.pools().slice_counts(&key()),
-            last(&mut ledger, "b1", "b")
-        ),
+        (slice_counts(&ledger), last(&mut ledger, "b1", "b")),
         (None, 1)
     );
     // A list without the slice.

@@ -76,7 +76,7 @@ impl RequestedBlocks {
     /// Counts a claim that requests the block.
     pub(super) fn add_claim(&mut self, block: Block) {
         let requested = self.blocks.entry(block).or_default();
-        requested.claims = requested.claims.saturating_add(1);
+        requested.claims += 1;
     }
 
     /// Stops counting a claim that requests the block, and that neither waits for it nor has a
@@ -116,18 +116,16 @@ impl RequestedBlocks {
 
     /// Whether a claim waits for the block, or has a turn for it.
     pub(super) fn is_contested(&self, block: Block) -> bool {
-        match self.blocks.get(&block) {
-            Some(requested) => requested.has_turn || !requested.waiting.is_empty(),
-            None => false,
-        }
+        self.blocks
+            .get(&block)
+            .is_some_and(|requested| requested.has_turn || !requested.waiting.is_empty())
     }
 
     /// Whether a claim has a turn for the block.
     pub(super) fn has_turn(&self, block: Block) -> bool {
-        match self.blocks.get(&block) {
-            Some(requested) => requested.has_turn,
-            None => false,
-        }
+        self.blocks
+            .get(&block)
+            .is_some_and(|requested| requested.has_turn)
     }
 
     /// The number of blocks for which a claim has a turn.

@@ -93,10 +93,10 @@ impl Driver {
         } else {
             Access::Limited
         };
-        target.is_foreign = match &target.slice {
-            Some(slice) => !self.has_own_id(slice) || self.is_replaceable(target, slice),
-            None => false,
-        };
+        target.is_foreign = target
+            .slice
+            .as_ref()
+            .is_some_and(|slice| !self.has_own_id(slice) || self.is_replaceable(target, slice));
     }
 
     /// Decides on the next step of a block.

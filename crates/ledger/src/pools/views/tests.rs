@@ -256,7 +256,7 @@ fn empty(key: &PoolKey, entry: &PoolEntry) -> PoolEntry {
     let rules = entry.info.as_ref().and_then(|info| info.access.clone());
     fresh.quota = rules.map(|rules| Box::new(Quota::new(&rules)));
     if let Some(usable) = entry.usable() {
-        let none = UsageMap::default();
+        let none = ScopeEntry::default().usage;
         fresh.draining = Draining::of(key, usable, &SpanSet::default(), &none);
         fresh.free = Some(FreeSet::new(&usable.allocatable()));
     }
@@ -266,20 +266,19 @@ fn empty(key: &PoolKey, entry: &PoolEntry) -> PoolEntry {
 proptest! {
     #[test]
     fn each_view_equals_a_replay_of_all_facts(steps in steps()) {
-        let ledger = run(steps);
+        let mut ledger = run(steps);
         let pools = ledger.pools.iter().map(|(key, entry)| (key.clone(), empty(key, entry)));
         let mut pools = Pools { entries: pools.collect(), ..Pools::default() };
-        for (scope, entry) in ledger.addresses.scopes() {
-            let mut holders = Vec::new();
-            for (block, usage) in entry.usage.iter() {
+        for (scope, entry) in ledger.addresses.scopes_mut() {
+            let holders = std::mem::take(&mut entry.holders);
+            let facts: Vec<_> =
+                entry.usage.iter().map(|(block, usage)| (block, Facts::of(usage, true))).collect();
+            for (block, after) in facts {
                 let slot = Slot { scope: scope.clone(), block };
-                let change =
-                    Change { slot: &slot, before: Facts::default(), after: Facts::of(usage, true) };
+                let change = Change { slot: &slot, before: Facts::default(), after };
                 let mut derived = Derived {
                     pools: &mut pools,
-                    usage: &entry.usage,
-                    members: &entry.members,
-                    holders: &mut holders,
+                    scope: entry,
                     elsewhere: Vec::new(),
                     dirty_pools: &mut Vec::new(),
                     effects: &mut Effects::default(),
