@@ -337,6 +337,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     let invalid = |ledger: &Ledger| -> Vec<String> {
         ledger
             .invalid_reservations()
+            .0
             .into_iter()
             .map(|one| one.name)
             .collect()

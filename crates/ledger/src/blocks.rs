@@ -146,6 +146,12 @@ impl Blocks {
         self.rules.as_ref()
     }
 
+    /// Whether the specification shares blocks through this registry.
+    pub(super) fn are_of(&self, registry: &str) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.registry == registry)
+    }
+
     /// Replaces the shared blocks of the specification, and the lengths of what the pools allocate.
     pub(super) fn set_rules(
         &mut self,

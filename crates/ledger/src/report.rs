@@ -543,42 +543,29 @@ impl Ledger {
 
     /// The manually created reservations that have no effect: they are not valid, their pool does not
     /// exist, they name an address that it does not contain, or one that is in use by another claim.
-    pub fn invalid_reservations(&self) -> Vec<InvalidReservation> {
-        let mut found: Vec<InvalidReservation> = self.addresses.ignored().collect();
+    /// And the names and states of those whose status reports this although they have an effect.
+    pub fn invalid_reservations(&self) -> (Vec<InvalidReservation>, Vec<(String, ObjectVersion)>) {
+        let mut invalid: Vec<InvalidReservation> = self.addresses.ignored().collect();
+        let mut corrected = Vec::new();
         for (scope, block, usage) in self.addresses.all() {
             let Some(reservation) = &usage.reservation else {
                 continue;
             };
             let slot = addresses::slot(scope, block);
-            if let Validity::Invalid(problem) = self.validity(&slot, reservation, usage) {
-                found.push(InvalidReservation {
+            match self.validity(&slot, reservation, usage) {
+                Validity::Invalid(problem) => invalid.push(InvalidReservation {
                     name: slot.reservation_name(),
                     uid: reservation.uid.to_string(),
                     seen: reservation.seen(),
                     problem,
-                });
+                }),
+                Validity::Valid if reservation.reports_problem && !usage.is_name_taken => {
+                    corrected.push((slot.reservation_name(), reservation.seen()));
+                }
+                _ => {}
             }
         }
-        found
-    }
-
-    /// The reservations whose status reports that they have no effect, although they have: their
-    /// names and states.
-    pub fn corrected_reservations(&self) -> Vec<(String, ObjectVersion)> {
-        let mut found = Vec::new();
-        for (scope, block, usage) in self.addresses.all() {
-            let Some(reservation) = &usage.reservation else {
-                continue;
-            };
-            if !reservation.reports_problem || usage.is_name_taken {
-                continue;
-            }
-            let slot = addresses::slot(scope, block);
-            if self.validity(&slot, reservation, usage) == Validity::Valid {
-                found.push((slot.reservation_name(), reservation.seen()));
-            }
-        }
-        found
+        (invalid, corrected)
     }
 
     /// Whether a reservation has an effect. That of a claim has.

@@ -66,11 +66,7 @@ impl Ledger {
     pub fn exclusion_hashes(&self, registry: &str) -> BTreeMap<String, String> {
         let mut hashes = BTreeMap::new();
         for (network, exclusions) in &self.networks.exclusions {
-            let is_of_registry = exclusions
-                .blocks()
-                .rules()
-                .is_some_and(|rules| rules.registry == registry);
-            if is_of_registry && !self.addresses.members(network).is_empty() {
+            if exclusions.blocks().are_of(registry) && !self.addresses.members(network).is_empty() {
                 hashes.insert(network.to_string(), exclusions.hash());
             }
         }
@@ -95,10 +91,7 @@ impl Ledger {
     pub fn set_registry_obstacle(&mut self, registry: &str, obstacle: &BlockObstacle) {
         let mut changed = Vec::new();
         for (network, blocks) in self.networks.with_blocks() {
-            let is_of_registry = blocks
-                .rules()
-                .is_some_and(|rules| rules.registry == registry);
-            if is_of_registry {
+            if blocks.are_of(registry) {
                 changed.push((network.clone(), blocks.supply.clone()));
             }
         }

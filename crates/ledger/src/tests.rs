@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{
-    IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool, PoolNetwork, Scope,
-    SliceCounts, Slot, reservation_name,
+    AddressCounts, IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool,
+    PoolNetwork, Scope, SliceCounts, Slot, reservation_name,
 };
 use capi_ipam_contract::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, Family};
@@ -71,6 +71,18 @@ fn offered(ledger: &mut Ledger, name: &str) -> Option<u8> {
 /// Records the reservation of an address for a claim, which a response has shown.
 fn reserve(ledger: &mut Ledger, last: u8, name: &str) {
     ledger.insert_reservation(&reservation(last, held_by(name), None));
+}
+
+fn address_counts(ledger: &Ledger) -> AddressCounts {
+    ledger.pools.counts(&key())
+}
+
+fn info_of(ledger: &Ledger) -> Option<Arc<PoolInfo>> {
+    ledger.pools.pool_info(&key())
+}
+
+fn scope_of(ledger: &Ledger, pool: &str) -> Scope {
+    ledger.pools.scope(&named(pool))
 }
 
 fn pool_network(ledger: &Ledger, key: &PoolKey) -> Option<PoolNetwork> {
@@ -184,7 +196,7 @@ fn over_limit(ledger: &Ledger, key: &PoolKey) -> Option<OverLimit> {
 }
 
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
-    let counts = ledger.pools().counts(&key());
+    let counts = address_counts(ledger);
     (counts.total, counts.free, counts.used, counts.out_of_range)
 }
 
@@ -360,7 +372,7 @@ fn objects_missing_in_a_new_list_are_removed() {
 
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
-    assert!(ledger.pools().pool_info(&key()).is_none());
+    assert!(info_of(&ledger).is_none());
 }
 
 /// A ledger with two claims that wait for one address. The address is free, and the first claim has
@@ -596,6 +608,7 @@ fn promises_that_no_claim_can_get_are_found() {
     }
     let mut invalid: Vec<_> = ledger
         .invalid_reservations()
+        .0
         .into_iter()
         .map(|found| found.problem)
         .collect();
@@ -623,7 +636,7 @@ fn manual_reservations_without_effect_are_found() {
     let mut misnamed = reservation(4, json!(null), None);
     misnamed.metadata.name = Some("p.n.p.10.0.0.5".to_owned());
     ledger.insert_reservation(&misnamed);
-    let invalid = ledger.invalid_reservations();
+    let invalid = ledger.invalid_reservations().0;
     let names: Vec<&str> = invalid.iter().map(|found| found.name.as_str()).collect();
     assert_eq!(names, ["p.n.p.10.0.0.5", "p.n.p.10.0.0.200"]);
     assert!(
@@ -632,7 +645,7 @@ fn manual_reservations_without_effect_are_found() {
         invalid[1].problem
     );
     ledger.delete(&misnamed);
-    assert_eq!(ledger.invalid_reservations().len(), 1);
+    assert_eq!(ledger.invalid_reservations().0.len(), 1);
 }
 
 #[test]
@@ -647,20 +660,20 @@ fn corrected_reservation_is_one_that_still_reports_a_problem() {
     };
     ledger.insert_reservation(&reservation(3, json!(null), None));
     reserve(&mut ledger, 4, "a");
-    assert_eq!(ledger.corrected_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().1, []);
     ledger.insert_reservation(&reported(5, json!(null)));
     ledger.insert_reservation(&reported(200, json!(null)));
     let corrected = ObjectVersion::of(&reported(5, json!(null)).metadata);
     assert_eq!(
-        ledger.corrected_reservations(),
+        ledger.invalid_reservations().1,
         [("p.n.p.10.0.0.5".to_owned(), corrected)]
     );
     // A pool that is not valid says nothing of them.
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["no address"]}})));
-    assert_eq!(ledger.corrected_reservations(), []);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().1, []);
+    assert_eq!(ledger.invalid_reservations().0, []);
     ledger.remove_pool(&key());
-    assert_eq!(ledger.corrected_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().1, []);
 }
 
 #[test]
@@ -670,10 +683,10 @@ fn reservations_of_users_outlive_their_pool() {
     reserve(&mut ledger, 4, "a");
     let scope = Scope::Pool(key());
     assert_eq!(ledger.reservations_without_pool(&key(), &scope), 0);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().0, []);
     ledger.remove_pool(&key());
     assert_eq!(ledger.reservations_without_pool(&key(), &scope), 1);
-    let invalid = ledger.invalid_reservations();
+    let invalid = ledger.invalid_reservations().0;
     assert_eq!(invalid.len(), 1, "{invalid:?}");
     let start = "spec.poolRef: InClusterIPPool n/p does not exist; create the pool, or delete";
     assert!(invalid[0].problem.starts_with(start), "{invalid:?}");

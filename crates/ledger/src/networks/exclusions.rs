@@ -11,6 +11,7 @@ use capi_ipam_api::{BlockLengths, NetworkRules, exclusions_hash};
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
 use crate::blocks::{Affected, Blocks, ManagementClusters};
+use crate::pools::views::count;
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by
 /// all pools.
@@ -135,17 +136,13 @@ impl Exclusions {
     ) -> Vec<IpAddr> {
         let mut changed = Vec::new();
         for gateway in gateways {
-            let count = self.gateways.entry(*gateway).or_default();
-            *count = if is_added {
-                count.saturating_add(1)
-            } else {
-                count.saturating_sub(1)
-            };
-            let count = *count;
-            if count == 0 {
+            let pools = self.gateways.entry(*gateway).or_default();
+            count(pools, is_added);
+            let pools = *pools;
+            if pools == 0 {
                 self.gateways.remove(gateway);
             }
-            if count == usize::from(is_added) {
+            if pools == usize::from(is_added) {
                 changed.push(*gateway);
             }
         }

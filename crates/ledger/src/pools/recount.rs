@@ -4,6 +4,7 @@ use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 
 use super::PoolEntry;
 use super::draining::Draining;
+use super::views::count;
 use crate::PoolKey;
 use crate::addresses::{AddressUsage, Availability, UsageMap};
 
@@ -90,7 +91,8 @@ impl PoolEntry {
             let was_in_range = before.set.contains(used.number);
             let is_in_range = usable.set.contains(used.number);
             if was_in_range != is_in_range && used.usage.has_address_of(key) {
-                self.move_count(is_in_range);
+                count(&mut self.used, is_in_range);
+                count(&mut self.out_of_range, was_in_range);
             }
             let is_in_use = usable.is_draining(used.block) && used.usage.is_in_use_of(key);
             self.draining.set_in_use(used.block, is_in_use);
@@ -166,17 +168,6 @@ impl PoolEntry {
         self.refresh_requests(usage);
         self.draining = Draining::default();
         self.slices = None;
-    }
-
-    /// Counts an IPAddress of the pool that is in its range now, or no longer.
-    fn move_count(&mut self, is_in_range: bool) {
-        if is_in_range {
-            self.out_of_range = self.out_of_range.saturating_sub(1);
-            self.used += 1;
-        } else {
-            self.used = self.used.saturating_sub(1);
-            self.out_of_range += 1;
-        }
     }
 
     /// Computes what depends on the free set and the counts.

@@ -7,6 +7,7 @@ use capi_ipam_ip::UsableBlocks;
 
 use crate::PoolInfo;
 use crate::addresses::Released;
+use crate::pools::views::count;
 
 /// For how long a pool keeps released addresses. The default is that of a pool which does not
 /// exist: every cool-down ends immediately.
@@ -110,12 +111,7 @@ impl ReleasedAddresses {
             addresses.remove(&key)
         };
         if is_changed && is_counted {
-            let count = self.cooling_down;
-            self.cooling_down = if is_started {
-                count.saturating_add(1)
-            } else {
-                count.saturating_sub(1)
-            };
+            count(&mut self.cooling_down, is_started);
         }
     }
 

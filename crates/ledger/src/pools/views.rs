@@ -39,7 +39,7 @@ pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
 }
 
 /// Counts one more, or one less.
-fn count(number: &mut usize, is_added: bool) {
+pub(crate) fn count(number: &mut usize, is_added: bool) {
     *number = if is_added {
         number.saturating_add(1)
     } else {

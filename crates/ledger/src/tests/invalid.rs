@@ -60,7 +60,7 @@ fn name_of_an_invalid_reservation_takes_its_address() {
             answer,
             Outcome::NotNow(Reason::Unavailable(Unavailable::Excluded))
         );
-        let found = ledger.invalid_reservations();
+        let found = ledger.invalid_reservations().0;
         assert!(
             found.len() == 1 && found[0].problem.contains("10.0.0.1 is not allocated"),
             "{found:?}"
@@ -77,7 +77,7 @@ fn name_of_an_invalid_reservation_takes_its_address() {
         begin_list(&mut ledger);
         end_list(&mut ledger);
         assert_eq!(
-            (take(&mut ledger), ledger.invalid_reservations()),
+            (take(&mut ledger), ledger.invalid_reservations().0),
             (vec![claim("b")], Vec::new())
         );
         assert_eq!(offered(&mut ledger, "b"), Some(1));
@@ -115,9 +115,9 @@ fn reservation_whose_name_holds_no_address_takes_none() {
     ledger.apply(&unnamed);
     assert_eq!(free(&ledger, "a"), 8);
     assert_eq!(ledger.network("lab").reservations, 0);
-    assert_eq!(ledger.invalid_reservations().len(), 1);
+    assert_eq!(ledger.invalid_reservations().0.len(), 1);
     ledger.delete(&unnamed);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().0, []);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn reservation_that_becomes_undecodable_stays_known() {
     end_list(&mut ledger);
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
     ledger.apply(&held);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().0, []);
     apply_invalid(&mut ledger, &held);
     delete_invalid(&mut ledger, &held);
     assert_eq!(
@@ -226,7 +226,7 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
         if is_listed {
             ledger.end_pool_list(InClusterKind::IPPool);
         }
-        let info = ledger.pools().pool_info(&key()).expect("it exists");
+        let info = info_of(&ledger).expect("it exists");
         assert!(
             !info.can_allocate() && info.cooldown_seconds == 60,
             "{info:?}"
@@ -238,7 +238,7 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
     assert_eq!(offered(&mut ledger, "b"), Some(2));
     ledger.drop_candidate(&value(2));
     ledger.delete_pool(&key(), &invalid.metadata);
-    assert_eq!(ledger.pools().pool_info(&key()), None);
+    assert_eq!(info_of(&ledger), None);
 }
 
 /// A manager that starts while a pool of a network cannot be decoded.
@@ -261,9 +261,9 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     ledger.end_pool_list(InClusterKind::IPPool);
 
-    let info = ledger.pools().pool_info(&key()).expect("it exists");
+    let info = info_of(&ledger).expect("it exists");
     assert!(info.usable.is_err() && !info.can_allocate(), "{info:?}");
-    assert_eq!(ledger.pools().scope(&key()), in_lab(1).scope);
+    assert_eq!(scope_of(&ledger, "p"), in_lab(1).scope);
     assert_eq!(
         ledger.cooled_down(i64::from(i32::MAX), |_| true, 0),
         [],
@@ -278,16 +278,16 @@ fn pool_that_never_was_decodable_keeps_its_network() {
         Outcome::Offer(in_lab(2))
     );
     remove_network(&mut ledger, "lab");
-    assert_eq!(ledger.pools().scope(&key()), in_lab(1).scope);
+    assert_eq!(scope_of(&ledger, "p"), in_lab(1).scope);
     ledger.apply_network(&lab(json!({})));
 
     ledger.apply_pool(&decodable);
-    let info = ledger.pools().pool_info(&key()).expect("it exists");
+    let info = info_of(&ledger).expect("it exists");
     assert!(
         info.can_allocate() && info.cooldown_seconds == 0,
         "{info:?}"
     );
-    assert_eq!(ledger.pools().scope(&key()), in_lab(1).scope);
+    assert_eq!(scope_of(&ledger, "p"), in_lab(1).scope);
     assert_eq!(ledger.cooled_down(1060, |_| true, 0).len(), 1);
 }
 
@@ -304,7 +304,7 @@ fn undecodable_reservation_is_not_released_or_deleted() {
     assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
     assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
     assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
-    let found = ledger.invalid_reservations();
+    let found = ledger.invalid_reservations().0;
     assert!(
         found.len() == 2 && found[0].problem.contains("correct or delete it"),
         "{found:?}"

@@ -201,7 +201,7 @@ fn refused_pool_counts_for_no_lengths_and_counts() {
     ledger.apply_network(&lab(json!({"spec": {"namespaces": {"from": "None"}}})));
     let status = json!({"observedGeneration": 1, "network": {"name": "lab", "phase": "Member"}});
     ledger.apply_pool(&pool(json!({"spec": {"network": "lab"}, "status": status})));
-    let info = ledger.pools().pool_info(&key()).unwrap();
+    let info = info_of(&ledger).unwrap();
     assert_eq!(
         info.network_problem,
         Some(NetworkRefusal::NotAllowed("lab".into()))
@@ -253,7 +253,7 @@ fn slices_of_an_invalid_pool_are_not_returned() {
     assert_eq!(retention(&running), SliceRetention::Owner);
     let ranges = json!([{"addresses": ["10.0.0.5-10.0.0.20"], "prefix": 24}]);
     running.apply_pool(&sliced(json!({"spec": {"ranges": ranges}})));
-    assert!(running.pools().pool_info(&key()).unwrap().usable.is_err());
+    assert!(info_of(&running).unwrap().usable.is_err());
     assert_eq!(retention(&running), SliceRetention::Owner);
     let object = sliced(json!({}));
     running.apply_invalid_pool(&key(), &undecodable(&object, json!({})));
@@ -278,7 +278,7 @@ fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
     ledger.apply_pool(&versioned(1, "10", json!("lab")));
     ledger.apply(&in_network("p", 1));
     ledger.apply_pool(&versioned(2, "11", json!(null)));
-    let kept = ledger.pools().pool_info(&key()).unwrap();
+    let kept = info_of(&ledger).unwrap();
     assert_eq!(kept.scope, Scope::Network("lab".into()));
     assert!(kept.is_kept_in_network && kept.can_allocate(), "{kept:?}");
     assert_eq!(
@@ -287,7 +287,7 @@ fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
     );
     // Nothing of it is in use any more.
     ledger.delete(&in_network("p", 1));
-    let left = ledger.pools().pool_info(&key()).unwrap();
+    let left = info_of(&ledger).unwrap();
     assert_eq!(left.scope, Scope::Pool(key()));
     assert!(!left.is_kept_in_network);
 }
@@ -302,9 +302,9 @@ fn annotation_lets_a_pool_in_use_leave_its_network() {
         pool(json!({"metadata": {"uid": "p", "annotations": {LEAVE_NETWORK_ANNOTATION: network}}}))
     };
     ledger.apply_pool(&annotated("other"));
-    assert_eq!(ledger.pools().scope(&key()), Scope::Network("lab".into()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Network("lab".into()));
     ledger.apply_pool(&annotated("lab"));
-    assert_eq!(ledger.pools().scope(&key()), Scope::Pool(key()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Pool(key()));
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
 }
 
@@ -320,13 +320,13 @@ fn definition_without_fields_opens_nothing() {
     let listed = json!({"generation": 1, "resourceVersion": "11"});
     ledger.apply_pool(&pool(json!({"metadata": listed})));
     assert!(ledger.networks().have_definitions_problem());
-    let info = ledger.pools().pool_info(&key()).unwrap();
+    let info = info_of(&ledger).unwrap();
     assert_eq!(info.scope, Scope::Network("lab".into()));
     assert!(!info.can_allocate() && info.is_draining, "{info:?}");
     // Nor does an edit while the field is missing, of a pool without addresses in use.
     let edited = json!({"generation": 2, "resourceVersion": "12"});
     ledger.apply_pool(&pool(json!({"metadata": edited})));
-    assert_eq!(ledger.pools().scope(&key()), Scope::Network("lab".into()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Network("lab".into()));
     // A pool that shows no network may have lost its name.
     ledger.apply_pool(&pool(json!({"metadata": {"name": "q", "uid": "q"}})));
     let unnamed = ledger.pools().pool_info(&named("q")).unwrap();

@@ -113,45 +113,37 @@ fn late_response_restores_no_deleted_or_older_pool() {
     ledger.apply_pool(&at(7, "one", "10.0.0.1-10.0.0.2"));
     insert_pool(&mut ledger, &at(6, "one", "10.0.0.1-10.0.0.8"));
     assert_eq!(
-        ledger.pools().counts(&key()).total,
+        address_counts(&ledger).total,
         2,
         "the response is older than what the watch has shown"
     );
     insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.pools().counts(&key()).total, 3);
+    assert_eq!(address_counts(&ledger).total, 3);
     ledger.delete_pool(&key(), &at(9, "one", "10.0.0.1-10.0.0.3").metadata);
     insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(
-        ledger.pools().pool_info(&key()),
-        None,
-        "the pool is deleted"
-    );
+    assert_eq!(info_of(&ledger), None, "the pool is deleted");
 
     ledger.apply_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
     insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(
-        ledger.pools().counts(&key()).total,
+        address_counts(&ledger).total,
         4,
         "the response is of an earlier pool"
     );
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
     insert_pool(&mut ledger, &at(11, "two", "10.0.0.1-10.0.0.4"));
-    assert_eq!(
-        ledger.pools().pool_info(&key()),
-        None,
-        "a list does not show the pool"
-    );
+    assert_eq!(info_of(&ledger), None, "a list does not show the pool");
     // A restore of etcd has lowered the versions.
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&at(5, "two", "10.0.0.1-10.0.0.5"));
     ledger.end_pool_list(InClusterKind::IPPool);
     insert_pool(&mut ledger, &at(6, "two", "10.0.0.1-10.0.0.6"));
-    assert_eq!(ledger.pools().counts(&key()).total, 6);
+    assert_eq!(address_counts(&ledger).total, 6);
     // A restore that the watch has not seen yet, but another one has.
     ledger.pools_mut().restored(InClusterKind::IPPool);
     insert_pool(&mut ledger, &at(3, "two", "10.0.0.1-10.0.0.7"));
-    assert_eq!(ledger.pools().counts(&key()).total, 7);
+    assert_eq!(address_counts(&ledger).total, 7);
 }
 
 #[test]
@@ -201,14 +193,14 @@ fn generation_from_before_a_restore_proves_nothing() {
     let mut ledger = ledger();
     ledger.apply_network(&network_without("10.0.0.1"));
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.4"));
-    assert_eq!(ledger.pools().counts(&key()).free, 3);
+    assert_eq!(address_counts(&ledger).free, 3);
     // The second edit is lost with the restore, and another one gets its generation.
     Observe::<IPNetwork>::restored(&mut ledger);
     ledger.apply_network(&network_without("10.0.0.1-10.0.0.2"));
-    assert_eq!(ledger.pools().counts(&key()).free, 2, "the network");
+    assert_eq!(address_counts(&ledger).free, 2, "the network");
     ledger.pools_mut().restored(InClusterKind::IPPool);
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.8"));
-    assert_eq!(ledger.pools().counts(&key()).free, 6, "the pool");
+    assert_eq!(address_counts(&ledger).free, 6, "the pool");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn network_must_exist_and_allow_the_namespace() {
     ] {
         ledger.apply_network(&lab(json!({"spec": {"namespaces": namespaces}})));
         assert_eq!(refusal(&ledger, &key()), expected, "{namespaces}");
-        let can_allocate = ledger.pools().pool_info(&key()).unwrap().can_allocate();
+        let can_allocate = info_of(&ledger).unwrap().can_allocate();
         assert_eq!(can_allocate, expected.is_none(), "{namespaces}");
     }
     let labelled = |value: &str| BTreeMap::from([("tenant".to_owned(), value.to_owned())]);
@@ -173,14 +173,14 @@ fn network_selects_pools_that_name_no_other() {
         json!({"spec": {"pools": {"matchLabels": {"site": "a"}}}}),
     ));
     let lab_scope = Scope::Network("lab".into());
-    assert_eq!(ledger.pools().scope(&named("p")), lab_scope);
-    assert_eq!(ledger.pools().scope(&named("q")), Scope::Pool(named("q")));
+    assert_eq!(scope_of(&ledger, "p"), lab_scope);
+    assert_eq!(scope_of(&ledger, "q"), Scope::Pool(named("q")));
     assert_eq!(
         refusal(&ledger, &named("r")),
         Some(NetworkRefusal::NotFound("other".into()))
     );
     ledger.apply_pool(&labelled("q", "a", None));
-    assert_eq!(ledger.pools().scope(&named("q")), lab_scope);
+    assert_eq!(scope_of(&ledger, "q"), lab_scope);
     // An empty selector selects all pools. Members stay in the network if it no longer allows their
     // namespace.
     ledger.apply_pool(&labelled("q", "b", None));
@@ -199,10 +199,7 @@ fn network_selects_pools_that_name_no_other() {
     );
     ledger.apply_pool(&labelled("s", "a", None));
     assert_eq!(
-        (
-            ledger.pools().scope(&named("s")),
-            refusal(&ledger, &named("s"))
-        ),
+        (scope_of(&ledger, "s"), refusal(&ledger, &named("s"))),
         (Scope::Pool(named("s")), None)
     );
     // Two networks that select one pool: none of them wins.
@@ -215,18 +212,12 @@ fn network_selects_pools_that_name_no_other() {
     // The pool stays in its network, until it names another one.
     remove_network(&mut ledger, "lab");
     assert_eq!(
-        (
-            ledger.pools().scope(&named("p")),
-            refusal(&ledger, &named("p"))
-        ),
+        (scope_of(&ledger, "p"), refusal(&ledger, &named("p"))),
         (lab_scope, Some(NetworkRefusal::Lost("lab".into())))
     );
     ledger.apply_pool(&labelled("p", "a", Some("lab-2")));
     assert_eq!(
-        (
-            ledger.pools().scope(&named("p")),
-            refusal(&ledger, &named("p"))
-        ),
+        (scope_of(&ledger, "p"), refusal(&ledger, &named("p"))),
         (Scope::Network("lab-2".into()), None)
     );
 }
@@ -270,17 +261,14 @@ fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
     ledger.remove_pool(&named("q"));
     assert_eq!(free(&ledger, "p"), 5);
     ledger.apply(&address("b", 3));
-    let counts = ledger.pools().counts(&key());
+    let counts = address_counts(&ledger);
     assert_eq!(
         (counts.used, counts.out_of_range),
         (0, 1),
         "an address in use is excluded later"
     );
     ledger.apply_network(&lab(json!({})));
-    assert_eq!(
-        (ledger.pools().counts(&key()).used, free(&ledger, "p")),
-        (1, 6)
-    );
+    assert_eq!((address_counts(&ledger).used, free(&ledger, "p")), (1, 6));
 }
 
 #[test]

@@ -101,13 +101,7 @@ fn spec_is_parsed_once_per_generation() {
         pool
     };
     ledger.apply_pool(&at(1, "10.0.0.1-10.0.0.8"));
-    let read = ledger
-        .pools()
-        .pool_info(&key())
-        .unwrap()
-        .usable
-        .clone()
-        .unwrap();
+    let read = info_of(&ledger).unwrap().usable.clone().unwrap();
     // An API server never sends this: it shows that the spec of a known generation is not parsed
     // again.
     ledger.apply_pool(&at(1, "nothing"));
@@ -116,10 +110,7 @@ fn spec_is_parsed_once_per_generation() {
     paused.metadata.annotations =
         Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into());
     ledger.apply_pool(&paused);
-    assert!(
-        ledger.pools().is_current(&key(), &read)
-            && ledger.pools().pool_info(&key()).unwrap().paused
-    );
+    assert!(ledger.pools().is_current(&key(), &read) && info_of(&ledger).unwrap().paused);
     ledger.apply_pool(&at(2, "10.0.0.1-10.0.0.4"));
     assert_eq!(counts(&ledger), (4, 4, 0, 0));
     let mut another = at(2, "10.0.0.1-10.0.0.2");

@@ -56,7 +56,7 @@ fn claim_gets_its_former_address_back() {
         release(&mut ledger, 5, "a", now());
         release(&mut ledger, 1, "b", now());
         assert_eq!(
-            ledger.pools().counts(&key()).free,
+            address_counts(&ledger).free,
             if cooldown == 0 { 8 } else { 5 }
         );
         assert_eq!(
@@ -112,7 +112,7 @@ fn sticky_pool_is_never_exhausted_by_absent_claims() {
             now() - 100 + i64::from(last),
         );
     }
-    assert_eq!(ledger.pools().counts(&key()).free, 8);
+    assert_eq!(address_counts(&ledger).free, 8);
     assert_eq!(proposed(&mut ledger, "c4"), Some(4));
     let others: Vec<_> = (0..7)
         .map(|number| proposed(&mut ledger, &format!("x{number}")))
@@ -146,7 +146,7 @@ fn kept_addresses_are_available_after_a_change_of_the_pool() {
     }
     let spec = json!({"allocation": {"sticky": true}, "excludedAddresses": ["10.0.0.2"]});
     ledger.apply_pool(&pool(json!({"spec": spec})));
-    assert_eq!(ledger.pools().counts(&key()).free, 7);
+    assert_eq!(address_counts(&ledger).free, 7);
     let others: Vec<_> = (0..7)
         .map(|number| proposed(&mut ledger, &format!("x{number}")))
         .collect();
@@ -165,7 +165,7 @@ fn kept_address_becomes_available_when_the_cooldown_ends() {
     assert_eq!(
         (
             proposed(&mut ledger, "new"),
-            ledger.pools().counts(&key()).cooling_down
+            address_counts(&ledger).cooling_down
         ),
         (None, 1)
     );
@@ -179,8 +179,8 @@ fn kept_address_becomes_available_when_the_cooldown_ends() {
     assert_eq!(take(&mut ledger), [claim("new")]);
     assert_eq!(
         (
-            ledger.pools().counts(&key()).cooling_down,
-            ledger.pools().counts(&key()).free
+            address_counts(&ledger).cooling_down,
+            address_counts(&ledger).free
         ),
         (0, 1)
     );
@@ -216,10 +216,7 @@ fn policy_can_be_switched_on_while_addresses_cool_down() {
     release(&mut ledger, 8, "b", now());
     ledger.apply_pool(&pool(json!({"spec": policy})));
     assert_eq!(
-        (
-            proposed(&mut ledger, "x"),
-            ledger.pools().counts(&key()).free
-        ),
+        (proposed(&mut ledger, "x"), address_counts(&ledger).free),
         (Some(2), 5),
         "the last one is free now"
     );
@@ -503,7 +500,7 @@ proptest! {
                 }
                 Step::Ask(..) => {}
             }
-            let counts = ledger.pools().counts(&key());
+            let counts = address_counts(&ledger);
             prop_assert_eq!(counts.free, i64::from(SIZE) - i64::try_from(held.len()).unwrap());
             prop_assert_eq!(counts.cooling_down, 0);
             prop_assert!(take(&mut ledger).is_empty());

@@ -356,7 +356,7 @@ impl Manager {
     }
 
     fn scope(&self, pool: usize) -> Scope {
-        self.ledger.pools().scope(&named(POOLS[pool]))
+        scope_of(&self.ledger, POOLS[pool])
     }
 
     fn can_allocate(&self, pool: usize) -> bool {

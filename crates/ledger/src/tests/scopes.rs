@@ -60,11 +60,7 @@ fn two_members() -> Ledger {
 /// Both pools are in the network, allocate nothing, and nothing of them is moved.
 fn assert_kept(ledger: &mut Ledger, case: &str) {
     for name in ["p", "q"] {
-        assert_eq!(
-            ledger.pools().scope(&named(name)),
-            network_scope(),
-            "{case}: {name}"
-        );
+        assert_eq!(scope_of(&ledger, name), network_scope(), "{case}: {name}");
         assert!(!can_allocate(ledger, name), "{case}: {name}");
         assert_eq!(
             ledger.propose(&named(name), &claim("x"), 1),
@@ -113,19 +109,14 @@ fn network_that_cannot_be_decoded_keeps_its_pools() {
     };
     Observe::<IPNetwork>::apply_invalid(&mut ledger, &invalid);
     assert_kept(&mut ledger, "changed");
-    let refusal = ledger
-        .pools()
-        .pool_info(&key())
-        .unwrap()
-        .network_problem
-        .clone();
+    let refusal = info_of(&ledger).unwrap().network_problem.clone();
     assert_eq!(refusal, Some(NetworkRefusal::Invalid("lab".into())));
     // It is listed again, and is not removed.
     Observe::<IPNetwork>::init(&mut ledger);
     Observe::<IPNetwork>::apply_invalid(&mut ledger, &invalid);
     Observe::<IPNetwork>::init_done(&mut ledger);
     assert_eq!(
-        ledger.pools().pool_info(&key()).unwrap().network_problem,
+        info_of(&ledger).unwrap().network_problem,
         Some(NetworkRefusal::Invalid("lab".into()))
     );
 }
@@ -147,7 +138,7 @@ fn namespace_that_loses_its_label_keeps_pools_in_the_network() {
     assert_kept(&mut ledger, "no namespace");
     // A pool that never was a member is none.
     ledger.apply_pool(&labelled("r", Some("a"), json!({})));
-    assert_eq!(ledger.pools().scope(&named("r")), Scope::Pool(named("r")));
+    assert_eq!(scope_of(&ledger, "r"), Scope::Pool(named("r")));
     assert!(can_allocate(&ledger, "r"));
 }
 
@@ -170,12 +161,12 @@ fn restarted_manager_keeps_pools_in_a_missing_network() {
         json!({"spec": {"pools": {"matchLabels": {"site": "b"}}}}),
     ));
     for name in ["p", "q"] {
-        assert_eq!(ledger.pools().scope(&named(name)), network_scope());
+        assert_eq!(scope_of(&ledger, name), network_scope());
         assert!(can_allocate(&ledger, name));
     }
     // The way out is an explicit word.
     ledger.apply_pool(&labelled("p", Some("a"), leaving("lab")));
-    assert_eq!(ledger.pools().scope(&named("p")), Scope::Pool(key()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
 }
@@ -191,7 +182,7 @@ fn pools_restored_before_their_network_do_not_allocate() {
         }
         ledger.apply_pool(&restored);
         ledger.apply(&reservation);
-        assert_eq!(ledger.pools().scope(&key()), network_scope());
+        assert_eq!(scope_of(&ledger, "p"), network_scope());
         assert!(!can_allocate(&ledger, "p"));
         assert!(ledger.misplaced(10, |_| true).is_empty());
         ledger.apply_network(&selecting(json!({})));
@@ -214,19 +205,19 @@ fn pools_leave_a_deleted_network_by_an_explicit_change() {
     ledger.apply_network(&selecting(being_deleted()));
     ledger.apply_pool(&labelled("p", None, json!({})));
     assert_eq!(
-        ledger.pools().scope(&key()),
+        scope_of(&ledger, "p"),
         network_scope(),
         "it has addresses in use"
     );
     ledger.apply_pool(&labelled("p", None, leaving("lab")));
-    assert_eq!(ledger.pools().scope(&key()), Scope::Pool(key()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
     let mut without_selector = being_deleted();
     without_selector["spec"] = json!({"pools": null});
     ledger.apply_network(&selecting(without_selector));
     ledger.delete(&in_scope("q", &in_lab(2), held_by("q")));
-    assert_eq!(ledger.pools().scope(&named("q")), Scope::Pool(named("q")));
+    assert_eq!(scope_of(&ledger, "q"), Scope::Pool(named("q")));
     assert_eq!(ledger.network("lab").needed_by, 0);
 }
 
@@ -254,10 +245,7 @@ fn refused_pool_keeps_addresses_without_a_reservation_in_scope() {
     ));
     assert!(!can_allocate(&ledger, "p"), "two networks select it");
     assert_eq!(
-        (
-            ledger.pools().scope(&key()),
-            ledger.pools().counts(&global).free
-        ),
+        (scope_of(&ledger, "p"), ledger.pools().counts(&global).free),
         (network_scope(), 5)
     );
 }

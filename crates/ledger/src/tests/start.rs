@@ -87,7 +87,7 @@ fn claims_wait_until_all_initial_lists_are_complete() {
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
     end_network_list(&mut ledger);
     assert!(take(&mut ledger).contains(&claim("a")));
-    assert_eq!(ledger.pools().scope(&key()), Scope::Network("lab".into()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Network("lab".into()));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
         Outcome::Offer(in_lab(1))
