@@ -132,7 +132,11 @@ impl Ledger {
 
     /// Stops holding an address: it is free again unless a reservation of it was observed.
     pub fn drop_candidate(&mut self, slot: &Slot) {
-        self.change(|ledger| ledger.release_candidate(slot));
+        self.change(|ledger| {
+            if ledger.is_candidate(slot) {
+                ledger.update(slot, |usage| usage.candidate = None);
+            }
+        });
     }
 
     /// The slot whose reservation for the claim was requested from this pool with an unknown

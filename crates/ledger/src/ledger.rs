@@ -207,13 +207,7 @@ impl Ledger {
         is_free
     }
 
-    pub(super) fn release_candidate(&mut self, slot: &Slot) {
-        if self.is_candidate(slot) {
-            self.update(slot, |usage| usage.candidate = None);
-        }
-    }
-
-    fn is_candidate(&self, slot: &Slot) -> bool {
+    pub(super) fn is_candidate(&self, slot: &Slot) -> bool {
         self.addresses
             .usage(slot)
             .is_some_and(|usage| usage.candidate.is_some())

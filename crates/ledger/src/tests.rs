@@ -60,6 +60,17 @@ fn with_pool() -> Ledger {
     ledger
 }
 
+/// A ledger with the network `lab`.
+fn with_lab() -> Ledger {
+    let mut ledger = ledger();
+    ledger.apply_network(&lab(json!({})));
+    ledger
+}
+
+fn unavailable(why: Unavailable) -> Outcome<Slot> {
+    Outcome::NotNow(Reason::Unavailable(why))
+}
+
 /// The last number of the address that is proposed to a claim.
 fn offered(ledger: &mut Ledger, name: &str) -> Option<u8> {
     match ledger.propose(&key(), &claim(name), 1) {

@@ -130,8 +130,7 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
 /// At a start, the IPAddresses and reservations of a pool can be listed before the pool.
 #[test]
 fn limit_counts_addresses_that_are_listed_before_the_pool() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let mut held = reservation_of(1, "a", "c1", None, 5);
     held.metadata.name = Some(in_lab(1).reservation_name());
     held.spec.scope = "n.lab".to_owned();

@@ -56,10 +56,7 @@ fn name_of_an_invalid_reservation_takes_its_address() {
             ..1.into()
         };
         let answer = ledger.propose(&key(), &claim("c"), requested);
-        assert_eq!(
-            answer,
-            Outcome::NotNow(Reason::Unavailable(Unavailable::Excluded))
-        );
+        assert_eq!(answer, unavailable(Unavailable::Excluded));
         let found = ledger.invalid_reservations().0;
         assert!(
             found.len() == 1 && found[0].problem.contains("10.0.0.1 is not allocated"),
@@ -106,8 +103,7 @@ fn deleted_invalid_reservation_frees_its_address() {
 
 #[test]
 fn reservation_whose_name_holds_no_address_takes_none() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("a", "10.0.0.1-10.0.0.8"));
     let mut unnamed = reservation(1, json!(null), None);
     unnamed.metadata.name = Some("n.lab.ipv4".to_owned());

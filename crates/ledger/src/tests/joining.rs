@@ -185,8 +185,7 @@ fn network_that_appears_notifies_the_moves_of_its_pools() {
 
 #[test]
 fn refused_pool_keeps_its_reservations_where_they_are() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     ledger.apply(&address("a", 1));

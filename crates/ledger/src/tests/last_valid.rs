@@ -40,8 +40,7 @@ fn in_network(pool: &str, last: u8) -> IPReservation {
 
 /// Pool `p` contains 10.0.0.1 to 8, and pool `q` has the gateway 10.0.0.1.
 fn network_with_gateway() -> Ledger {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&with_gateway(
         "q",
         "10.0.0.100-10.0.0.200",
@@ -269,8 +268,7 @@ fn slices_of_an_invalid_pool_are_not_returned() {
 
 #[test]
 fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let versioned = |generation: i64, version: &str, network: serde_json::Value| {
         let metadata = json!({"generation": generation, "resourceVersion": version});
         pool(json!({"metadata": metadata, "spec": {"network": network}}))
@@ -294,8 +292,7 @@ fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
 
 #[test]
 fn annotation_lets_a_pool_in_use_leave_its_network() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply(&in_network("p", 1));
     let annotated = |network: &str| {
@@ -310,8 +307,7 @@ fn annotation_lets_a_pool_in_use_leave_its_network() {
 
 #[test]
 fn definition_without_fields_opens_nothing() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let metadata = json!({"generation": 1, "resourceVersion": "10"});
     ledger.apply_pool(&pool(
         json!({"metadata": metadata, "spec": {"network": "lab", "draining": ["10.0.0.8"]}}),

@@ -57,8 +57,7 @@ proptest! {
     /// An address that is used in one pool of a network is used in all.
     #[test]
     fn network_agrees_with_a_naive_model(steps in steps()) {
-        let mut ledger = ledger();
-        ledger.apply_network(&lab(json!({})));
+        let mut ledger = with_lab();
         let (mut proposed, mut reserved, mut holders) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         // The network of a deleted pool is known as long as the pool has addresses.
         let mut exists = [true; MEMBERS.len()];

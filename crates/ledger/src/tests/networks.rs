@@ -4,8 +4,7 @@ use super::*;
 
 #[test]
 fn pools_of_one_network_never_propose_the_same_address() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert!(
@@ -31,8 +30,7 @@ fn pools_of_one_network_never_propose_the_same_address() {
 
 #[test]
 fn address_observed_before_its_pool_joins_the_network() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply(&address("a", 2));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert_eq!(free(&ledger, "q"), 3, "the network of p is not known yet");
@@ -224,8 +222,7 @@ fn network_selects_pools_that_name_no_other() {
 
 #[test]
 fn addresses_of_several_pools_of_a_network_are_shared() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     for (name, addresses, shared) in [
         ("p", "10.0.0.1-10.0.0.9", 0),
         ("q", "10.0.0.20-10.0.0.29", 0),

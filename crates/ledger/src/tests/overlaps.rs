@@ -29,8 +29,7 @@ fn search_for_overlaps_ends_after_twenty() {
 /// The advice of the condition for two pools, which then are as it says. Returns whether both can
 /// allocate and whether the overlap is gone.
 fn follow(advice: &str, length: i64) -> (bool, bool) {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let prefixes = |change: serde_json::Value| {
         let mut pool = json!({
             "kind": "InClusterPrefixPool", "metadata": {"namespace": "n", "name": "q", "uid": "q", "finalizers":

@@ -248,15 +248,15 @@ fn requested_address_is_allocated_or_nothing() {
     assert_eq!(request(&mut ledger, "a", 5, 1), Outcome::Offer(value(5)));
     assert_eq!(
         request(&mut ledger, "b", 5, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(None)))
+        unavailable(Unavailable::InUse(None))
     );
     assert_eq!(
         request(&mut ledger, "c", 5, 1),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(None)))
+        unavailable(Unavailable::InUse(None))
     );
     assert_eq!(
         request(&mut ledger, "d", 200, 1),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::NotInPool))
+        unavailable(Unavailable::NotInPool)
     );
     assert_eq!(
         proposed(&mut ledger, "other"),
@@ -271,7 +271,7 @@ fn requested_address_is_allocated_or_nothing() {
     );
     assert_eq!(
         request(&mut ledger, "b", 5, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::RequestedBefore))
+        unavailable(Unavailable::RequestedBefore)
     );
     let others: Vec<_> = (0..6)
         .map(|number| proposed(&mut ledger, &format!("x{number}")))
@@ -324,7 +324,7 @@ fn each_reason_is_distinguished() {
     assert_eq!(why(&mut ledger, 5), Unavailable::CoolingDown(since + 601));
     assert_eq!(
         request(&mut ledger, "former", 5, 1),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::CoolingDown(since + 601)))
+        unavailable(Unavailable::CoolingDown(since + 601))
     );
     assert_eq!(
         request(&mut ledger, "a", 6, 1),
@@ -345,13 +345,13 @@ fn request_waits_behind_claims_of_an_exhausted_pool() {
     assert_eq!(proposed(&mut ledger, "older"), None);
     assert_eq!(
         request(&mut ledger, "younger", 4, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(Some(claim("c4")))))
+        unavailable(Unavailable::InUse(Some(claim("c4"))))
     );
     free(&mut ledger, 4);
     assert_eq!(take(&mut ledger), [claim("older")]);
     assert_eq!(
         request(&mut ledger, "younger", 4, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::NotYet))
+        unavailable(Unavailable::NotYet)
     );
     free(&mut ledger, 6);
     assert_eq!(take(&mut ledger), [claim("younger")]);
@@ -376,7 +376,7 @@ fn new_user_of_a_requested_address_wakes_the_others() {
     for (name, priority) in [("a", 1), ("b", 2)] {
         assert_eq!(
             request(&mut ledger, name, 5, priority),
-            Outcome::NotNow(Reason::Unavailable(Unavailable::CoolingDown(since + 601)))
+            unavailable(Unavailable::CoolingDown(since + 601))
         );
     }
     ledger.delete(&reservation(5, held_by("former"), None));

@@ -370,7 +370,7 @@ fn requested_address_is_in_a_slice_of_the_owner() {
     assert_eq!(request(&mut ledger, "a0", "a", 6), Outcome::Offer(value(6)));
     assert_eq!(
         request(&mut ledger, "b0", "b", 5),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InOtherSlice))
+        unavailable(Unavailable::InOtherSlice)
     );
     assert_eq!(
         request(&mut ledger, "c0", "c", 2),
@@ -388,7 +388,7 @@ fn requested_address_is_in_a_slice_of_the_owner() {
     );
     assert_eq!(
         request(&mut ledger, "b0", "b", 5),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InOtherSlice))
+        unavailable(Unavailable::InOtherSlice)
     );
     // The slice is returned, and the claim can have it.
     ledger.drop_candidate(&value(6));

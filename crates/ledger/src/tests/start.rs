@@ -64,8 +64,7 @@ fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
 /// two of them.
 #[test]
 fn proposal_is_made_by_the_newest_state_of_the_pool() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.4"));
     let declared = PoolInfo::of(&with_gateway("q", "10.0.0.20", "10.0.0.1"));
     ledger.set_pool(&named("q"), Some(declared));
