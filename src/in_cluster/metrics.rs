@@ -339,8 +339,8 @@ fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
     }
 }
 
-/// The claims of a network that wait for a block. The numbers for reasons for which none waits are 0:
-/// so a series does not end with its reason.
+/// The claims of a network that wait for a block. The numbers for reasons for which none waits are
+/// 0: so a series does not end with its reason.
 fn waiting_rows(waiting: &WaitingForBlock) -> impl Iterator<Item = (Labels<'_>, i64)> {
     let mut counts = BTreeMap::from(REASONS.map(|reason| (reason, 0_usize)));
     for (obstacle, claims) in &waiting.claims {

@@ -1,8 +1,8 @@
 //! The addresses that are not free: their reservations, IPAddresses and candidates, and what claims
 //! hold of them.
 //!
-//! An address changes in one place, [`Addresses::change`], which reports what it contributed to every
-//! count before and afterwards.
+//! An address changes in one place, [`Addresses::change`], which reports what it contributed to
+//! every count before and afterwards.
 
 mod facts;
 mod in_use;
@@ -64,8 +64,8 @@ pub(crate) struct Change<'a> {
 /// A change of an address, and the state of its scope afterwards.
 pub(crate) struct Changed<'a> {
     pub(crate) change: Change<'a>,
-    /// The claim to which the address is promised, if the promise can be kept now: another claim had the
-    /// address.
+    /// The claim to which the address is promised, if the promise can be kept now: another claim
+    /// had the address.
     pub(crate) kept_promise: Option<NamespacedName>,
     pub(crate) scope: &'a mut ScopeEntry,
 }
@@ -311,8 +311,8 @@ impl Addresses {
         self.versions.restored();
     }
 
-    /// The list of reservations is complete. Returns the addresses of those that it does not show, and
-    /// the names of those that are not valid.
+    /// The list of reservations is complete. Returns the addresses of those that it does not show,
+    /// and the names of those that are not valid.
     pub(crate) fn end_reservation_list(&mut self) -> (Vec<Slot>, Vec<String>) {
         let unlisted = self.versions.end_list();
         let slots = self.slots(|usage| {

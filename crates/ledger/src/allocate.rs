@@ -195,8 +195,8 @@ impl Ledger {
         });
     }
 
-    /// Lets a claim wait for a change of the pool, and not for an address. Returns false if `usable` are
-    /// passed and no longer the blocks of the pool.
+    /// Lets a claim wait for a change of the pool, and not for an address. Returns false if
+    /// `usable` are passed and no longer the blocks of the pool.
     pub fn wait_for_change(
         &mut self,
         pool: &PoolKey,

@@ -407,8 +407,9 @@ impl Ledger {
         }
     }
 
-    /// Counts the gateways that a pool adds to the exclusions of its network: no pool of the network
-    /// allocates them. Each pool that contains one which has changed is computed again once.
+    /// Counts the gateways that a pool adds to the exclusions of its network: no pool of the
+    /// network allocates them. Each pool that contains one which has changed is computed again
+    /// once.
     pub(super) fn count_gateways(&mut self, pool: &PoolKey) {
         let Some(entry) = self.pools.get_mut(pool) else {
             return;

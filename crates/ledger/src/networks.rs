@@ -41,8 +41,8 @@ pub(super) struct NetworkInfo {
     /// The specification as far as it can be read: of a network that is not valid, which pools it
     /// selects.
     rules: Arc<NetworkRules>,
-    /// The last valid specification, which decides what no pool of the network allocates; if none is
-    /// known, what can be read.
+    /// The last valid specification, which decides what no pool of the network allocates; if none
+    /// is known, what can be read.
     in_force: Arc<NetworkRules>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
@@ -85,9 +85,10 @@ impl NetworkInfo {
         }
     }
 
-    /// The network after an earlier state of it. While it is not valid, its last valid specification
-    /// stays in force, and so does what the status showed while it cannot be decoded. If the
-    /// specification has fewer parts with the same generation, the definition has lost fields.
+    /// The network after an earlier state of it. While it is not valid, its last valid
+    /// specification stays in force, and so does what the status showed while it cannot be decoded.
+    /// If the specification has fewer parts with the same generation, the definition has lost
+    /// fields.
     fn after(self, before: &Self) -> Self {
         if self.uid != before.uid {
             return self;
@@ -319,8 +320,8 @@ impl Networks {
         }
     }
 
-    /// The list of networks is complete: removes those that it does not show. Returns which pools may be
-    /// affected.
+    /// The list of networks is complete: removes those that it does not show. Returns which pools
+    /// may be affected.
     pub(super) fn end_list(&mut self) -> Change {
         let unlisted = self.versions.end_list();
         let known = self.known.iter();
@@ -352,8 +353,8 @@ impl Networks {
         }
     }
 
-    /// Whether a served definition lacks fields: pools, networks and registries must not be written,
-    /// since a write removes these fields for good.
+    /// Whether a served definition lacks fields: pools, networks and registries must not be
+    /// written, since a write removes these fields for good.
     pub fn have_definitions_problem(&self) -> bool {
         self.definitions_problem.is_some()
     }
@@ -363,8 +364,8 @@ impl Networks {
         self.namespaces.contains_key(name)
     }
 
-    /// The list of namespaces is complete: removes those that it does not show. Returns which pools may be
-    /// affected.
+    /// The list of namespaces is complete: removes those that it does not show. Returns which pools
+    /// may be affected.
     pub(super) fn end_namespace_list(&mut self) -> Change {
         let unlisted = self.namespace_lists.end();
         let known = self.namespaces.iter();

@@ -37,8 +37,8 @@ pub trait Observe<K> {
     fn delete(&mut self, object: &K);
     /// etcd was restored to an earlier state: any state is accepted from now on. A list follows.
     fn restored(&mut self) {}
-    /// An object that cannot be decoded was listed, created or changed. It exists: what was known of
-    /// it stays in force.
+    /// An object that cannot be decoded was listed, created or changed. It exists: what was known
+    /// of it stays in force.
     fn apply_invalid(&mut self, object: &Invalid);
     /// An object whose last state cannot be decoded was deleted.
     fn delete_invalid(&mut self, object: &Invalid);
@@ -323,8 +323,8 @@ impl Ledger {
         });
     }
 
-    /// An object has fewer fields with the same generation: a definition has lost them. The check of
-    /// the definitions begins at once.
+    /// An object has fewer fields with the same generation: a definition has lost them. The check
+    /// of the definitions begins at once.
     pub fn note_lost_fields(&mut self) {
         self.effects.has_lost_fields = true;
         self.set_definitions_problem(Some(FIELDS_ARE_LOST));
@@ -799,8 +799,8 @@ impl Ledger {
         }
     }
 
-    /// Records that the IPAddress of this name exists, although its address cannot be read. Linear in
-    /// the addresses in use: such an object is rare.
+    /// Records that the IPAddress of this name exists, although its address cannot be read. Linear
+    /// in the addresses in use: such an object is rare.
     pub(super) fn keep_addresses_of(&mut self, name: &NamespacedName) {
         let list = self.addresses.list();
         for slot in self.addresses.slots(|usage| usage.is_owned_by(name)) {

@@ -39,11 +39,11 @@ pub struct PoolInfo {
     pub scope: Scope,
     /// The network that the spec names.
     pub network: Option<Arc<str>>,
-    /// The network that the pool leaves, according to its annotation, although addresses of it are in
-    /// use there.
+    /// The network that the pool leaves, according to its annotation, although addresses of it are
+    /// in use there.
     pub leaves_network: Option<Arc<str>>,
-    /// Whether the pool would have left its network, and is kept in it because addresses of it are in
-    /// use there.
+    /// Whether the pool would have left its network, and is kept in it because addresses of it are
+    /// in use there.
     pub is_kept_in_network: bool,
     /// Why the pool must not use the network that it names, or that selects it. It neither
     /// allocates nor changes its reservations then.
@@ -84,9 +84,9 @@ impl PoolInfo {
 
     /// Reads a pool object. What `known`, the previous state of the pool, has by its last valid
     /// specification stays in force while the specification is not valid: it does not allocate, and
-    /// others rely on the rest. It also stays if the specification has the same generation: a status
-    /// update does not parse thousands of addresses again. That the object has fewer fields then
-    /// shows only that a definition has lost them.
+    /// others rely on the rest. It also stays if the specification has the same generation: a
+    /// status update does not parse thousands of addresses again. That the object has fewer fields
+    /// then shows only that a definition has lost them.
     pub fn updated(known: Option<&Self>, pool: &Pool) -> Self {
         let meta = &pool.metadata;
         let fields = pool.spec.optional_fields();
@@ -122,8 +122,8 @@ impl PoolInfo {
         self.has_generation_of(&pool.metadata) && !lost.is_empty()
     }
 
-    /// Reads a pool object of which no earlier state is known. Of a specification that is not valid,
-    /// what can be read is in force.
+    /// Reads a pool object of which no earlier state is known. Of a specification that is not
+    /// valid, what can be read is in force.
     fn declared(pool: &Pool) -> Self {
         let spec = &pool.spec;
         let mut problems = Vec::new();

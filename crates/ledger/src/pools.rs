@@ -1,5 +1,5 @@
-//! The pools: what their objects declare, their free addresses and counts, and the claims that wait for
-//! them.
+//! The pools: what their objects declare, their free addresses and counts, and the claims that wait
+//! for them.
 
 mod change;
 mod draining;
@@ -115,8 +115,8 @@ impl Pools {
         versions.see(origin, known, seen, Instant::now())
     }
 
-    /// Records that a pool object was deleted, the one with that uid or any. Returns false if another
-    /// one is known.
+    /// Records that a pool object was deleted, the one with that uid or any. Returns false if
+    /// another one is known.
     pub(crate) fn see_deleted(&mut self, key: &PoolKey, uid: Option<Uid>) -> bool {
         let known = self.known(key).map(|known| known.uid);
         let Some(uid) = uid.or(known) else {
@@ -210,8 +210,8 @@ impl Pools {
         }
     }
 
-    /// The numbers of a pool that it could allocate if this management cluster had all blocks of its
-    /// network; empty in a network that shares none.
+    /// The numbers of a pool that it could allocate if this management cluster had all blocks of
+    /// its network; empty in a network that shares none.
     pub fn numbers_in_other_blocks(&self, pool: &PoolKey) -> SpanSet {
         let Some(entry) = self.entries.get(pool) else {
             return SpanSet::default();
@@ -222,8 +222,8 @@ impl Pools {
         }
     }
 
-    /// Whether a pool could allocate a block if this management cluster had the block of the network
-    /// that contains it.
+    /// Whether a pool could allocate a block if this management cluster had the block of the
+    /// network that contains it.
     pub fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool {
         self.entries
             .get(pool)

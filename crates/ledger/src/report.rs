@@ -195,8 +195,8 @@ pub(super) fn pool_network(pool: &PoolKey, entry: &PoolEntry) -> Option<PoolNetw
 }
 
 impl Ledger {
-    /// What is known of a pool; `None` if it is not known. `overlapping` are the pools of other scopes that
-    /// can allocate an address of it: they are searched without the ledger, see
+    /// What is known of a pool; `None` if it is not known. `overlapping` are the pools of other
+    /// scopes that can allocate an address of it: they are searched without the ledger, see
     /// [`Pools::begin_overlap_search`](crate::Pools::begin_overlap_search).
     pub fn pool_report(&self, key: &PoolKey, overlapping: Vec<PoolKey>) -> Option<PoolReport> {
         let entry = self.pools.get(key)?;
@@ -368,9 +368,9 @@ impl Ledger {
     }
 
     /// The reservations of released addresses that are not in use and no longer needed at `now`, in
-    /// seconds since the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky pools keep them
-    /// for longer. For pools for which `is_served` returns false, the cool-down ends `delay`
-    /// seconds later.
+    /// seconds since the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky
+    /// pools keep them for longer. For pools for which `is_served` returns false, the cool-down
+    /// ends `delay` seconds later.
     pub fn cooled_down(
         &self,
         now: i64,
@@ -525,8 +525,8 @@ impl Ledger {
         usage.is_some_and(|usage| usage.is_owned_by(claim))
     }
 
-    /// The number of manually created reservations of a pool that does not exist. They apply to a pool
-    /// that is created with this key in this scope.
+    /// The number of manually created reservations of a pool that does not exist. They apply to a
+    /// pool that is created with this key in this scope.
     pub fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize {
         if self.pools.info(pool).is_some() {
             return 0;
@@ -541,9 +541,10 @@ impl Ledger {
         usage.filter(|(_, usage)| is_older(usage)).count()
     }
 
-    /// The manually created reservations that have no effect: they are not valid, their pool does not
-    /// exist, they name an address that it does not contain, or one that is in use by another claim.
-    /// And the names and states of those whose status reports this although they have an effect.
+    /// The manually created reservations that have no effect: they are not valid, their pool does
+    /// not exist, they name an address that it does not contain, or one that is in use by another
+    /// claim. And the names and states of those whose status reports this although they have an
+    /// effect.
     pub fn invalid_reservations(&self) -> (Vec<InvalidReservation>, Vec<(String, ObjectVersion)>) {
         let mut invalid: Vec<InvalidReservation> = self.addresses.ignored().collect();
         let mut corrected = Vec::new();

@@ -227,8 +227,8 @@ impl Ledger {
         found
     }
 
-    /// Records the object under the name of the slice of a block, unless a later state is known, of the
-    /// same slice or of a later one of the block. `valid` is the object if it is a valid slice.
+    /// Records the object under the name of the slice of a block, unless a later state is known, of
+    /// the same slice or of a later one of the block. `valid` is the object if it is a valid slice.
     fn insert_slice_at(
         &mut self,
         scope: Scope,

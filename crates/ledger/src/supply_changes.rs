@@ -60,9 +60,9 @@ impl Ledger {
             .then(|| self.networks.missing_block((network, blocks), pool, None))
     }
 
-    /// The hashes of what this management cluster excludes from the networks that share blocks through a
-    /// registry, by network: the gateways of the pools, and `spec.excluded`. Of a network without a pool, nothing is
-    /// allocated, so it is left out.
+    /// The hashes of what this management cluster excludes from the networks that share blocks
+    /// through a registry, by network: the gateways of the pools, and `spec.excluded`. Of a network
+    /// without a pool, nothing is allocated, so it is left out.
     pub fn exclusion_hashes(&self, registry: &str) -> BTreeMap<String, String> {
         let mut hashes = BTreeMap::new();
         for (network, exclusions) in &self.networks.exclusions {
@@ -134,8 +134,8 @@ impl Ledger {
             return;
         };
         for pool in &scope.members {
-            // Also if an address is free now: another claim can get it, and the claims that wait then
-            // are not reconciled again.
+            // Also if an address is free now: another claim can get it, and the claims that wait
+            // then are not reconciled again.
             if let Some(entry) = self.pools.get(pool)
                 && differs(before, after, pool, entry)
                 && entry.lacks_blocks()

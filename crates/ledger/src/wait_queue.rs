@@ -159,8 +159,8 @@ struct Queued {
     consumer: Option<Consumer>,
     uses_headroom: bool,
     requested: Option<Block>,
-    /// Whether it has requested an address since it waited for the pool itself. One that was moved or
-    /// restored may wait for its IPAddress, and request none.
+    /// Whether it has requested an address since it waited for the pool itself. One that was moved
+    /// or restored may wait for its IPAddress, and request none.
     has_asked: bool,
 }
 
@@ -272,7 +272,8 @@ impl WaitQueue {
         }
     }
 
-    /// Lets a claim that requests an address wait, at the position that it already has if it has one.
+    /// Lets a claim that requests an address wait, at the position that it already has if it has
+    /// one.
     pub(super) fn enqueue(
         &mut self,
         claim: &NamespacedName,
@@ -518,8 +519,8 @@ impl WaitQueue {
         self.waiting_for_pool.insert(claim.clone())
     }
 
-    /// Lets a claim that must not use the pool, or has reserved an address, wait for a change of the
-    /// pool, and not for an address.
+    /// Lets a claim that must not use the pool, or has reserved an address, wait for a change of
+    /// the pool, and not for an address.
     pub(super) fn wait_for_permission(&mut self, claim: &NamespacedName) {
         self.leave(claim);
         self.waiting_for_pool.insert(claim.clone());

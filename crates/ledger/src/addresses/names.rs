@@ -1,5 +1,5 @@
-//! The names of reservations: which states of an object are later ones, and objects that are not valid
-//! reservations and take the name of one.
+//! The names of reservations: which states of an object are later ones, and objects that are not
+//! valid reservations and take the name of one.
 
 use std::time::Instant;
 
@@ -22,8 +22,8 @@ pub(super) struct Ignored {
 }
 
 impl Addresses {
-    /// Decides on a state of the reservation of this name: returns its stamp, or `None` if a later state
-    /// is known.
+    /// Decides on a state of the reservation of this name: returns its stamp, or `None` if a later
+    /// state is known.
     pub(crate) fn see(
         &mut self,
         name: &str,
@@ -35,8 +35,8 @@ impl Addresses {
         self.versions.see(origin, known, seen, Instant::now())
     }
 
-    /// Records that the reservation of an address was deleted, the one with that uid or any. Returns
-    /// false if another one is known.
+    /// Records that the reservation of an address was deleted, the one with that uid or any.
+    /// Returns false if another one is known.
     pub(crate) fn see_deleted(&mut self, slot: &Slot, uid: Option<Uid>) -> bool {
         let known = self.reservation(slot).map(|known| known.uid.uid());
         uid.or(known)

@@ -27,8 +27,8 @@ pub(crate) struct ScopeEntry {
     pub(crate) holders: Vec<PoolKey>,
 }
 
-/// The usage of each address that is not free, in the order of the addresses. Boxed, since the nodes of
-/// a map are half empty.
+/// The usage of each address that is not free, in the order of the addresses. Boxed, since the
+/// nodes of a map are half empty.
 #[derive(Debug, Default)]
 pub(crate) struct UsageMap {
     entries: BTreeMap<Block, Box<AddressUsage>>,
@@ -74,8 +74,8 @@ impl UsageMap {
         false
     }
 
-    /// The blocks that IPAddress objects have, in families with blocks of several lengths: elsewhere
-    /// none contains another one.
+    /// The blocks that IPAddress objects have, in families with blocks of several lengths:
+    /// elsewhere none contains another one.
     pub(crate) fn of_several_lengths(&self) -> Vec<Block> {
         if self.lengths.len() < 2 {
             return Vec::new();

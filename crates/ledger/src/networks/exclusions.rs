@@ -85,8 +85,8 @@ impl AppliedExclusions {
 }
 
 impl Exclusions {
-    /// Replaces the specification of the network, and the lengths of what its pools allocate; `None` if
-    /// it does not exist or is not valid.
+    /// Replaces the specification of the network, and the lengths of what its pools allocate;
+    /// `None` if it does not exist or is not valid.
     pub(crate) fn set_rules(
         &mut self,
         rules: Option<Arc<NetworkRules>>,

@@ -120,8 +120,9 @@ fn share_if_equal(
 }
 
 impl PoolEntry {
-    /// Records the network of the pool; `None` if the pool is deleted. Its addresses in use stay where
-    /// they are. Returns the settings of the pool, and the networks that it awaited and awaits.
+    /// Records the network of the pool; `None` if the pool is deleted. Its addresses in use stay
+    /// where they are. Returns the settings of the pool, and the networks that it awaited and
+    /// awaits.
     pub(crate) fn place(
         &mut self,
         placed: Option<PoolInNetwork>,
@@ -140,7 +141,8 @@ impl PoolEntry {
         (info, [before, recorded.awaited.clone()])
     }
 
-    /// Compares the state of the pool with the next one. Blocks that are the same keep their pointer.
+    /// Compares the state of the pool with the next one. Blocks that are the same keep their
+    /// pointer.
     pub(crate) fn compare(
         &self,
         key: &PoolKey,
@@ -153,8 +155,9 @@ impl PoolEntry {
         PoolChange::of(self.info.as_deref(), declared, info, self.scope(key), after)
     }
 
-    /// Replaces the object of the pool, and nothing that is derived from it. Returns the claims that wait
-    /// for an address, if the pool can no longer allocate: there can be a hundred thousand.
+    /// Replaces the object of the pool, and nothing that is derived from it. Returns the claims
+    /// that wait for an address, if the pool can no longer allocate: there can be a hundred
+    /// thousand.
     pub(crate) fn replace_object(&mut self, change: &PoolChange) -> Vec<NamespacedName> {
         let mut waiting = Vec::new();
         if change.stops {
@@ -173,8 +176,8 @@ impl PoolEntry {
 }
 
 impl Pools {
-    /// Replaces the counts of the addresses of a pool by namespace and Cluster. Returns the claims to
-    /// reconcile.
+    /// Replaces the counts of the addresses of a pool by namespace and Cluster. Returns the claims
+    /// to reconcile.
     pub(crate) fn set_quota(&mut self, key: &PoolKey, quota: Option<Quota>) -> Vec<NamespacedName> {
         let Some(entry) = self.entries.get_mut(key) else {
             return Vec::new();

@@ -101,8 +101,8 @@ impl PoolEntry {
         self.info.clone()
     }
 
-    /// Records whether the controller of the pool is enqueued for the latest changes. Returns what was
-    /// known before.
+    /// Records whether the controller of the pool is enqueued for the latest changes. Returns what
+    /// was known before.
     pub(crate) fn set_notified(&mut self, is_notified: bool) -> bool {
         std::mem::replace(&mut self.notified, is_notified)
     }
@@ -166,8 +166,8 @@ impl PoolEntry {
         }
     }
 
-    /// The settings of a pool of a network: as it declares them if it joins the network once that is
-    /// initialized.
+    /// The settings of a pool of a network: as it declares them if it joins the network once that
+    /// is initialized.
     pub(crate) fn info_in(&self, network: &str) -> Option<&PoolInfo> {
         if self.recorded.awaited.as_deref() == Some(network) {
             self.declared()
@@ -181,8 +181,8 @@ impl PoolEntry {
         self.declared.is_some() && self.declared_blocks().is_none()
     }
 
-    /// What is known of the pool besides its object. `reserved_in` is the network in which claims have
-    /// reservations of it, if nothing is recorded of its scope.
+    /// What is known of the pool besides its object. `reserved_in` is the network in which claims
+    /// have reservations of it, if nothing is recorded of its scope.
     pub(crate) fn past(&self, reserved_in: Option<Arc<str>>, knows_usage: bool) -> PoolPast<'_> {
         let recorded = &self.recorded;
         PoolPast {
@@ -206,8 +206,8 @@ impl PoolEntry {
         self.recorded.is_unknown()
     }
 
-    /// Records the gateways that no pool of its network allocates. Returns those before and now, if they
-    /// are others.
+    /// Records the gateways that no pool of its network allocates. Returns those before and now, if
+    /// they are others.
     pub(crate) fn replace_gateways(&mut self, key: &PoolKey) -> Option<[Option<PoolGateways>; 2]> {
         let after = self.gateways_to_exclude(key);
         if self.gateways == after {
@@ -216,7 +216,8 @@ impl PoolEntry {
         Some([std::mem::replace(&mut self.gateways, after.clone()), after])
     }
 
-    /// Records whether the network of the pool has to be computed again. Returns what was known before.
+    /// Records whether the network of the pool has to be computed again. Returns what was known
+    /// before.
     pub(crate) fn set_needs_refresh(&mut self, needs_refresh: bool) -> bool {
         std::mem::replace(&mut self.needs_refresh, needs_refresh)
     }
@@ -247,8 +248,8 @@ impl PoolEntry {
         None
     }
 
-    /// What the pool could allocate with these exclusions if this management cluster had all blocks of
-    /// the network.
+    /// What the pool could allocate with these exclusions if this management cluster had all blocks
+    /// of the network.
     fn allowed_by<'a>(
         &'a self,
         applied: Option<&'a AppliedExclusions>,
@@ -303,8 +304,8 @@ impl PoolEntry {
             .is_some_and(|applied| applied.is_restricted())
     }
 
-    /// Whether the pool has no free address besides its headroom, and could allocate others that are
-    /// outside of the usable blocks of its network.
+    /// Whether the pool has no free address besides its headroom, and could allocate others that
+    /// are outside of the usable blocks of its network.
     pub(crate) fn needs_block(&self) -> bool {
         self.free_count() <= self.headroom() && self.lacks_blocks()
     }
@@ -414,8 +415,8 @@ impl PoolEntry {
         self.info.as_ref().is_some_and(|info| info.can_allocate())
     }
 
-    /// The number of addresses that the pool can allocate now, with those that are kept for the next
-    /// claims of the same names.
+    /// The number of addresses that the pool can allocate now, with those that are kept for the
+    /// next claims of the same names.
     pub(crate) fn free_count(&self) -> u128 {
         if self.can_allocate() {
             self.free_addresses()
@@ -507,8 +508,9 @@ impl PoolEntry {
     }
 
     /// The gateways that no pool of the network of this pool allocates. A pool that its network
-    /// refuses takes nothing from others: if it has no addresses in use there, it excludes none. With
-    /// addresses in use those that it had before stay, also if it is deleted: its machines use them.
+    /// refuses takes nothing from others: if it has no addresses in use there, it excludes none.
+    /// With addresses in use those that it had before stay, also if it is deleted: its machines use
+    /// them.
     pub(crate) fn gateways_to_exclude(&self, key: &PoolKey) -> Option<PoolGateways> {
         let Scope::Network(network) = self.scope(key) else {
             return None;

@@ -33,8 +33,8 @@ impl Pools {
         Some((scope, Arc::clone(info.blocks()?)))
     }
 
-    /// The pools of other scopes whose address ranges intersect with the bounds of blocks of a pool,
-    /// and their blocks.
+    /// The pools of other scopes whose address ranges intersect with the bounds of blocks of a
+    /// pool, and their blocks.
     fn others<'a>(
         &'a self,
         pool: &'a PoolKey,
@@ -48,8 +48,8 @@ impl Pools {
         })
     }
 
-    /// The pools of other scopes whose address ranges intersect with the bounds of a pool, which may
-    /// not be stored yet.
+    /// The pools of other scopes whose address ranges intersect with the bounds of a pool, which
+    /// may not be stored yet.
     pub fn nearby_with(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Nearby {
         let others = self.others(pool, scope, usable);
         Nearby(
@@ -83,8 +83,8 @@ impl Pools {
         }
     }
 
-    /// The pools whose status may change with the blocks or the scope of another pool: they can allocate
-    /// an address that it has got or lost.
+    /// The pools whose status may change with the blocks or the scope of another pool: they can
+    /// allocate an address that it has got or lost.
     pub(crate) fn with_changed_overlaps(
         &self,
         pool: &PoolKey,

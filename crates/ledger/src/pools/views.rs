@@ -1,9 +1,9 @@
 //! The derived views of all addresses: counts, free addresses, limits, cool-downs, draining parts,
 //! and the pools that hold addresses.
 //!
-//! A view is a sum over the facts of all addresses. So it is computed from nothing, or from what one
-//! address contributed before a change and what it contributes afterwards, with the same result. A
-//! test compares both for each view after any sequence of changes.
+//! A view is a sum over the facts of all addresses. So it is computed from nothing, or from what
+//! one address contributed before a change and what it contributes afterwards, with the same
+//! result. A test compares both for each view after any sequence of changes.
 
 use capi_ipam_api::{PoolKey, Scope};
 use capi_ipam_ip::{Block, FreeSet};

@@ -137,8 +137,8 @@ impl SliceView {
 }
 
 impl SliceInfo {
-    /// Reads a slice of a pool. `slice` is `None` if the object with this metadata is not a valid one: it
-    /// takes the name of a slice.
+    /// Reads a slice of a pool. `slice` is `None` if the object with this metadata is not a valid
+    /// one: it takes the name of a slice.
     pub(crate) fn of(metadata: &ObjectMeta, slice: Option<&IPSlice>) -> Self {
         let mut info = Self {
             uid: metadata.uid.as_deref().unwrap_or_default().into(),

@@ -45,8 +45,8 @@ fn begin_return(ledger: &mut Ledger, first: u8, uid: &str) -> bool {
     ledger.begin_slice_return(&scope(), four(first), uid)
 }
 
-/// Whether the pool of the network would allocate an address of each of four blocks if this management
-/// cluster had them all.
+/// Whether the pool of the network would allocate an address of each of four blocks if this
+/// management cluster had them all.
 fn allowed(ledger: &Ledger) -> [bool; 4] {
     let blocks = ledger.network_blocks("lab").unwrap();
     let addresses = &blocks.members[0].ranges;

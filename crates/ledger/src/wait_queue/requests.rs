@@ -12,8 +12,8 @@ use super::{Position, Waiting};
 pub(super) struct RequestedBlocks {
     blocks: HashMap<Block, Requested>,
     /// The blocks that are free, that claims wait for, and for which no claim has a turn, by the
-    /// position of the first one of these claims: for those outside of the headroom of the pool, and
-    /// for those that may use it.
+    /// position of the first one of these claims: for those outside of the headroom of the pool,
+    /// and for those that may use it.
     ready: [BTreeMap<Position, Block>; 2],
     /// The number of blocks for which a claim has a turn.
     turns: usize,
@@ -32,8 +32,8 @@ struct Requested {
 }
 
 impl Requested {
-    /// The position of the first claim that waits for the block, and whether it may use the headroom,
-    /// if the block is free and no claim has a turn for it.
+    /// The position of the first claim that waits for the block, and whether it may use the
+    /// headroom, if the block is free and no claim has a turn for it.
     fn ready(&self) -> Option<(Position, bool)> {
         let (position, (_, uses_headroom)) = self.waiting.first_key_value()?;
         (self.is_free && !self.has_turn).then_some((*position, *uses_headroom))

@@ -21,7 +21,8 @@ enum Step {
     List(u8),
     Network(NetworkStep),
     Identity(bool),
-    /// The registry is listed and shows the blocks whose bits are set, or it is not known what it shows.
+    /// The registry is listed and shows the blocks whose bits are set, or it is not known what it
+    /// shows.
     Recorded(Option<u8>),
     BlockRecorded(u8, bool),
     BeginReturn(u8),

@@ -85,8 +85,8 @@ fn block_counts_as_used_until_the_initial_lists_are_complete() {
     assert!(!ledger.is_block_used("lab", four(4)));
 }
 
-/// All pools of the network are deleted, so the length of its blocks is not known any more. Its last block
-/// is returned all the same.
+/// All pools of the network are deleted, so the length of its blocks is not known any more. Its
+/// last block is returned all the same.
 #[test]
 fn last_block_of_a_network_without_pools_can_be_unused() {
     let mut ledger = ledger();
