@@ -212,7 +212,7 @@ fn measure(pools: u32, in_use: u32) -> Case {
     });
     let release = timed(REPEATS, |number| {
         let (reservation, address) = &new[number as usize];
-        ledger.remove_reservation(reservation);
+        ledger.delete(reservation);
         Observe::<IPAddress>::delete(&mut ledger, address);
         black_box(ledger.take_effects());
     });
@@ -250,7 +250,7 @@ fn measure_wake(ledger: &mut Ledger, layout: &Layout) -> f64 {
         black_box(ledger.propose(&key(small), claim, 1));
     }
     timed(REPEATS, |_| {
-        ledger.remove_reservation(&only);
+        ledger.delete(&only);
         ledger.insert_reservation(&only);
         black_box(ledger.take_effects());
     })

@@ -23,6 +23,8 @@ mod deletion;
 mod limits;
 mod scope_changes;
 mod shared_blocks;
+#[cfg(test)]
+mod tests;
 mod view;
 mod warnings;
 

@@ -138,7 +138,7 @@ fn check(
         .rev()
         .for_each(|used| add_used(&mut other, &key, used));
     other.apply_pool(&pool);
-    let before = ledger.counts(&key);
+    let before = ledger.pools().counts(&key);
     assert_eq!(before, other.counts(&key));
     if pool.spec.usable().is_err() {
         assert_eq!(ledger.propose(&key, &claim(0), 0), Outcome::NO_ADDRESS);
@@ -164,7 +164,7 @@ fn check(
         proposed.push(slot);
     }
     let fewer = i64::try_from(proposed.len()).expect("few");
-    assert!(before.free == i64::MAX || before.free - fewer == ledger.counts(&key).free);
+    assert!(before.free == i64::MAX || before.free - fewer == ledger.pools().counts(&key).free);
     if let Some(first) = proposed.first() {
         ledger.drop_candidate(first);
         // The claim without an address waits for it.
@@ -174,7 +174,7 @@ fn check(
         );
     }
     proposed.iter().for_each(|slot| ledger.drop_candidate(slot));
-    assert_eq!(ledger.counts(&key), before);
+    assert_eq!(ledger.pools().counts(&key), before);
 }
 
 /// The lowest usable block. It starts an entry, or follows a block that is not usable.

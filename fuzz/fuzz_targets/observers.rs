@@ -118,7 +118,10 @@ fn happen(event: &Event<'_>, ledger: &mut Ledger, truth: &mut Truth<'_>, begun: 
             if !matches!(event, Event::AppliedUnseen(_)) {
                 object.apply(ledger);
                 // A claim that is about to reserve the address finds it reserved.
-                if let Some(slot) = object.slot().filter(|slot| ledger.is_reserved(slot)) {
+                if let Some(slot) = object
+                    .slot()
+                    .filter(|slot| ledger.addresses().known_reservation(slot).is_some())
+                {
                     ledger.drop_candidate(&slot);
                     proposed.remove(&slot);
                 }
@@ -147,7 +150,7 @@ fn happen(event: &Event<'_>, ledger: &mut Ledger, truth: &mut Truth<'_>, begun: 
             requested,
         } => {
             let pool = pool_key(*pool);
-            let Some(info) = ledger.pool_info(&pool) else {
+            let Some(info) = ledger.pools().pool_info(&pool) else {
                 return;
             };
             let attributes = attributes(*claim, *requested, &info);
@@ -187,7 +190,7 @@ fn happen(event: &Event<'_>, ledger: &mut Ledger, truth: &mut Truth<'_>, begun: 
         Event::LookUp { pool, claim } => {
             let (pool, claim) = (pool_key(*pool), self::claim(*claim));
             let _ = ledger.pool_or_wait(&pool, &claim, 1);
-            let counts = ledger.counts(&pool);
+            let counts = ledger.pools().counts(&pool);
             assert!(
                 counts.free >= 0
                     && counts.free <= counts.total
@@ -231,13 +234,13 @@ fn check_proposal(
     attributes: &ClaimAttributes,
     slot: &Slot,
 ) {
-    let is_reserved =
-        ledger.is_reserved(slot) && ledger.released_reservation(slot, claim).is_none();
+    let is_reserved = ledger.addresses().known_reservation(slot).is_some()
+        && ledger.released_reservation(slot, claim).is_none();
     assert!(
-        ledger.owners(slot).is_empty() && !is_reserved,
+        ledger.addresses().owners(slot).is_empty() && !is_reserved,
         "{slot} is in use"
     );
-    let info = ledger.pool_info(pool).expect("the pool exists");
+    let info = ledger.pools().pool_info(pool).expect("the pool exists");
     let usable = info.usable.as_ref().expect("the pool is valid");
     assert!(info.can_allocate() && info.scope == slot.scope);
     assert!(
@@ -289,8 +292,8 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     for pool in pools {
         let report = |ledger: &Ledger| {
             // The counts remain when a pool is gone.
-            let report = ledger.pool_report(pool, ledger.overlapping(pool));
-            (report, ledger.counts(pool))
+            let report = ledger.pool_report(pool, ledger.pools().overlapping(pool));
+            (report, ledger.pools().counts(pool))
         };
         assert_eq!(report(ledger), report(fresh), "{pool}");
         assert_eq!(
@@ -298,19 +301,29 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
             fresh.in_use(pool, &|_| true),
             "{pool}"
         );
-        assert_eq!(ledger.is_in_use(pool), fresh.is_in_use(pool));
         assert_eq!(
-            ledger.usage_count(&ledger.scope(pool)),
-            fresh.usage_count(&fresh.scope(pool)),
+            ledger.pools().is_in_use(pool),
+            fresh.pools().is_in_use(pool)
+        );
+        assert_eq!(
+            ledger.addresses().usage_count(&ledger.pools().scope(pool)),
+            fresh.addresses().usage_count(&fresh.pools().scope(pool)),
             "{pool}"
         );
     }
     let network = Scope::Network("lab".into());
-    assert_eq!(ledger.usage_count(&network), fresh.usage_count(&network));
-    assert_eq!(sorted(ledger.members("lab")), sorted(fresh.members("lab")));
+    assert_eq!(
+        ledger.addresses().usage_count(&network),
+        fresh.addresses().usage_count(&network)
+    );
+    assert_eq!(
+        sorted(ledger.addresses().members("lab")),
+        sorted(fresh.addresses().members("lab"))
+    );
     assert_eq!(sorted(ledger.slices()), sorted(fresh.slices()));
     // The order of the owners of a duplicate address does not matter.
-    let has_one_owner = |unreserved: &Unreserved| fresh.owners(&unreserved.slot).len() == 1;
+    let has_one_owner =
+        |unreserved: &Unreserved| fresh.addresses().owners(&unreserved.slot).len() == 1;
     let unreserved = |ledger: &Ledger| {
         sorted(
             ledger
@@ -324,6 +337,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     let invalid = |ledger: &Ledger| -> Vec<String> {
         ledger
             .invalid_reservations()
+            .0
             .into_iter()
             .map(|one| one.name)
             .collect()
@@ -344,8 +358,8 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         assert_eq!(cooled_down(ledger), cooled_down(fresh));
     }
     assert_eq!(
-        ledger.next_cooldown_end(|_| true, 0),
-        fresh.next_cooldown_end(|_| true, 0)
+        ledger.pools().next_cooldown_end(|_| true, 0),
+        fresh.pools().next_cooldown_end(|_| true, 0)
     );
     // Only the former ledger knows which addresses were used.
     let held_by = |ledger: &Ledger, claim: &NamespacedName, uid| {

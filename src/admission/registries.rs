@@ -30,45 +30,11 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use capi_ipam_api::{Pool, PoolKey, Scope, ScopeChange, Slot, names};
-    use capi_ipam_controller::namespaced_name::NamespacedName;
-    use capi_ipam_ip::{Block, Family, UsableBlocks};
+    use capi_ipam_api::names;
     use serde_json::{Value, json};
 
     use super::*;
-
-    /// A cluster whose networks share blocks through the registry `site`.
-    struct Cluster(&'static [&'static str]);
-
-    impl View for Cluster {
-        fn is_complete(&self) -> bool {
-            true
-        }
-        fn in_use(&self, _: &PoolKey, _: &dyn Fn(Block) -> bool) -> Vec<Block> {
-            Vec::new()
-        }
-        fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
-            Vec::new()
-        }
-        fn network_length(&self, _: &str, _: Family) -> Option<u8> {
-            None
-        }
-        fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
-            ScopeChange::unknown(key)
-        }
-        fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-            None
-        }
-        fn networks_of_registry(&self, name: &str) -> Vec<String> {
-            let networks = if name == "site" { self.0 } else { &[] };
-            networks.iter().copied().map(str::to_owned).collect()
-        }
-        fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
-            Vec::new()
-        }
-    }
+    use crate::admission::tests::Cluster;
 
     fn delete(metadata: &Value, view: &Cluster) -> Decision {
         let kind =
@@ -84,7 +50,10 @@ mod tests {
 
     #[test]
     fn registry_in_use_is_deleted_only_with_annotation() {
-        let view = Cluster(&["lab", "region"]);
+        let view = Cluster {
+            networks_of_site: &["lab", "region"],
+            ..Cluster::default()
+        };
         let status = delete(&json!({"name": "site"}), &view).unwrap_err();
         assert_eq!(status.code, 400);
         let text = &status.message;
@@ -93,7 +62,7 @@ mod tests {
         assert_eq!(delete(&annotated, &view), Ok(Vec::new()));
         assert_eq!(delete(&json!({"name": "other"}), &view), Ok(Vec::new()));
         assert_eq!(
-            delete(&json!({"name": "site"}), &Cluster(&[])),
+            delete(&json!({"name": "site"}), &Cluster::default()),
             Ok(Vec::new())
         );
     }

@@ -24,9 +24,7 @@ pub trait View: Send + Sync + 'static {
 
     /// Whether a pool could allocate an address if this management cluster had its block of the
     /// network.
-    fn is_in_other_block(&self, _pool: &PoolKey, _block: Block) -> bool {
-        false
-    }
+    fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool;
 
     /// The length of the blocks that the pools of a network allocate, once it is declared.
     fn network_length(&self, network: &str, family: Family) -> Option<u8>;
@@ -36,50 +34,34 @@ pub trait View: Send + Sync + 'static {
 
     /// The existing pools whose scope a network changes as it is written, or that it does not
     /// accept any more.
-    fn scope_changes(&self, _network: &IPNetwork) -> Vec<ScopeChange> {
-        Vec::new()
-    }
+    fn scope_changes(&self, network: &IPNetwork) -> Vec<ScopeChange>;
 
     /// The state of a network.
-    fn network(&self, _name: &str) -> NetworkView {
-        NetworkView::default()
-    }
+    fn network(&self, name: &str) -> NetworkView;
 
     /// Whether there is no registry of this name. False before all are listed.
-    fn lacks_registry(&self, _name: &str) -> bool {
-        false
-    }
+    fn lacks_registry(&self, name: &str) -> bool;
 
     /// The networks that share blocks through a registry, and those with blocks of it that are not
     /// returned yet.
-    fn networks_of_registry(&self, _name: &str) -> Vec<String> {
-        Vec::new()
-    }
+    fn networks_of_registry(&self, name: &str) -> Vec<String>;
 
     /// A registry other than this one to which blocks of a network have to be returned, and their
     /// number.
-    fn blocks_of_other_registry(&self, _network: &str, _registry: &str) -> Option<(String, usize)> {
-        None
-    }
+    fn blocks_of_other_registry(&self, network: &str, registry: &str) -> Option<(String, usize)>;
 
     /// The length of the blocks that a network shares with other management clusters; `None` if it
     /// shares none, or if the length is not known yet.
-    fn shared_block_length(&self, _network: &str, _family: Family) -> Option<u8> {
-        None
-    }
+    fn shared_block_length(&self, network: &str, family: Family) -> Option<u8>;
 
     /// The scope of a pool, and its blocks if its spec is valid. `None` if the pool does not exist.
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)>;
 
     /// The number of reservations that users created in a pool that does not exist, in this scope.
-    fn reservations_without_pool(&self, _pool: &PoolKey, _scope: &Scope) -> usize {
-        0
-    }
+    fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize;
 
     /// The addresses of a pool beyond what these rules allow.
-    fn over_limit(&self, _pool: &PoolKey, _rules: &AccessRules) -> OverLimit {
-        OverLimit::default()
-    }
+    fn over_limit(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit;
 
     /// The IPAddress objects with that address.
     fn owners(&self, slot: &Slot) -> Vec<NamespacedName>;

@@ -117,11 +117,11 @@ impl View for LedgerView {
     }
 
     fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool {
-        self.read(|ledger| ledger.is_in_other_block(pool, block))
+        self.read(|ledger| ledger.pools().is_in_other_block(pool, block))
     }
 
     fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.read(|ledger| ledger.network_length(network, family))
+        self.read(|ledger| ledger.networks().block_length(network, family))
     }
 
     fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
@@ -159,7 +159,7 @@ impl View for LedgerView {
     }
 
     fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        let info = self.read(|ledger| ledger.pool_info(pool))?;
+        let info = self.read(|ledger| ledger.pools().pool_info(pool))?;
         Some((info.scope.clone(), info.usable.clone().ok()))
     }
 
@@ -172,6 +172,6 @@ impl View for LedgerView {
     }
 
     fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        self.read(|ledger| ledger.owners(slot))
+        self.read(|ledger| ledger.addresses().owners(slot))
     }
 }

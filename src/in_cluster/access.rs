@@ -123,7 +123,12 @@ impl InClusterHandler {
         let Some(selector) = headroom_selector(info) else {
             return Ok(false);
         };
-        if self.ledger().read(|ledger| ledger.counts(pool)).free == 0 {
+        if self
+            .ledger()
+            .read(|ledger| ledger.pools().counts(pool))
+            .free
+            == 0
+        {
             return Ok(false);
         }
         let Some(owner) = self.claim.owner_references().iter().find_map(machine_of) else {
@@ -140,7 +145,12 @@ impl InClusterHandler {
     /// Describes a pool without a free address for the claim.
     pub(super) fn exhausted(&self, pool: &PoolKey, info: &PoolInfo) -> String {
         let ledger = self.ledger();
-        let (counts, end) = ledger.read(|ledger| (ledger.counts(pool), ledger.cooldown_end(pool)));
+        let (counts, end) = ledger.read(|ledger| {
+            (
+                ledger.pools().counts(pool),
+                ledger.pools().cooldown_end(pool),
+            )
+        });
         let described = describe_counts(counts, end);
         let advice = exhausted(&counts, info.scope.network().is_some());
         if counts.free > 0 && headroom_selector(info).is_some() {

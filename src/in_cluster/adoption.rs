@@ -132,13 +132,13 @@ impl InClusterHandler {
         if block.length() != usable.length
             && self
                 .ledger()
-                .read(|ledger| ledger.overlaps_other_claim(&slot, &self.key))
+                .read(|ledger| ledger.addresses().overlaps_other_claim(&slot, &self.key))
         {
             return self.conflict(pool, existing, block, None);
         }
         let held = self
             .ledger()
-            .read(|ledger| ledger.held_by(&self.key, self.uid));
+            .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
         let mut adopt = Adopt::start(held.iter().any(|held| held.slot == slot));
         let mut adopting = Adopting {
             handler: self,

@@ -99,7 +99,7 @@ impl InClusterHandler {
             requested,
             held: self
                 .ledger()
-                .read(|ledger| ledger.held_by(&self.key, self.uid))
+                .read(|ledger| ledger.addresses().held_by(&self.key, self.uid))
                 .into(),
             moving: None,
             attributes: ClaimAttributes::default(),
@@ -221,7 +221,10 @@ impl Allocating<'_> {
     }
 
     fn other_owner(&self, slot: &Slot) -> Option<NamespacedName> {
-        let owners = self.handler.ledger().read(|ledger| ledger.owners(slot));
+        let owners = self
+            .handler
+            .ledger()
+            .read(|ledger| ledger.addresses().owners(slot));
         owners.into_iter().find(|owner| *owner != self.handler.key)
     }
 
@@ -240,7 +243,7 @@ impl Allocating<'_> {
             is_in_use: !self
                 .handler
                 .ledger()
-                .read(|ledger| ledger.owners(&target))
+                .read(|ledger| ledger.addresses().owners(&target))
                 .is_empty(),
         };
         let moved = scope_changes::move_one(&self.handler.context, &misplaced).await;
@@ -267,9 +270,9 @@ impl Allocating<'_> {
                 && is_requested
                 && self.usable.contains(slot.block)
                 && !self.usable.is_draining(slot.block)
-                && ledger.owners(&slot).is_empty();
+                && ledger.addresses().owners(&slot).is_empty();
             if !may_have_it {
-                ledger.forget_attempt(uid);
+                ledger.addresses_mut().forget_attempt(uid);
                 return None;
             }
             let released = ledger.released_reservation(&slot, key);
@@ -325,7 +328,7 @@ impl Allocating<'_> {
         });
         // Prefix and gateway have to be those of the spec from which the address was allocated.
         let released = handler.ledger().read(|ledger| {
-            let is_current = ledger.is_current(pool, &usable);
+            let is_current = ledger.pools().is_current(pool, &usable);
             is_current.then(|| ledger.released_reservation(&slot, &handler.key))
         });
         let Some(released) = released else {
@@ -355,7 +358,7 @@ impl Allocating<'_> {
         let is_current = self
             .handler
             .ledger()
-            .read(|ledger| ledger.has_place(self.pool, slot));
+            .read(|ledger| ledger.pools().has_place(self.pool, slot));
         Ok(if is_current {
             Event::Permitted
         } else {
@@ -385,7 +388,7 @@ impl Allocating<'_> {
             let uid = self.handler.uid;
             self.handler
                 .ledger()
-                .note(|ledger| ledger.forget_attempt(uid));
+                .note(|ledger| ledger.addresses_mut().forget_attempt(uid));
         }
         if origin == Origin::Proposal && event == Event::Taken {
             debug!(%pool, %slot, "the proposed address is already reserved");

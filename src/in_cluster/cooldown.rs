@@ -62,7 +62,9 @@ fn is_served(context: &Context, pool: &PoolKey) -> bool {
 /// The time until the next cool-down ends; `None` without a cool-down.
 fn wait_time(context: &Context) -> Option<Duration> {
     let end = context.ledger.read(|ledger| {
-        ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)
+        ledger
+            .pools()
+            .next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)
     })?;
     let now = clock::timestamp();
     let left = jiff::Timestamp::from_second(end)
@@ -79,7 +81,9 @@ async fn end_expired(context: &Context) -> bool {
     let now = clock::now().0.as_second();
     let has_failed = correct_future_releases(context, now).await;
     let next = context.ledger.read(|ledger| {
-        ledger.next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)
+        ledger
+            .pools()
+            .next_cooldown_end(|pool| is_served(context, pool), FOREIGN_DELAY_SECONDS)
     });
     let Some(next) = next.filter(|next| *next <= now) else {
         return has_failed;

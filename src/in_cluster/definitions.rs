@@ -17,7 +17,6 @@ use capi_ipam_api::installed::DEFINITIONS;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
-use capi_ipam_ledger::Ledger;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, ResourceExt};
@@ -194,7 +193,11 @@ impl BackgroundTask for CheckDefinitions {
                 self.report(problem);
                 NextRun::After(INTERVAL)
             }
-            Ok(None) if !self.ledger.read(Ledger::has_definitions_problem) => {
+            Ok(None)
+                if !self
+                    .ledger
+                    .read(|ledger| ledger.networks().have_definitions_problem()) =>
+            {
                 NextRun::After(INTERVAL)
             }
             Ok(None) if !was_settling => {

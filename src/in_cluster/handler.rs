@@ -119,7 +119,7 @@ impl ClaimHandler for InClusterHandler {
             PoolLookup::Missing => {
                 let advice = self
                     .ledger()
-                    .read(|ledger| advice::missing_pool(pool, ledger.existing_pools()));
+                    .read(|ledger| advice::missing_pool(pool, ledger.pools().existing_pools()));
                 let text = format!("{pool} does not exist; {advice}");
                 return Err(HandlerError::PoolNotFound(text));
             }
@@ -127,7 +127,7 @@ impl ClaimHandler for InClusterHandler {
         let holds_address = || {
             let held = self
                 .ledger()
-                .read(|ledger| ledger.held_by(&self.key, self.uid));
+                .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
             held.iter()
                 .any(|held| held.pool == *pool && !held.is_promise)
         };
@@ -257,7 +257,7 @@ impl InClusterHandler {
     fn is_promised(&self, pool: &PoolKey, address: IpAddr) -> bool {
         let held = self
             .ledger()
-            .read(|ledger| ledger.held_by(&self.key, self.uid));
+            .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
         held.iter()
             .any(|held| held.is_promise && held.pool == *pool && held.slot.block.base() == address)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::metrics::{Description, Metrics};
-use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkCounts, PoolCounts, WaitingForBlock};
+use capi_ipam_ledger::{BlockObstacle, NetworkCounts, PoolCounts, WaitingForBlock};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -171,9 +171,15 @@ pub(super) struct PoolMetrics {
     not_in_use: Arc<Mutex<Arc<UseCounts>>>,
 }
 
-fn labels(key: &PoolKey) -> [(&'static str, &str); 3] {
+/// The labels of a value.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// The values of a label, and the number of each.
+type Counts = Vec<(&'static str, i64)>;
+
+fn labels(key: &PoolKey) -> Labels<'_> {
     let namespace = key.namespace.as_deref().unwrap_or_default();
-    [
+    vec![
         ("kind", key.kind.name()),
         ("namespace", namespace),
         ("pool", &key.name),
@@ -200,11 +206,11 @@ pub(super) struct TakeSnapshots {
 
 impl BackgroundTask for TakeSnapshots {
     async fn run_once(&mut self) -> NextRun {
-        let snapshot = Snapshot {
-            pools: self.ledger.read(Ledger::pool_counts),
-            networks: self.ledger.read(Ledger::network_counts),
-            waiting_for_blocks: self.ledger.read(Ledger::waiting_for_blocks),
-        };
+        let snapshot = self.ledger.read(|ledger| Snapshot {
+            pools: ledger.pool_counts(),
+            networks: ledger.networks().counts(),
+            waiting_for_blocks: ledger.waiting_for_blocks(),
+        });
         *self.metrics.snapshot.lock() = Arc::new(snapshot);
         NextRun::After(INTERVAL)
     }
@@ -228,7 +234,9 @@ impl CountSharedAddresses {
 
 impl BackgroundTask for CountSharedAddresses {
     async fn run_once(&mut self) -> NextRun {
-        let shared = self.ledger.read(Ledger::shared_addresses);
+        let shared = self
+            .ledger
+            .read(|ledger| ledger.addresses().shared_addresses());
         self.found.set(saturating(shared));
         NextRun::After(INTERVAL)
     }
@@ -244,27 +252,57 @@ impl Collector for PoolMetrics {
             networks,
             waiting_for_blocks,
         } = snapshot.as_ref();
-        encode_pools(encoder, &POOL_ADDRESSES, "state", pools, address_counts)?;
-        let waiting = pools.iter().map(|pool| (&pool.key, pool.waiting));
-        encode_totals(encoder, &WAITING_CLAIMS, waiting)?;
-        encode_pools(encoder, &OVER_LIMIT, "rule", pools, over_limit_counts)?;
-        encode_pools(encoder, &POOL_SLICES, "state", pools, slice_counts)?;
+        let of_pools = |label, counts: fn(&PoolCounts) -> Counts| {
+            let pools = pools.iter();
+            pools.flat_map(move |pool| rows(labels(&pool.key), label, counts(pool)))
+        };
+        let of_networks = |label, counts: fn(&NetworkCounts) -> &[(&'static str, i64)]| {
+            networks.iter().flat_map(move |network| {
+                let labels = vec![("network", network.name.as_str())];
+                rows(labels, label, counts(network).to_vec())
+            })
+        };
+        encode(encoder, &POOL_ADDRESSES, of_pools("state", address_counts))?;
+        let waiting = pools.iter();
+        let waiting = waiting.map(|pool| (labels(&pool.key), saturating(pool.waiting)));
+        encode(encoder, &WAITING_CLAIMS, waiting)?;
+        encode(encoder, &OVER_LIMIT, of_pools("rule", over_limit_counts))?;
+        encode(encoder, &POOL_SLICES, of_pools("state", slice_counts))?;
         let sharing = pools.iter().filter(|pool| pool.shares_blocks);
-        encode_totals(encoder, &SHARES_BLOCKS, sharing.map(|pool| (&pool.key, 1)))?;
+        encode(
+            encoder,
+            &SHARES_BLOCKS,
+            sharing.map(|pool| (labels(&pool.key), 1)),
+        )?;
         let invalid = pools.iter().filter(|pool| pool.is_invalid);
-        encode_totals(encoder, &INVALID, invalid.map(|pool| (&pool.key, 1)))?;
-        let not_in_use = not_in_use.iter().map(|(key, count)| (key, *count));
-        encode_totals(encoder, &NOT_IN_USE, not_in_use)?;
-        encode_networks(encoder, &NETWORK_ADDRESSES, "state", networks, |network| {
-            &network.addresses
-        })?;
-        encode_networks(encoder, &NETWORK_POOLS, "phase", networks, |network| {
-            &network.pools
-        })?;
-        encode_networks(encoder, &NETWORK_BLOCKS, "state", networks, |network| {
-            &network.blocks
-        })?;
-        encode_waiting_for_blocks(encoder, waiting_for_blocks)
+        encode(
+            encoder,
+            &INVALID,
+            invalid.map(|pool| (labels(&pool.key), 1)),
+        )?;
+        let not_in_use = not_in_use.iter();
+        let not_in_use = not_in_use.map(|(key, count)| (labels(key), saturating(*count)));
+        encode(encoder, &NOT_IN_USE, not_in_use)?;
+        encode(
+            encoder,
+            &NETWORK_ADDRESSES,
+            of_networks("state", |network| &network.addresses),
+        )?;
+        encode(
+            encoder,
+            &NETWORK_POOLS,
+            of_networks("phase", |network| &network.pools),
+        )?;
+        encode(
+            encoder,
+            &NETWORK_BLOCKS,
+            of_networks("state", |network| &network.blocks),
+        )?;
+        encode(
+            encoder,
+            &WAITING_FOR_BLOCK,
+            waiting_for_blocks.iter().flat_map(waiting_rows),
+        )
     }
 }
 
@@ -301,29 +339,23 @@ fn reason_of(obstacle: Option<&BlockObstacle>) -> &'static str {
     }
 }
 
-/// Encodes the claims of each network that wait for a block. The numbers for reasons for which none
-/// waits are 0: so a series does not end with its reason.
-fn encode_waiting_for_blocks(
-    encoder: &mut DescriptorEncoder<'_>,
-    networks: &[WaitingForBlock],
-) -> Result<(), fmt::Error> {
-    let Description { name, help, .. } = WAITING_FOR_BLOCK;
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for waiting in networks {
-        let mut counts = BTreeMap::from(REASONS.map(|reason| (reason, 0_usize)));
-        for (obstacle, claims) in &waiting.claims {
-            let count = counts.entry(reason_of(obstacle.as_ref())).or_default();
-            *count = count.saturating_add(*claims);
-        }
-        for (reason, count) in counts {
-            let labels = [("network", &*waiting.network), ("reason", reason)];
-            ConstGauge::new(saturating(count)).encode(family.encode_family(&labels)?)?;
-        }
+/// The claims of a network that wait for a block. The numbers for reasons for which none waits are
+/// 0: so a series does not end with its reason.
+fn waiting_rows(waiting: &WaitingForBlock) -> impl Iterator<Item = (Labels<'_>, i64)> {
+    let mut counts = BTreeMap::from(REASONS.map(|reason| (reason, 0_usize)));
+    for (obstacle, claims) in &waiting.claims {
+        *counts.entry(reason_of(obstacle.as_ref())).or_default() += claims;
     }
-    Ok(())
+    let counts = counts.into_iter();
+    let counts = counts.map(|(reason, count)| (reason, saturating(count)));
+    rows(
+        vec![("network", &*waiting.network)],
+        "reason",
+        counts.collect(),
+    )
 }
 
-fn address_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
+fn address_counts(pool: &PoolCounts) -> Counts {
     let counts = &pool.counts;
     let mut states = vec![
         ("total", counts.total),
@@ -341,7 +373,7 @@ fn address_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
 }
 
 /// Empty for a pool without rules.
-fn over_limit_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
+fn over_limit_counts(pool: &PoolCounts) -> Counts {
     match &pool.over_limit {
         Some(over) => vec![
             ("limits", saturating(over.addresses)),
@@ -352,7 +384,7 @@ fn over_limit_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
 }
 
 /// Empty for a pool without slices.
-fn slice_counts(pool: &PoolCounts) -> Vec<(&'static str, i64)> {
+fn slice_counts(pool: &PoolCounts) -> Counts {
     match &pool.slices {
         Some(slices) => vec![
             ("total", slices.total),
@@ -367,56 +399,29 @@ fn saturating(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Encodes a gauge with several values for each pool, which a label tells apart.
-fn encode_pools(
-    encoder: &mut DescriptorEncoder<'_>,
-    description: &Description,
+/// Several values of one object, which a label tells apart.
+fn rows<'a>(
+    labels: Labels<'a>,
     label: &'static str,
-    pools: &[PoolCounts],
-    counts: impl Fn(&PoolCounts) -> Vec<(&'static str, i64)>,
-) -> Result<(), fmt::Error> {
-    let mut family =
-        encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
-    for pool in pools {
-        let [kind, namespace, name] = labels(&pool.key);
-        for (value, count) in counts(pool) {
-            let labels = [kind, namespace, name, (label, value)];
-            ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
+    counts: Counts,
+) -> impl Iterator<Item = (Labels<'a>, i64)> {
+    counts.into_iter().map(move |(value, count)| {
+        let mut labels = labels.clone();
+        labels.push((label, value));
+        (labels, count)
+    })
 }
 
-/// Encodes a gauge with one value for each pool.
-fn encode_totals<'a>(
+/// Encodes a gauge.
+fn encode<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     description: &Description,
-    counts: impl Iterator<Item = (&'a PoolKey, usize)>,
+    rows: impl Iterator<Item = (Labels<'a>, i64)>,
 ) -> Result<(), fmt::Error> {
-    let mut family =
-        encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
-    for (key, count) in counts {
-        let gauge = ConstGauge::new(saturating(count));
-        gauge.encode(family.encode_family(&labels(key))?)?;
-    }
-    Ok(())
-}
-
-/// Encodes a gauge with several values for each network, which a label tells apart.
-fn encode_networks(
-    encoder: &mut DescriptorEncoder<'_>,
-    description: &Description,
-    label: &'static str,
-    networks: &[NetworkCounts],
-    counts: impl Fn(&NetworkCounts) -> &[(&'static str, i64)],
-) -> Result<(), fmt::Error> {
-    let mut family =
-        encoder.encode_descriptor(description.name, description.help, None, MetricType::Gauge)?;
-    for network in networks {
-        for (value, count) in counts(network) {
-            let labels = [("network", network.name.as_str()), (label, *value)];
-            ConstGauge::new(*count).encode(family.encode_family(&labels)?)?;
-        }
+    let Description { name, help, .. } = description;
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, count) in rows {
+        ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

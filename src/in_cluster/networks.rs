@@ -24,7 +24,7 @@ use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, trace_span};
 use capi_ipam_ip::Family;
-use capi_ipam_ledger::{BlockObstacle, Ledger, NetworkBlocks, NetworkReport};
+use capi_ipam_ledger::{BlockObstacle, NetworkBlocks, NetworkReport};
 use capi_ipam_provider::advanced::StatusWriter;
 use kube::core::ObjectMeta;
 use kube::{Api, Resource, ResourceExt};
@@ -150,7 +150,11 @@ impl Protect for NetworkReconciler {
         if !self.gates.iter().all(ReadinessGate::is_ready) {
             return Protection::Postponed(Action::Requeue(GATE_INTERVAL));
         }
-        if self.context.ledger.read(Ledger::has_definitions_problem) {
+        if self
+            .context
+            .ledger
+            .read(|ledger| ledger.networks().have_definitions_problem())
+        {
             return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
         }
         // Its status is written as long as others keep it.

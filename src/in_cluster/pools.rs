@@ -216,10 +216,12 @@ impl Protect for PoolReconciler {
         }
         let key = PoolKey::of(pool);
         // A pool is added to the ledger before its controller is notified.
-        let (has_problem, info) = self
-            .context
-            .ledger
-            .read(|ledger| (ledger.has_definitions_problem(), ledger.pool_info(&key)));
+        let (has_problem, info) = self.context.ledger.read(|ledger| {
+            (
+                ledger.networks().have_definitions_problem(),
+                ledger.pools().pool_info(&key),
+            )
+        });
         match info {
             _ if has_problem => Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY)),
             None => Protection::Postponed(Action::AwaitChange),
@@ -358,8 +360,8 @@ impl PoolReconciler {
     async fn reconcile_pool(&self, pool: &Pool) -> Result<Action, PoolError> {
         let key = PoolKey::of(pool);
         let known = self.context.ledger.note(|ledger| {
-            ledger.clear_notified(&key);
-            let info = ledger.pool_info(&key)?;
+            ledger.pools_mut().set_notified(&key, false);
+            let info = ledger.pools().pool_info(&key)?;
             let network = info.scope.network();
             let awaits_identity = network.is_some_and(|network| ledger.awaits_identity(network));
             Some((info, awaits_identity))
@@ -384,7 +386,7 @@ impl PoolReconciler {
         let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
         let ledger = &self.context.ledger;
         if is_starting && awaits_identity {
-            ledger.note(|ledger| ledger.mark_notified(&key));
+            ledger.note(|ledger| ledger.pools_mut().set_notified(&key, true));
             return Ok(Action::Requeue(STATUS_INTERVAL));
         }
         let writer = self.read_writer(pool, &info).await?;
@@ -393,7 +395,7 @@ impl PoolReconciler {
         };
         let removed = removed_fields(pool, &info, writer.as_deref());
         if let Some(wait) = self.write_status(pool, status).await? {
-            ledger.note(|ledger| ledger.mark_notified(&key));
+            ledger.note(|ledger| ledger.pools_mut().set_notified(&key, true));
             return Ok(Action::Requeue(wait));
         }
         if let Some(removed) = removed {

@@ -46,7 +46,9 @@ pub(super) async fn release_claim(
     let mut releasing = Releasing::new(
         context,
         claim,
-        &context.ledger.read(|ledger| ledger.held_by(key, uid)),
+        &context
+            .ledger
+            .read(|ledger| ledger.addresses().held_by(key, uid)),
         deleted,
     );
     let mut free = Free::start();
@@ -126,7 +128,11 @@ impl<'a> Releasing<'a> {
         self.slot = None;
         if let Some((pool, block)) = &self.deleted {
             let ledger = &self.context.ledger;
-            let look_up = || ledger.read(|ledger| ledger.possible_scopes(pool)).into();
+            let look_up = || {
+                ledger
+                    .read(|ledger| ledger.pools().possible_scopes(pool))
+                    .into()
+            };
             let scopes = self.scopes.get_or_insert_with(look_up);
             let next = scopes.pop_front();
             self.slot = next.map(|scope| Slot {

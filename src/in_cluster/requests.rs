@@ -33,7 +33,7 @@ impl InClusterHandler {
             Err(problem)
                 if self
                     .ledger()
-                    .change(|ledger| ledger.wait_for_change(pool, &self.key, usable)) =>
+                    .change(|ledger| ledger.wait_for_change(pool, &self.key, Some(usable))) =>
             {
                 Err(HandlerError::Waiting {
                     reason: conditions::REQUESTED_ADDRESS_UNAVAILABLE,
@@ -83,7 +83,7 @@ impl InClusterHandler {
         let (declared, is_of_member) = self.ledger().read(|ledger| {
             let gateway = block.is_address().then(|| block.base());
             let is_of_member = gateway.is_some_and(|it| ledger.is_gateway_in_network(pool, it));
-            (ledger.declared_pool(pool), is_of_member)
+            (ledger.pools().declared_pool(pool), is_of_member)
         });
         let pool = RequestedPool {
             key: pool,

@@ -110,7 +110,9 @@ impl ReservationStore {
     ) -> Result<Option<MaybeInvalid<IPReservation>>, CallError> {
         // What was known before the read is gone if the read does not show it. Nothing else is: a
         // reservation that the watch reports meanwhile can be newer than the read.
-        let known = self.ledger.read(|ledger| ledger.known_reservation(slot));
+        let known = self
+            .ledger
+            .read(|ledger| ledger.addresses().known_reservation(slot));
         let epoch = self.restores.epoch();
         let read = self
             .client
@@ -245,7 +247,9 @@ impl ReservationStore {
         known: &KnownReservation,
         former_use: FormerUse,
     ) -> Result<WriteResult, CallError> {
-        let pool = self.ledger.read(|ledger| ledger.pool_info(&known.pool));
+        let pool = self
+            .ledger
+            .read(|ledger| ledger.pools().pool_info(&known.pool));
         if keeps_reservation(pool.as_deref(), former_use) {
             self.set_released_at_now(known, |found| found.spec.released_at.is_some())
                 .await
@@ -441,15 +445,18 @@ impl ReservationStore {
 
     fn remember(&self, slot: &Slot, attempt: Option<Attempt<'_>>) {
         if let Some(attempt) = attempt {
-            self.ledger
-                .note(|ledger| ledger.remember_attempt(attempt.claim, attempt.pool, slot));
+            self.ledger.note(|ledger| {
+                ledger
+                    .addresses_mut()
+                    .remember_attempt(attempt.claim, attempt.pool, slot)
+            });
         }
     }
 
     fn forget(&self, attempt: Option<Attempt<'_>>) {
         if let Some(attempt) = attempt {
             self.ledger
-                .note(|ledger| ledger.forget_attempt(attempt.claim));
+                .note(|ledger| ledger.addresses_mut().forget_attempt(attempt.claim));
         }
     }
 }

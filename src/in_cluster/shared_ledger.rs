@@ -222,7 +222,7 @@ impl SharedLedger {
 
     /// Records a pool. Its addresses are parsed without holding the lock.
     fn record_pool(&self, pool: &Pool, origin: Origin) {
-        let known = self.read(|ledger| ledger.declared_pool(&PoolKey::of(pool)));
+        let known = self.read(|ledger| ledger.pools().declared_pool(&PoolKey::of(pool)));
         let info = PoolInfo::updated(known.as_deref(), pool);
         self.change(|ledger| ledger.record_pool(pool, info, origin));
     }
@@ -231,11 +231,13 @@ impl SharedLedger {
     /// [`Ledger::overlapping`], for the status of the pool: a change of them notifies its
     /// controller. They are compared without holding the lock.
     pub(super) fn overlapping(&self, pool: &PoolKey) -> Vec<PoolKey> {
-        let Some((usable, nearby)) = self.note(|ledger| ledger.begin_overlap_search(pool)) else {
+        let Some((usable, nearby)) =
+            self.note(|ledger| ledger.pools_mut().begin_overlap_search(pool))
+        else {
             return Vec::new();
         };
         let found = nearby.overlapping(&usable);
-        self.note(|ledger| ledger.end_overlap_search(pool, &found));
+        self.note(|ledger| ledger.pools_mut().end_overlap_search(pool, &found));
         found
     }
 
@@ -246,7 +248,7 @@ impl SharedLedger {
         scope: &Scope,
         usable: &UsableBlocks,
     ) -> Vec<PoolKey> {
-        let nearby = self.read(|ledger| ledger.nearby_with(pool, scope, usable));
+        let nearby = self.read(|ledger| ledger.pools().nearby_with(pool, scope, usable));
         nearby.overlapping(usable)
     }
 }
@@ -299,7 +301,9 @@ impl EventHandler<Pool> for PoolEventHandler {
 
     /// Removes the pools one by one, since each of them can have many addresses.
     fn init_done(&self) {
-        let missing = self.ledger.note(|ledger| ledger.unlisted_pools(self.kind));
+        let missing = self
+            .ledger
+            .note(|ledger| ledger.pools_mut().unlisted(self.kind));
         for key in &missing {
             self.ledger.change(|ledger| ledger.remove_pool(key));
         }
@@ -308,7 +312,8 @@ impl EventHandler<Pool> for PoolEventHandler {
     }
 
     fn restored(&self) {
-        self.ledger.note(|ledger| ledger.pools_restored(self.kind));
+        self.ledger
+            .note(|ledger| ledger.pools_mut().restored(self.kind));
     }
 
     fn apply(&self, pool: &Pool) {
@@ -316,7 +321,8 @@ impl EventHandler<Pool> for PoolEventHandler {
     }
 
     fn delete(&self, pool: &Pool) {
-        self.ledger.change(|ledger| ledger.delete_pool(pool));
+        self.ledger
+            .change(|ledger| ledger.delete_pool(&PoolKey::of(pool), &pool.metadata));
     }
 
     fn apply_invalid(&self, object: &Invalid) {
@@ -328,7 +334,7 @@ impl EventHandler<Pool> for PoolEventHandler {
     fn delete_invalid(&self, object: &Invalid) {
         let key = self.key_of(object);
         self.ledger
-            .change(|ledger| ledger.delete_invalid_pool(&key, object));
+            .change(|ledger| ledger.delete_pool(&key, &object.metadata));
     }
 }
 

@@ -39,10 +39,9 @@ impl SignsOfLife {
     /// Whether a sign of life has to be written that begins now.
     pub(super) fn is_wanted(&self, registry: &str) -> bool {
         let contacts = self.0.lock();
-        match contacts.get(registry) {
-            Some(contact) => contact.wanted.is_some(),
-            None => false,
-        }
+        contacts
+            .get(registry)
+            .is_some_and(|contact| contact.wanted.is_some())
     }
 
     /// Records that the watch has shown a write that began at `began`.

@@ -91,7 +91,7 @@ impl SliceReturn {
                 SliceOwnerKind::Namespace => self
                     .context
                     .ledger
-                    .read(|ledger| ledger.namespace_exists(&owner.name)),
+                    .read(|ledger| ledger.networks().namespace_exists(&owner.name)),
                 // Without a list, nothing is known.
                 SliceOwnerKind::Cluster => self.clusters.as_ref().is_none_or(|(_, clusters)| {
                     let namespace = owner.namespace.as_deref().unwrap_or_default();
@@ -171,7 +171,7 @@ impl SliceReturn {
     /// Deletes a slice, after live reads that its owner, or its pool, does not exist if that is the
     /// reason.
     async fn return_slice(&self, slice: &SliceView) -> Result<(), CallError> {
-        if !slice.pool_exists
+        if slice.retention == SliceRetention::NoPool
             && pool_client(&self.client, &slice.pool)
                 .get(&slice.pool.name)
                 .await?
@@ -179,8 +179,7 @@ impl SliceReturn {
         {
             return Ok(());
         }
-        let is_kept = slice.pool_exists && slice.retention == SliceRetention::Owner;
-        if is_kept && self.owner_exists(&slice.owner).await? {
+        if slice.retention == SliceRetention::Owner && self.owner_exists(&slice.owner).await? {
             return Ok(());
         }
         let ledger = &self.context.ledger;

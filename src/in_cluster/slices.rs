@@ -65,7 +65,7 @@ impl InClusterHandler {
         );
         if owner.is_none() {
             self.ledger()
-                .change(|ledger| ledger.wait_for_slices(pool, &self.key));
+                .change(|ledger| ledger.wait_for_change(pool, &self.key, None));
         }
         let missing = || {
             let (what, label) = match (rules.per, &rules.label) {
@@ -186,7 +186,7 @@ impl InClusterHandler {
 
 /// The reference of a pool, for events.
 pub(super) fn pool_object(ledger: &SharedLedger, pool: &PoolKey) -> Pool {
-    let info = ledger.read(|ledger| ledger.pool_info(pool));
+    let info = ledger.read(|ledger| ledger.pools().pool_info(pool));
     Pool::reference(pool, info.map(|info| info.uid.clone()))
 }
 

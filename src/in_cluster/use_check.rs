@@ -6,7 +6,6 @@
 //! at a limited rate. Without such a pool it sends no request, unless a claim still has the
 //! condition.
 
-use capi_ipam_ledger::Ledger;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,7 +54,10 @@ pub(super) struct UseCheck {
 
 impl BackgroundTask for UseCheck {
     async fn run_once(&mut self) -> NextRun {
-        let pools = self.context.ledger.read(Ledger::verified_pools);
+        let pools = self
+            .context
+            .ledger
+            .read(|ledger| ledger.pools().verified_pools());
         let is_due = self.last.is_none_or(|last| last.elapsed() >= self.interval);
         if is_due {
             self.pools.clear();
@@ -155,7 +157,7 @@ impl UseCheck {
             let found = machines.use_of(claim, *block);
             if let (AddressUse::NotInUse(_), Some(pool)) = (&found, pools.get(*pool)) {
                 let count = counts.entry(pool.clone()).or_default();
-                *count = count.saturating_add(1);
+                *count += 1;
             }
             Some(Some(found))
         })

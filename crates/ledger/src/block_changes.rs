@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::Scope;
-use capi_ipam_ip::{Block, Family, SpanSet};
+use capi_ipam_ip::{Block, SpanSet};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use super::Ledger;
@@ -16,8 +16,8 @@ impl Ledger {
         self.change_cluster(registry, |cluster| set(&mut cluster.id, Some(id.into())));
     }
 
-    /// Records whether another cluster writes with the identity of this one in a registry: as long as it
-    /// does, no block of the networks of this registry is usable.
+    /// Records whether another cluster writes with the identity of this one in a registry: as long
+    /// as it does, no block of the networks of this registry is usable.
     pub fn suspend_blocks_of(&mut self, registry: &str, is_suspended: bool) {
         self.change_cluster(registry, |cluster| {
             set(&mut cluster.is_suspended, is_suspended)
@@ -29,17 +29,18 @@ impl Ledger {
         self.networks.clusters.id_in(registry).cloned()
     }
 
-    /// Records the blocks of which a registry shows that only this management cluster uses them, by network;
-    /// `None` if they are not known, as before the first list of the records. No address of any other block
-    /// of the registry is allocated. As long as they are not known, only the slices decide: another
-    /// management cluster has not taken their blocks since, see [`capi_ipam_protocol::block`].
+    /// Records the blocks of which a registry shows that only this management cluster uses them, by
+    /// network; `None` if they are not known, as before the first list of the records. No address
+    /// of any other block of the registry is allocated. As long as they are not known, only the
+    /// slices decide: another management cluster has not taken their blocks since, see
+    /// [`capi_ipam_protocol::block`].
     pub fn set_recorded_blocks(&mut self, registry: &str, blocks: Option<Vec<(Arc<str>, Block)>>) {
         let recorded = blocks.map(|blocks| blocks.into_iter().collect());
         self.change_cluster(registry, |cluster| set(&mut cluster.recorded, recorded));
     }
 
-    /// As [`Self::set_recorded_blocks`], for one block. Without effect on a registry whose blocks are not
-    /// known.
+    /// As [`Self::set_recorded_blocks`], for one block. Without effect on a registry whose blocks
+    /// are not known.
     pub fn set_block_recorded(
         &mut self,
         registry: &str,
@@ -55,8 +56,8 @@ impl Ledger {
         });
     }
 
-    /// Changes what is known of this management cluster in a registry. `change` returns whether it is
-    /// new.
+    /// Changes what is known of this management cluster in a registry. `change` returns whether it
+    /// is new.
     fn change_cluster(
         &mut self,
         registry: &str,
@@ -87,11 +88,7 @@ impl Ledger {
             Affected::Block(block) => {
                 self.wake_unbound(&network, Some(block));
                 let addresses = SpanSet::from(block.span());
-                let others = SpanSet::default();
-                match block.family() {
-                    Family::V4 => self.exclusions_changed(network, &addresses, &others, None),
-                    Family::V6 => self.exclusions_changed(network, &others, &addresses, None),
-                }
+                self.exclusions_changed(&network, block.family(), &addresses, None);
             }
         }
     }
@@ -101,7 +98,7 @@ impl Ledger {
     /// becomes free when the block is kept, so nothing else wakes them.
     fn wake_unbound(&mut self, network: &Arc<str>, block: Option<Block>) {
         let mut claims: Vec<NamespacedName> = Vec::new();
-        for (address, usage) in self.usage_in(&Scope::Network(network.clone())) {
+        for (address, usage) in self.addresses.usage_in(&Scope::Network(network.clone())) {
             let is_in_block = block.is_none_or(|block| block.overlaps(address));
             let Some(reservation) = &usage.reservation else {
                 continue;

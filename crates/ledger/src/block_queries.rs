@@ -6,14 +6,14 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus, Scope};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
 
+use super::addresses::ScopeEntry;
 use super::block_supply::BlockSupply;
 use super::blocks::{BlockInfo, BlockSlice, Blocks};
-use super::pool::PoolEntry;
-use super::usage::ScopeEntry;
+use super::pools::PoolEntry;
 use super::{Ledger, PoolKey};
 
-/// The state of the blocks that a network shares with other management clusters. By default, that of
-/// a network that shares none.
+/// The state of the blocks that a network shares with other management clusters. By default, that
+/// of a network that shares none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkBlocks {
     /// The shared blocks of the specification. `None` if it shares none any more, or if the network
@@ -44,8 +44,8 @@ pub struct BlockView {
     pub is_used: bool,
 }
 
-/// A pool of a network that shares blocks, which could allocate: it is valid, neither paused nor being deleted, and
-/// the length of its blocks is known.
+/// A pool of a network that shares blocks, which could allocate: it is valid, neither paused nor
+/// being deleted, and the length of its blocks is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockMember {
     /// The pool.
@@ -54,7 +54,8 @@ pub struct BlockMember {
     pub family: Family,
     /// The length of the blocks of the network in this family.
     pub length: u8,
-    /// What the pool could allocate if this management cluster had all blocks, as numbers of addresses.
+    /// What the pool could allocate if this management cluster had all blocks, as numbers of
+    /// addresses.
     pub ranges: SpanSet,
     /// Whether a claim waits for any address, and none is free for it.
     pub waits: bool,
@@ -79,15 +80,16 @@ impl Ledger {
         names
     }
 
-    /// Whether the registry shows another user of the block of an address, or no record of it, and the slice
-    /// of the block does not say so yet: a process that starts without the registry would use the block.
+    /// Whether the registry shows another user of the block of an address, or no record of it, and
+    /// the slice of the block does not say so yet: a process that starts without the registry would
+    /// use the block.
     pub fn is_in_unmarked_conflict(&self, network: &str, address: Block) -> bool {
         let mut slices = self.slices_of_address(network, address);
         slices.any(BlockInfo::has_unmarked_conflict)
     }
 
-    /// The registry in which another management cluster reports that it uses an address of a network;
-    /// `None` if the network shares no blocks.
+    /// The registry in which another management cluster reports that it uses an address of a
+    /// network; `None` if the network shares no blocks.
     pub fn registry_of_address(&self, network: &str, address: Block) -> Option<String> {
         let mut slices = self.slices_of_address(network, address);
         let named = slices.find_map(|known| self.networks.registry_of(&known.slice));
@@ -118,8 +120,8 @@ impl Ledger {
         names
     }
 
-    /// How many IPSlices of blocks of a network name another registry that exists: these blocks have to
-    /// be returned to it. The first of these registries by name, if there are several.
+    /// How many IPSlices of blocks of a network name another registry that exists: these blocks
+    /// have to be returned to it. The first of these registries by name, if there are several.
     pub fn blocks_of_other_registry(
         &self,
         network: &str,
@@ -164,7 +166,7 @@ impl Ledger {
         let blocks = self.networks.blocks(network)?;
         let lengths = blocks.lengths();
         let empty = ScopeEntry::default();
-        let scope = self.scopes.get(&Scope::Network(network.into()));
+        let scope = self.addresses.scope(&Scope::Network(network.into()));
         let scope = scope.unwrap_or(&empty);
         let mut views = Vec::new();
         for block in blocks.all(&scope.usage) {
@@ -205,7 +207,8 @@ impl Ledger {
         }
     }
 
-    /// Whether an address of a block of a network is not free. True before the initial lists are complete.
+    /// Whether an address of a block of a network is not free. True before the initial lists are
+    /// complete.
     pub fn is_block_used(&self, network: &str, block: Block) -> bool {
         let is_known = self.start.is_complete();
         !is_known || self.has_address_in(&Scope::Network(network.into()), block)
@@ -223,8 +226,8 @@ impl Ledger {
         }
     }
 
-    /// The blocks of a network with a slice that contain an address or a prefix, the smallest first.
-    /// None if the network shares no blocks.
+    /// The blocks of a network with a slice that contain an address or a prefix, the smallest
+    /// first. None if the network shares no blocks.
     pub fn slices_containing(&self, network: &str, address: Block) -> Vec<Block> {
         match self.networks.blocks(network) {
             Some(blocks) => blocks.slices_containing(address).collect(),
@@ -262,33 +265,5 @@ impl BlockMember {
             is_full: entry.needs_block(),
             requested: entry.requests_in_missing_blocks(),
         })
-    }
-}
-
-impl PoolEntry {
-    /// Whether a claim waits for any address, and none is free for it.
-    fn lacks_addresses(&self) -> bool {
-        if !self.can_allocate() {
-            return false;
-        }
-        let mut owners = self.wait_queue.blocked_owners();
-        let lacks_slice = match &self.slices {
-            Some(slices) => owners.any(|owner| slices.lacks_addresses(owner)),
-            None => false,
-        };
-        lacks_slice || self.wait_queue.waits_for_any()
-    }
-
-    /// Whether a claim waits for any address although some are free.
-    fn waits_beside_free_addresses(&self) -> bool {
-        self.free_count() > 0 && self.wait_queue.waits_for_any()
-    }
-
-    /// The requested addresses that are outside of the usable blocks of the network.
-    pub(super) fn requests_in_missing_blocks(&self) -> Vec<Block> {
-        let mut requested = self.wait_queue.awaited_blocks();
-        requested.retain(|block| self.is_in_missing_block(*block));
-        requested.sort_unstable();
-        requested
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
 
+use super::addresses::UsageMap;
 use super::block_supply::BlockSupply;
-use super::usage::UsageMap;
 
 pub(super) use self::slice::BlockInfo;
 pub use self::slice::BlockSlice;
@@ -68,8 +68,8 @@ impl ManagementClusters {
         self.0.entry(registry.to_owned()).or_default()
     }
 
-    /// Which slices of a network are ours: those with the identity in the registry of the network, once it
-    /// is known; with any identity if the network shares no blocks any more.
+    /// Which slices of a network are ours: those with the identity in the registry of the network,
+    /// once it is known; with any identity if the network shares no blocks any more.
     pub(super) fn of<'a>(
         &'a self,
         network: &'a Arc<str>,
@@ -98,8 +98,8 @@ impl Ours<'_> {
         slice.is_valid && self.ids.contains(&&slice.cluster)
     }
 
-    /// Whether the registry of a block shows no other user of it, as far as it is known. A registry that was
-    /// not listed shows none.
+    /// Whether the registry of a block shows no other user of it, as far as it is known. A registry
+    /// that was not listed shows none.
     fn may_use(&self, block: Block, slice: &BlockSlice) -> bool {
         let named = slice.registry.as_deref();
         if let (Some(registry), Some(named)) = (self.registry, named)
@@ -146,6 +146,12 @@ impl Blocks {
         self.rules.as_ref()
     }
 
+    /// Whether the specification shares blocks through this registry.
+    pub(super) fn are_of(&self, registry: &str) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.registry == registry)
+    }
+
     /// Replaces the shared blocks of the specification, and the lengths of what the pools allocate.
     pub(super) fn set_rules(
         &mut self,
@@ -161,7 +167,8 @@ impl Blocks {
         self.end_change(was_empty, affected)
     }
 
-    /// Finds out which slices are usable, after a change of what is known of this management cluster.
+    /// Finds out which slices are usable, after a change of what is known of this management
+    /// cluster.
     pub(super) fn refresh(
         &mut self,
         network: &Arc<str>,
@@ -242,8 +249,8 @@ impl Blocks {
         }
         let all = SpanSet::from_iter(Span::new(0, family.last()));
         let outside = all.subtract(&usable.into_iter().collect());
-        // Slices can overlap after a change of the size: a block that is not usable is not usable as
-        // a part of another one either.
+        // Slices can overlap after a change of the size: a block that is not usable is not usable
+        // as a part of another one either.
         Some(SpanSet::from_iter([
             &outside,
             &unusable.into_iter().collect(),
@@ -267,8 +274,8 @@ impl Blocks {
         lengths
     }
 
-    /// The blocks with a slice that contain an address or a prefix, the smallest first. There can be
-    /// several after a change of the size.
+    /// The blocks with a slice that contain an address or a prefix, the smallest first. There can
+    /// be several after a change of the size.
     pub(super) fn slices_containing(&self, address: Block) -> impl Iterator<Item = Block> {
         let lengths = (0..=address.length()).rev();
         let blocks = lengths.map(move |length| Block::new(address.base(), length));
@@ -276,8 +283,8 @@ impl Blocks {
     }
 
     /// The blocks with a slice, and those with an address that is not free, in ascending order. A
-    /// reservation of more than one block counts only for blocks with a slice, and so does an address
-    /// if the length of the blocks is not known.
+    /// reservation of more than one block counts only for blocks with a slice, and so does an
+    /// address if the length of the blocks is not known.
     pub(super) fn all(&self, usage: &UsageMap) -> BTreeSet<Block> {
         let mut blocks: BTreeSet<Block> = self.slices.keys().copied().collect();
         let lengths = self.lengths();
@@ -302,12 +309,12 @@ impl Blocks {
             if !known.is_counted {
                 continue;
             }
-            counts.held = counts.held.saturating_add(1);
+            counts.held += 1;
             if known.slice.conflict.is_some() {
-                counts.conflicts = counts.conflicts.saturating_add(1);
+                counts.conflicts += 1;
             }
             if known.slice.may_be_usable() && !usage.has_address_in(*block) {
-                counts.spare = counts.spare.saturating_add(1);
+                counts.spare += 1;
             }
         }
         counts

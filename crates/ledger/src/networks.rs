@@ -1,5 +1,8 @@
 //! Networks: which pools belong to them, and what their pools must not allocate.
 
+pub(crate) mod counts;
+pub(crate) mod exclusions;
+pub(crate) mod scope_rule;
 mod shared_blocks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -18,12 +21,10 @@ use capi_ipam_objects::observed::{
 };
 use kube::core::SelectorExt;
 
+use self::exclusions::{AppliedExclusions, Exclusions};
+use self::scope_rule::{Facts, NetworkForPool, NetworkState, PoolUsage, Record, StatusRecord};
 use super::blocks::ManagementClusters;
-use super::exclusions::{AppliedExclusions, Exclusions};
 use super::registry_names::RegistryNames;
-use super::scope_rule::{
-    self, Facts, NetworkForPool, NetworkState, PoolUsage, Record, StatusRecord,
-};
 use super::{NetworkCounts, PoolInfo, PoolKey};
 
 /// The labels of an object.
@@ -40,8 +41,8 @@ pub(super) struct NetworkInfo {
     /// The specification as far as it can be read: of a network that is not valid, which pools it
     /// selects.
     rules: Arc<NetworkRules>,
-    /// The last valid specification, which decides what no pool of the network allocates; if none is
-    /// known, what can be read.
+    /// The last valid specification, which decides what no pool of the network allocates; if none
+    /// is known, what can be read.
     in_force: Arc<NetworkRules>,
     block_lengths: BlockLengths,
     counts: Box<NetworkCounts>,
@@ -84,9 +85,10 @@ impl NetworkInfo {
         }
     }
 
-    /// The network after an earlier state of it. While it is not valid, its last valid specification
-    /// stays in force, and so does what the status showed while it cannot be decoded. If the
-    /// specification has fewer parts with the same generation, the definition has lost fields.
+    /// The network after an earlier state of it. While it is not valid, its last valid
+    /// specification stays in force, and so does what the status showed while it cannot be decoded.
+    /// If the specification has fewer parts with the same generation, the definition has lost
+    /// fields.
     fn after(self, before: &Self) -> Self {
         if self.uid != before.uid {
             return self;
@@ -140,10 +142,8 @@ impl NetworkInfo {
 
     /// Whether the network selects pools with these labels.
     fn selects(&self, labels: &Labels) -> bool {
-        match self.selector() {
-            Some(selector) => selector.matches(labels),
-            None => false,
-        }
+        self.selector()
+            .is_some_and(|selector| selector.matches(labels))
     }
 
     /// Whether the labels of a namespace decide if its pools may use the network.
@@ -207,7 +207,7 @@ pub(super) struct PoolInNetwork {
 
 /// The networks and namespaces that decide to which network a pool belongs.
 #[derive(Default)]
-pub(super) struct Networks {
+pub struct Networks {
     known: BTreeMap<Arc<str>, (NetworkInfo, Stamp)>,
     namespaces: HashMap<Arc<str>, (Labels, ListNumber)>,
     /// What no pool of a network allocates.
@@ -228,10 +228,9 @@ pub(super) struct Networks {
 impl Networks {
     /// Whether a network has fewer fields than with the same generation before.
     pub(super) fn has_lost_fields(&self, name: &str, info: &NetworkInfo) -> bool {
-        match self.known.get(name) {
-            Some((before, _)) => info.has_lost_fields(before),
-            None => false,
-        }
+        self.known
+            .get(name)
+            .is_some_and(|(before, _)| info.has_lost_fields(before))
     }
 
     /// Records a network, unless a later state is known. Returns which pools may be affected.
@@ -321,25 +320,22 @@ impl Networks {
         }
     }
 
-    /// The list of networks is complete. Returns the names of those that it does not show.
-    pub(super) fn end_list(&mut self) -> Vec<Arc<str>> {
+    /// The list of networks is complete: removes those that it does not show. Returns which pools
+    /// may be affected.
+    pub(super) fn end_list(&mut self) -> Change {
         let unlisted = self.versions.end_list();
-        let mut missing = Vec::new();
-        for (name, (_, stamp)) in &self.known {
-            if stamp.is_unlisted(unlisted) {
-                missing.push(name.clone());
-            }
-        }
-        missing
+        let known = self.known.iter();
+        let missing = known.filter(|(_, (_, stamp))| stamp.is_unlisted(unlisted));
+        let names: Vec<Arc<str>> = missing.map(|(name, _)| name.clone()).collect();
+        Change::of_all(names.iter().map(|name| self.remove(name, None)))
     }
 
     /// Records the labels of a namespace. Returns which pools may be affected.
-    pub(super) fn set_namespace(&mut self, name: &str, labels: &Labels) -> Change {
+    pub(super) fn set_namespace(&mut self, name: &str, labels: Labels) -> Change {
         let list = self.namespace_lists.current();
-        let is_same = match self.namespaces.insert(name.into(), (labels.clone(), list)) {
-            Some((before, _)) => before == *labels,
-            None => false,
-        };
+        let known = self.namespaces.get(name);
+        let is_same = known.is_some_and(|(before, _)| *before == labels);
+        self.namespaces.insert(name.into(), (labels, list));
         if is_same || !self.depend_on_labels() {
             Change::None
         } else {
@@ -357,21 +353,25 @@ impl Networks {
         }
     }
 
+    /// Whether a served definition lacks fields: pools, networks and registries must not be
+    /// written, since a write removes these fields for good.
+    pub fn have_definitions_problem(&self) -> bool {
+        self.definitions_problem.is_some()
+    }
+
     /// Whether a namespace exists, as last observed.
-    pub(super) fn namespace_exists(&self, name: &str) -> bool {
+    pub fn namespace_exists(&self, name: &str) -> bool {
         self.namespaces.contains_key(name)
     }
 
-    /// The list of namespaces is complete. Returns the names of those that it does not show.
-    pub(super) fn end_namespace_list(&mut self) -> Vec<Arc<str>> {
+    /// The list of namespaces is complete: removes those that it does not show. Returns which pools
+    /// may be affected.
+    pub(super) fn end_namespace_list(&mut self) -> Change {
         let unlisted = self.namespace_lists.end();
-        let mut missing = Vec::new();
-        for (name, (_, list)) in &self.namespaces {
-            if unlisted.contains(*list) {
-                missing.push(name.clone());
-            }
-        }
-        missing
+        let known = self.namespaces.iter();
+        let missing = known.filter(|(_, (_, list))| unlisted.contains(*list));
+        let names: Vec<Arc<str>> = missing.map(|(name, _)| name.clone()).collect();
+        Change::of_all(names.iter().map(|name| self.remove_namespace(name)))
     }
 
     /// Whether the labels of a namespace decide if its pools may use a network.
@@ -565,19 +565,19 @@ impl Networks {
     }
 
     /// The uid of a network that exists.
-    pub(super) fn uid(&self, network: &str) -> Option<String> {
+    pub fn uid(&self, network: &str) -> Option<String> {
         let (info, _) = self.known.get(network)?;
         Some(info.uid.clone())
     }
 
     /// The counts of all networks.
-    pub(super) fn counts(&self) -> Vec<NetworkCounts> {
+    pub fn counts(&self) -> Vec<NetworkCounts> {
         let networks = self.known.values();
         networks.map(|(info, _)| (*info.counts).clone()).collect()
     }
 
     /// The block length of a network, once it is set.
-    pub(super) fn block_length(&self, network: &str, family: Family) -> Option<u8> {
+    pub fn block_length(&self, network: &str, family: Family) -> Option<u8> {
         let (info, _) = self.known.get(network)?;
         info.block_lengths.of(family)
     }
@@ -598,7 +598,7 @@ pub(super) enum Change {
 
 impl Change {
     /// The pools that any of several changes may affect: they are searched once.
-    pub(super) fn of_all(changes: Vec<Self>) -> Self {
+    fn of_all(changes: impl Iterator<Item = Self>) -> Self {
         let mut combined = Self::None;
         for change in changes {
             combined = match (combined, change) {

@@ -5,10 +5,10 @@ use capi_ipam_ip::{Block, FreeRanks, FreeSet, SpanSet, UsableBlocks};
 
 /// The state of the order of a pool. A pool that allocates the lowest address first needs none.
 #[derive(Default)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// The block that was allocated last, and when, in microseconds since the Unix epoch; only with
     /// RoundRobin.
-    pub(super) last: Option<(i64, Block)>,
+    pub(crate) last: Option<(i64, Block)>,
     /// The counts of free numbers; only with Random.
     ranks: Option<FreeRanks>,
 }
@@ -20,7 +20,7 @@ impl Order {
     /// The highest ones are kept explicitly: managers that do not know of each other's latest
     /// allocations then choose the same last address, and the API server lets only one of them
     /// reserve it.
-    pub(super) fn choose(
+    pub(crate) fn choose(
         &mut self,
         order: AllocationOrder,
         usable: &UsableBlocks,
@@ -65,28 +65,28 @@ impl Order {
     }
 
     /// Records that a block was allocated, also by another process.
-    pub(super) fn record(&mut self, block: Block, at: i64) {
+    pub(crate) fn record(&mut self, block: Block, at: i64) {
         if self.last.is_none_or(|(last, _)| last <= at) {
             self.last = Some((at, block));
         }
     }
 
     /// Continues above the block that `previous` has allocated last, if nothing newer is known.
-    pub(super) fn continue_from(&mut self, previous: &Self) {
+    pub(crate) fn continue_from(&mut self, previous: &Self) {
         if let Some((at, block)) = previous.last {
             self.record(block, at);
         }
     }
 
     /// Records that a number became free, or is no longer free.
-    pub(super) fn set_free(&mut self, number: u128, is_free: bool) {
+    pub(crate) fn set_free(&mut self, number: u128, is_free: bool) {
         if let Some(ranks) = &mut self.ranks {
             ranks.set_free(number, is_free);
         }
     }
 
     /// Forgets the counts: the free numbers are computed again.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.ranks = None;
     }
 }

@@ -18,9 +18,6 @@ use kube::core::ObjectMeta;
 /// The cool-down of a pool whose specification is not known: longer than any manager runs.
 const UNKNOWN_COOLDOWN_SECONDS: i64 = 100 * 365 * 24 * 60 * 60;
 
-/// The blocks that a pool can allocate, or the problems of its specification.
-type Usable = Result<Arc<UsableBlocks>, Arc<str>>;
-
 /// What the ledger keeps of a pool object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolInfo {
@@ -42,11 +39,11 @@ pub struct PoolInfo {
     pub scope: Scope,
     /// The network that the spec names.
     pub network: Option<Arc<str>>,
-    /// The network that the pool leaves, according to its annotation, although addresses of it are in
-    /// use there.
+    /// The network that the pool leaves, according to its annotation, although addresses of it are
+    /// in use there.
     pub leaves_network: Option<Arc<str>>,
-    /// Whether the pool would have left its network, and is kept in it because addresses of it are in
-    /// use there.
+    /// Whether the pool would have left its network, and is kept in it because addresses of it are
+    /// in use there.
     pub is_kept_in_network: bool,
     /// Why the pool must not use the network that it names, or that selects it. It neither
     /// allocates nor changes its reservations then.
@@ -56,7 +53,7 @@ pub struct PoolInfo {
     /// When the pool was created, in seconds since the Unix epoch.
     pub created: i64,
     /// The blocks that can be allocated, or the problems of the spec.
-    pub usable: Usable,
+    pub usable: Result<Arc<UsableBlocks>, Arc<str>>,
     /// The gateways, which no pool of the network allocates.
     pub gateways: Arc<[IpAddr]>,
     /// The optional fields that are set.
@@ -87,9 +84,9 @@ impl PoolInfo {
 
     /// Reads a pool object. What `known`, the previous state of the pool, has by its last valid
     /// specification stays in force while the specification is not valid: it does not allocate, and
-    /// others rely on the rest. It also stays if the specification has the same generation: a status
-    /// update does not parse thousands of addresses again. That the object has fewer fields then
-    /// shows only that a definition has lost them.
+    /// others rely on the rest. It also stays if the specification has the same generation: a
+    /// status update does not parse thousands of addresses again. That the object has fewer fields
+    /// then shows only that a definition has lost them.
     pub fn updated(known: Option<&Self>, pool: &Pool) -> Self {
         let meta = &pool.metadata;
         let fields = pool.spec.optional_fields();
@@ -120,17 +117,36 @@ impl PoolInfo {
     }
 
     /// Whether the pool had optional fields with the same generation that the object does not have.
-    pub(super) fn has_more_fields_than(&self, pool: &Pool) -> bool {
+    pub(crate) fn has_more_fields_than(&self, pool: &Pool) -> bool {
         let lost = self.fields.without(pool.spec.optional_fields());
         self.has_generation_of(&pool.metadata) && !lost.is_empty()
     }
 
-    /// Reads a pool object of which no earlier state is known. Of a specification that is not valid,
-    /// what can be read is in force.
+    /// Reads a pool object of which no earlier state is known. Of a specification that is not
+    /// valid, what can be read is in force.
     fn declared(pool: &Pool) -> Self {
         let spec = &pool.spec;
-        let parsed = read_all(spec, pool.kind.is_global());
-        let gateways = match &parsed.usable {
+        let mut problems = Vec::new();
+        let usable = ok_or_add(spec.usable(), &mut problems);
+        // A pool of a namespace has no access rules: it is for the claims of this namespace.
+        let mut access = None;
+        if pool.kind.is_global() {
+            access = ok_or_add(spec.access().rules(), &mut problems).flatten();
+        }
+        // Without valid blocks it is not known how many slices there are.
+        let mut slices = None;
+        if let Some(usable) = &usable {
+            slices = ok_or_add(spec.slice_rules(usable), &mut problems).flatten();
+        }
+        let metadata = spec.address_metadata();
+        if let Some(metadata) = metadata {
+            add(&metadata.problems(), &mut problems);
+        }
+        let usable = match usable {
+            Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
+            _ => Err(problems.join("; ").into()),
+        };
+        let gateways = match &usable {
             Ok(usable) => usable.gateways().collect(),
             Err(_) => spec.readable_gateways(),
         };
@@ -149,16 +165,16 @@ impl PoolInfo {
             network_problem: None,
             labels: Arc::default(),
             created: 0,
-            usable: parsed.usable,
+            usable,
             gateways: gateways.into(),
             fields: spec.optional_fields(),
             removed_fields: PoolFields::default(),
             order: spec.order(),
             reclaim: spec.reclaim(),
             is_draining: !spec.draining().is_empty(),
-            metadata: parsed.metadata,
-            access: parsed.access,
-            slices: parsed.slices,
+            metadata: metadata.cloned().map(Arc::new),
+            access: access.map(Arc::new),
+            slices: slices.map(Arc::new),
             generation: pool.metadata.generation,
         };
         empty.with_metadata(&pool.metadata)
@@ -191,7 +207,7 @@ impl PoolInfo {
 
     /// The pool in a later state that cannot be decoded. Its settings are those of the last state
     /// that could be, and it does not allocate: any field of the specification may have changed.
-    pub(super) fn undecodable(&self, later: &Invalid) -> Self {
+    pub(crate) fn undecodable(&self, later: &Invalid) -> Self {
         Self {
             usable: Err(format!("it cannot be decoded: {}", later.error).into()),
             generation: None,
@@ -201,7 +217,7 @@ impl PoolInfo {
 
     /// A pool of which no state could be decoded: what can be read of it is in force. It may have
     /// any cool-down, so none ends.
-    pub(super) fn never_decoded(key: &PoolKey, object: &Invalid) -> Self {
+    pub(crate) fn never_decoded(key: &PoolKey, object: &Invalid) -> Self {
         let mut pool = Pool::reference(key, None);
         pool.metadata.clone_from(&object.metadata);
         pool.spec = PoolSpec::readable(key.kind, &object.spec);
@@ -219,16 +235,15 @@ impl PoolInfo {
 
     /// Whether only this pool is refused by its network: it counts for nothing on which others
     /// depend.
-    pub(super) fn is_refused_alone(&self) -> bool {
-        match &self.network_problem {
-            Some(refusal) => refusal.is_of_the_pool(),
-            None => false,
-        }
+    pub(crate) fn is_refused_alone(&self) -> bool {
+        self.network_problem
+            .as_ref()
+            .is_some_and(|refusal| refusal.is_of_the_pool())
     }
 
     /// Whether reservations of the pool in other scopes are moved to its scope. A pool that is
     /// paused, being deleted, not valid or refused by its network keeps them where they are.
-    pub(super) fn moves_reservations(&self) -> bool {
+    pub(crate) fn moves_reservations(&self) -> bool {
         let is_settled = !self.paused && !self.deleting && self.usable.is_ok();
         is_settled && self.network_problem.is_none()
     }
@@ -241,50 +256,11 @@ impl PoolInfo {
     /// Whether claims that already hold an address of the pool can be bound: also while the pool is
     /// being deleted.
     pub fn can_bind(&self) -> bool {
-        let is_refused = match &self.network_problem {
-            Some(refusal) => !refusal.keeps_members(),
-            None => false,
-        };
+        let is_refused = self
+            .network_problem
+            .as_ref()
+            .is_some_and(|refusal| !refusal.keeps_members());
         self.usable.is_ok() && !self.paused && self.initialized && !is_refused
-    }
-}
-
-/// What is parsed of a specification.
-struct Parsed {
-    usable: Usable,
-    access: Option<Arc<AccessRules>>,
-    slices: Option<Arc<SliceRules>>,
-    metadata: Option<Arc<AddressMetadata>>,
-}
-
-/// Parses the blocks of a pool, who may use it, its slices, and the metadata of its addresses.
-fn read_all(spec: &PoolSpec, is_global: bool) -> Parsed {
-    let mut problems = Vec::new();
-    let usable = ok_or_add(spec.usable(), &mut problems);
-    // A pool of a namespace has no access rules: it is for the claims of this namespace.
-    let access = if is_global {
-        ok_or_add(spec.access().rules(), &mut problems).flatten()
-    } else {
-        None
-    };
-    // Without valid blocks it is not known how many slices there are.
-    let slices = match &usable {
-        Some(usable) => ok_or_add(spec.slice_rules(usable), &mut problems).flatten(),
-        None => None,
-    };
-    let metadata = spec.address_metadata();
-    if let Some(metadata) = metadata {
-        add(&metadata.problems(), &mut problems);
-    }
-    let usable = match usable {
-        Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
-        _ => Err(problems.join("; ").into()),
-    };
-    Parsed {
-        usable,
-        access: access.map(Arc::new),
-        slices: slices.map(Arc::new),
-        metadata: metadata.cloned().map(Arc::new),
     }
 }
 

@@ -12,8 +12,8 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 
 /// A claim that has an address, or requests one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Consumer {
-    pub(super) claim: NamespacedName,
+pub(crate) struct Consumer {
+    pub(crate) claim: NamespacedName,
     /// The Cluster of the claim, in its namespace.
     cluster: Option<Arc<str>>,
     /// The owner of slices to which the claim belongs; only while it requests an address.
@@ -21,7 +21,7 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    pub(super) fn new(claim: NamespacedName, cluster: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(claim: NamespacedName, cluster: Option<Arc<str>>) -> Self {
         Self {
             claim,
             cluster,
@@ -30,12 +30,12 @@ impl Consumer {
     }
 
     /// Adds the owner of slices to which the claim belongs.
-    pub(super) fn with_owner(self, owner: Option<Arc<SliceOwner>>) -> Self {
+    pub(crate) fn with_owner(self, owner: Option<Arc<SliceOwner>>) -> Self {
         Self { owner, ..self }
     }
 
     /// What can have a limit: the namespace, the Cluster, and the owner of slices.
-    pub(super) fn groups(&self) -> impl Iterator<Item = Group> {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Group> {
         let namespace: Arc<str> = self.claim.namespace().into();
         let cluster = self.cluster.clone();
         let cluster = cluster.map(|cluster| Group::Cluster(namespace.clone(), cluster));
@@ -47,7 +47,7 @@ impl Consumer {
 
 /// The claims that share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Group {
+pub(crate) enum Group {
     /// The claims of a namespace.
     Namespace(Arc<str>),
     /// The claims of a Cluster: its namespace and name.
@@ -58,7 +58,7 @@ pub(super) enum Group {
 
 impl Group {
     /// Whether a claim is one of the group.
-    pub(super) fn includes(&self, consumer: &Consumer) -> bool {
+    pub(crate) fn includes(&self, consumer: &Consumer) -> bool {
         match self {
             Self::Namespace(namespace) => **namespace == *consumer.claim.namespace(),
             Self::Cluster(namespace, cluster) => {
@@ -100,7 +100,7 @@ impl fmt::Display for LimitReached {
 /// The claims with addresses of a pool, by namespace and Cluster. A claim can have two addresses
 /// for a moment, and counts once.
 #[derive(Debug)]
-pub(super) struct Quota {
+pub(crate) struct Quota {
     per_namespace: Option<usize>,
     per_cluster: Option<usize>,
     /// The claims with addresses, and the number of their addresses.
@@ -112,7 +112,7 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    pub(super) fn new(rules: &AccessRules) -> Self {
+    pub(crate) fn new(rules: &AccessRules) -> Self {
         Self {
             per_namespace: rules.per_namespace,
             per_cluster: rules.per_cluster,
@@ -123,11 +123,11 @@ impl Quota {
     }
 
     /// Records that a claim has one address more or less.
-    pub(super) fn charge(&mut self, consumer: &Consumer, is_added: bool) {
+    pub(crate) fn charge(&mut self, consumer: &Consumer, is_added: bool) {
         if is_added {
             let known = self.claims.entry(consumer.claim.clone());
             let (_, count) = known.or_insert_with(|| (consumer.clone(), 0));
-            *count = count.saturating_add(1);
+            *count += 1;
             if *count == 1 {
                 self.count(consumer, true);
             }
@@ -149,7 +149,7 @@ impl Quota {
         for group in consumer.groups() {
             if is_added {
                 let count = self.used.entry(group).or_default();
-                *count = count.saturating_add(1);
+                *count += 1;
                 continue;
             }
             if let Some(count) = self.used.get_mut(&group) {
@@ -165,12 +165,12 @@ impl Quota {
     }
 
     /// The groups that have fewer addresses since the last call.
-    pub(super) fn take_freed(&mut self) -> Vec<Group> {
+    pub(crate) fn take_freed(&mut self) -> Vec<Group> {
         std::mem::take(&mut self.freed)
     }
 
     /// The maximum number of addresses of a group; `None` without a limit.
-    pub(super) fn limit(&self, group: &Group) -> Option<usize> {
+    pub(crate) fn limit(&self, group: &Group) -> Option<usize> {
         match group {
             Group::Namespace(_) => self.per_namespace,
             Group::Cluster(..) => self.per_cluster,
@@ -187,13 +187,13 @@ impl Quota {
     }
 
     /// How many more addresses a group may have; `None` without a limit.
-    pub(super) fn room(&self, group: &Group) -> Option<usize> {
+    pub(crate) fn room(&self, group: &Group) -> Option<usize> {
         Some(self.limit(group)?.saturating_sub(self.used(group)))
     }
 
     /// The first group of a claim that may have no further address beyond those that `promised`
     /// counts; none for a claim that has an address.
-    pub(super) fn full(
+    pub(crate) fn full(
         &self,
         consumer: &Consumer,
         promised: impl Fn(&Group) -> usize,
@@ -212,7 +212,7 @@ impl Quota {
     }
 
     /// Describes the limit of a group.
-    pub(super) fn describe(&self, group: &Group) -> LimitReached {
+    pub(crate) fn describe(&self, group: &Group) -> LimitReached {
         let cluster = if let Group::Cluster(_, cluster) = group {
             Some(cluster.clone())
         } else {
@@ -225,16 +225,14 @@ impl Quota {
     }
 
     /// Whether a group has more addresses than it may have.
-    pub(super) fn is_exceeded(&self, group: &Group) -> bool {
-        match self.limit(group) {
-            Some(limit) => self.used(group) > limit,
-            None => false,
-        }
+    pub(crate) fn is_exceeded(&self, group: &Group) -> bool {
+        self.limit(group)
+            .is_some_and(|limit| self.used(group) > limit)
     }
 
     /// The number of addresses of each claim, and of claims of each group.
     #[cfg(test)]
-    pub(super) fn used_counts(&self) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
+    pub(crate) fn used_counts(&self) -> (BTreeMap<String, usize>, BTreeMap<String, usize>) {
         let claims = self.claims.values();
         let claims = claims.map(|(consumer, count)| (format!("{consumer:?}"), *count));
         let groups = self.used.iter();
@@ -244,14 +242,14 @@ impl Quota {
 
     /// Counts the addresses beyond the limits. `is_allowed` returns whether a namespace may use the
     /// pool.
-    pub(super) fn over(&self, is_allowed: impl Fn(&str) -> bool) -> OverLimit {
+    pub(crate) fn over(&self, is_allowed: impl Fn(&str) -> bool) -> OverLimit {
         let mut over = OverLimit::default();
         for (group, used) in &self.used {
             if let Some(limit) = self.limit(group)
                 && *used > limit
             {
                 let excess = used.saturating_sub(limit);
-                over.groups = over.groups.saturating_add(1);
+                over.groups += 1;
                 over.addresses = over.addresses.saturating_add(excess);
             }
             if let Group::Namespace(namespace) = group

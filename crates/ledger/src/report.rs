@@ -1,19 +1,31 @@
-//! What the ledger knows of a pool or a network at one moment. A status is computed from one report, so it
-//! does not contradict itself.
+//! What the ledger knows at one moment. A status is computed from one report, so it does not
+//! contradict itself.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::{
-    AddressCounts, NetworkView, OverLimit, PoolKey, PoolNetwork, Scope, SliceCounts, Slot,
+    AddressCounts, DrainingStatus, IPNetwork, MemberPhase, NetworkView, OverLimit, PoolKey,
+    PoolNetwork, Scope, ScopeChange, SliceCounts, Slot,
 };
-use capi_ipam_ip::Entry;
+use capi_ipam_contract::Uid;
+use capi_ipam_ip::{Block, Entry, Family};
 use capi_ipam_objects::namespaced_name::NamespacedName;
+use capi_ipam_objects::observed::ObjectVersion;
+use kube::ResourceExt;
 
-use super::block_queries::NetworkBlocks;
-use super::block_supply::MissingBlock;
-use super::draining_use::DrainingUse;
-use super::ledger::Ledger;
-use super::pool_info::PoolInfo;
+use crate::addresses::problems::{
+    AbandonedReservation, InvalidReservation, Unreserved, Validity, impossible_promise,
+    promise_conflict, unreleased,
+};
+use crate::addresses::{AddressUsage, ReservationInfo, ScopeEntry};
+use crate::block_queries::NetworkBlocks;
+use crate::block_supply::MissingBlock;
+use crate::network_view::{count, count_reservations, most_frequent, needs_network};
+use crate::networks::{NetworkInfo, Networks};
+use crate::pools::PoolEntry;
+use crate::{KnownReservation, Ledger, PoolInfo, addresses};
 
 /// What the ledger knows of a pool.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,41 +90,148 @@ pub struct NetworkReport {
     pub lacks_registry: bool,
 }
 
+/// The counts of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// The pool.
+    pub key: PoolKey,
+    /// The counts of its addresses.
+    pub counts: AddressCounts,
+    /// The number of claims that wait for one of its addresses.
+    pub waiting: usize,
+    /// The addresses beyond what its rules allow; `None` without rules.
+    pub over_limit: Option<OverLimit>,
+    /// The counts of its slices; `None` without slices.
+    pub slices: Option<SliceCounts>,
+    /// Whether the counts are those of blocks that its network shares with other management
+    /// clusters: there can be more addresses.
+    pub shares_blocks: bool,
+    /// Whether its specification is not valid.
+    pub is_invalid: bool,
+}
+
+/// The claim that uses a released address: another one than that which has released it, if there
+/// is one. The uid is set if it is that claim.
+fn user_of_released(usage: &AddressUsage) -> Option<(&NamespacedName, Option<Uid>)> {
+    let reservation = usage.reservation.as_ref()?;
+    let is_releaser = |name: &NamespacedName| Some(name) == reservation.claim.as_ref();
+    let other = usage.owners.iter().find(|owner| !is_releaser(&owner.name));
+    let name = &other.or(usage.owners.first())?.name;
+    let uid = reservation.claim_uid.filter(|_| is_releaser(name));
+    Some((name, uid))
+}
+
+/// A reservation in a scope to which its pool no longer belongs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Misplaced {
+    /// The pool of the reservation.
+    pub pool: PoolKey,
+    /// The reserved address.
+    pub slot: Slot,
+    /// The scope of the pool.
+    pub scope: Scope,
+    /// The uid of the reservation.
+    pub uid: String,
+    /// Whether an IPAddress has the address.
+    pub is_in_use: bool,
+}
+
+/// The maximum number of claims that a message about a pool names.
+const MAX_NAMED: usize = 3;
+
+/// What is in use in the draining parts of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DrainingUse {
+    /// The number of addresses in use.
+    pub addresses: usize,
+    /// The claims of the lowest of these addresses.
+    pub claims: Vec<NamespacedName>,
+}
+
+impl DrainingUse {
+    /// The status of the pool.
+    pub fn status(&self) -> DrainingStatus {
+        DrainingStatus {
+            addresses: i64::try_from(self.addresses).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// Whether another pool has an address reserved or in use.
+fn is_of_another_pool(usage: &AddressUsage, pool: &PoolKey) -> bool {
+    if let Some(reservation) = &usage.reservation
+        && reservation.pool != *pool
+    {
+        return true;
+    }
+    usage.owners.iter().any(|owner| owner.pool != *pool)
+}
+
+/// The network to which a pool belongs, or which it leaves.
+pub(super) fn pool_network(pool: &PoolKey, entry: &PoolEntry) -> Option<PoolNetwork> {
+    let scope = entry.scope(pool);
+    // What it still holds elsewhere, and the network in which that is.
+    let mut remaining = 0_usize;
+    let mut left = None;
+    for (other, count) in entry.holds() {
+        if *other != scope {
+            remaining = remaining.saturating_add(*count);
+            if left.is_none() {
+                left = other.network();
+            }
+        }
+    }
+    let phase = match scope.network() {
+        Some(_) if remaining == 0 => MemberPhase::Member,
+        Some(_) => MemberPhase::Joining,
+        None => MemberPhase::Leaving,
+    };
+    let name = scope.network().or(left)?;
+    Some(PoolNetwork {
+        name: name.to_owned(),
+        phase,
+        remaining: i64::try_from(remaining).unwrap_or(i64::MAX),
+    })
+}
+
 impl Ledger {
-    /// What is known of a pool; `None` if it is not known. `overlapping` are the pools of other scopes that
-    /// can allocate an address of it: they are searched without the ledger, see
-    /// [`Ledger::begin_overlap_search`].
+    /// What is known of a pool; `None` if it is not known. `overlapping` are the pools of other
+    /// scopes that can allocate an address of it: they are searched without the ledger, see
+    /// [`Pools::begin_overlap_search`](crate::Pools::begin_overlap_search).
     pub fn pool_report(&self, key: &PoolKey, overlapping: Vec<PoolKey>) -> Option<PoolReport> {
-        let info = self.pool_info(key)?;
+        let entry = self.pools.get(key)?;
+        let info = entry.shared_info()?;
         let mut has_one_length = false;
         let mut shared = None;
         if let Ok(usable) = &info.usable {
-            has_one_length = self.have_length(&overlapping, usable.length);
-            let first = overlapping.first().and_then(|first| self.pool_info(first));
+            has_one_length = self.pools.have_length(&overlapping, usable.length);
+            let first = overlapping
+                .first()
+                .and_then(|first| self.pools.pool_info(first));
             if let Some(Ok(theirs)) = first.as_ref().map(|first| &first.usable) {
                 shared = usable.first_shared(theirs);
             }
         }
         Some(PoolReport {
             key: key.clone(),
-            counts: self.counts(key),
-            cooldown_end: self.cooldown_end(key),
+            counts: entry.counts(),
+            cooldown_end: self.pools.cooldown_end(key),
             missing_block: self.missing_block(key),
             overlapping,
             shared,
             has_one_length,
-            over_limit: self.over_limit(key),
-            slices: self.slice_counts(key),
-            draining: self.draining_use(key),
-            network: self.pool_network(key),
+            over_limit: self.over_limit_of(entry),
+            slices: entry.slice_counts(),
+            draining: self.draining_use(key, entry),
+            network: pool_network(key, entry),
             info,
         })
     }
 
     /// What holds addresses of a pool.
     pub fn pool_use(&self, key: &PoolKey) -> PoolUse {
-        if self.is_in_use(key) {
-            let counts = self.counts(key);
+        if self.pools.is_in_use(key) {
+            let counts = self.pools.counts(key);
             let used = counts.used.saturating_add(counts.out_of_range);
             return PoolUse::Addresses {
                 count: usize::try_from(used).unwrap_or_default(),
@@ -122,7 +241,7 @@ impl Ledger {
         match self.held_in(key) {
             Some(held) => PoolUse::Reservation(held),
             None => PoolUse::Unused {
-                scopes: self.possible_scopes(key),
+                scopes: self.pools.possible_scopes(key),
             },
         }
     }
@@ -136,5 +255,674 @@ impl Ledger {
             awaits_identity: self.awaits_identity(name),
             lacks_registry: registry.is_some_and(|registry| self.lacks_registry(registry)),
         }
+    }
+
+    /// Whether an address is the gateway of a pool of the network to which this pool belongs.
+    pub fn is_gateway_in_network(&self, pool: &PoolKey, address: IpAddr) -> bool {
+        let scope = self.pools.scope(pool);
+        let Some(entry) = self.addresses.scope(&scope) else {
+            return false;
+        };
+        let mut members = entry.members.iter();
+        members.any(|member| match self.pools.get(member) {
+            Some(member) => member
+                .declared_blocks()
+                .is_some_and(|usable| usable.gateways().any(|gateway| gateway == address)),
+            None => false,
+        })
+    }
+
+    /// An address of the pool that is reserved for a claim, if there is one.
+    pub(super) fn held_in(&self, pool: &PoolKey) -> Option<Slot> {
+        let is_held = |usage: &AddressUsage| {
+            usage
+                .reservation
+                .as_ref()
+                .is_some_and(|reservation| reservation.pool == *pool && reservation.is_held())
+        };
+        for scope in self.pools.scopes_with(pool) {
+            let found = self
+                .addresses
+                .usage_in(&scope)
+                .find(|(_, usage)| is_held(usage));
+            if let Some(block) = found.map(|(block, _)| block) {
+                return Some(Slot { scope, block });
+            }
+        }
+        None
+    }
+
+    /// Whether a pool can allocate a block: it is free, or kept for the next claim of a name.
+    pub fn is_available(&self, pool: &PoolKey, block: Block) -> bool {
+        let Some(entry) = self.pools.get(pool) else {
+            return false;
+        };
+        let scope = entry.scope(pool);
+        entry.can_allocate_block(block, self.addresses.usage(&Slot { scope, block }))
+    }
+
+    /// The addresses of a pool that are in use and for which `filter` returns true, in ascending
+    /// order. An address that is reserved for a claim is in use, also if this process does not
+    /// watch the namespace of the claim.
+    pub fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
+        let mut blocks = Vec::new();
+        for scope in self.pools.scopes_with(pool) {
+            for (block, usage) in self.addresses.usage_in(&scope) {
+                if filter(block) && usage.is_in_use_of(pool) {
+                    blocks.push(block);
+                }
+            }
+        }
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks
+    }
+
+    /// The counts of all existing pools.
+    pub fn pool_counts(&self) -> Vec<PoolCounts> {
+        let mut counts = Vec::new();
+        for (key, entry) in self.pools.iter() {
+            if entry.info().is_none() {
+                continue;
+            }
+            counts.push(PoolCounts {
+                key: key.clone(),
+                counts: entry.counts(),
+                waiting: entry.wait_queue.waiting(),
+                over_limit: self.over_limit_of(entry),
+                slices: entry.slice_counts(),
+                shares_blocks: entry.shares_blocks(),
+                is_invalid: entry.is_invalid(),
+            });
+        }
+        counts
+    }
+
+    /// The IPAddress objects of some pools: the index of the pool and the address, by namespace and
+    /// name.
+    pub fn addresses_of(
+        &self,
+        pools: &[PoolKey],
+    ) -> BTreeMap<String, HashMap<String, (usize, Block)>> {
+        let mut found = BTreeMap::<_, HashMap<_, _>>::new();
+        let mut indexes = HashMap::new();
+        // Two pools of one network have the same scope.
+        let mut scopes = HashSet::new();
+        for (index, pool) in pools.iter().enumerate() {
+            indexes.insert(pool, index);
+            scopes.extend(self.pools.scopes_with(pool));
+        }
+        for scope in &scopes {
+            for (block, usage) in self.addresses.usage_in(scope) {
+                for owner in &usage.owners {
+                    let Some(index) = indexes.get(&owner.pool) else {
+                        continue;
+                    };
+                    let (namespace, name) = owner.name.parts();
+                    let of_namespace = found.entry(namespace.to_owned()).or_default();
+                    of_namespace.insert(name.to_owned(), (*index, block));
+                }
+            }
+        }
+        found
+    }
+
+    /// The reservations of released addresses that are not in use and no longer needed at `now`, in
+    /// seconds since the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky
+    /// pools keep them for longer. For pools for which `is_served` returns false, the cool-down
+    /// ends `delay` seconds later.
+    pub fn cooled_down(
+        &self,
+        now: i64,
+        is_served: impl Fn(&PoolKey) -> bool,
+        delay: i64,
+    ) -> Vec<KnownReservation> {
+        let mut found = Vec::new();
+        for (pool, entry) in self.pools.iter() {
+            let until = if is_served(pool) {
+                now
+            } else {
+                now.saturating_sub(delay)
+            };
+            let retention = entry.retention();
+            for slot in entry.released().reservations_to_delete(retention, until) {
+                let Some(reservation) = self.addresses.reservation(slot) else {
+                    continue;
+                };
+                // It is not recorded yet that the cool-down has ended: a sticky pool keeps the
+                // address.
+                if reservation.is_remembered || !self.pools.keeps_for_next(reservation, now) {
+                    found.push(self.addresses.known_version(slot, reservation));
+                }
+            }
+        }
+        found
+    }
+
+    /// The released addresses whose release is after `second`, in seconds since the Unix epoch.
+    pub fn released_after(&self, second: i64) -> Vec<KnownReservation> {
+        let mut found = Vec::new();
+        for (_, entry) in self.pools.iter() {
+            for slot in entry.released().released_after(second) {
+                if let Some(reservation) = self.addresses.reservation(slot) {
+                    found.push(self.addresses.known_version(slot, reservation));
+                }
+            }
+        }
+        found
+    }
+
+    /// The addresses that cool down although a claim has an IPAddress with them, and that claim.
+    /// The uid is set if the reservation names this claim: the claim released the address unless it
+    /// still exists with this uid.
+    pub fn cooling_down_in_use(&self) -> Vec<(Slot, NamespacedName, Option<Uid>)> {
+        let mut found = Vec::new();
+        for (_, entry) in self.pools.iter() {
+            for slot in entry.released().in_use() {
+                if let Some((claim, uid)) = self.addresses.usage(slot).and_then(user_of_released) {
+                    found.push((slot.clone(), claim.clone(), uid));
+                }
+            }
+        }
+        found
+    }
+
+    /// At most `limit` addresses that are in use without a reservation, of pools that are not being
+    /// deleted, and of claims for which `filter` returns true.
+    pub fn unreserved(
+        &self,
+        limit: usize,
+        filter: impl Fn(&NamespacedName) -> bool,
+    ) -> Vec<Unreserved> {
+        let mut found = Vec::new();
+        for (scope, block, usage) in self.addresses.all() {
+            let claims = self.unreserved_claims(usage);
+            if claims.iter().any(|(claim, _)| filter(claim)) {
+                let slot = addresses::slot(scope, block);
+                found.push(Unreserved { slot, claims });
+            }
+            if found.len() >= limit {
+                break;
+            }
+        }
+        found
+    }
+
+    /// An address, if it is in use without a reservation.
+    pub fn unreserved_at(&self, slot: &Slot) -> Option<Unreserved> {
+        let claims = self.unreserved_claims(self.addresses.usage(slot)?);
+        let slot = slot.clone();
+        (!claims.is_empty()).then_some(Unreserved { slot, claims })
+    }
+
+    /// The claims whose IPAddress has an address, and their pools, if the address has no
+    /// reservation and its pool is not being deleted.
+    fn unreserved_claims(&self, usage: &AddressUsage) -> Vec<(NamespacedName, PoolKey)> {
+        // A reservation in another scope is moved instead.
+        if !usage.is_unreserved() || usage.elsewhere > 0 {
+            return Vec::new();
+        }
+        let keeping = usage
+            .owners
+            .iter()
+            .filter(|owner| self.keeps_addresses(&owner.pool));
+        keeping
+            .map(|owner| (owner.name.clone(), owner.pool.clone()))
+            .collect()
+    }
+
+    /// Whether addresses of a pool are reserved that are in use without a reservation.
+    fn keeps_addresses(&self, pool: &PoolKey) -> bool {
+        self.pools
+            .info(pool)
+            .is_some_and(|info| !info.deleting && info.network_problem.is_none())
+    }
+
+    /// The reservations of claims for which `is_entitled` returns false. It is called with the name
+    /// and the uid of the claim, and whether the claim of that name has an IPAddress with this
+    /// address.
+    pub fn abandoned_reservations(
+        &self,
+        is_entitled: impl Fn(&NamespacedName, Uid, bool) -> bool,
+    ) -> Vec<AbandonedReservation> {
+        let mut abandoned = Vec::new();
+        for (scope, block, usage) in self.addresses.all() {
+            let Some((reservation, claim, uid)) = unreleased(usage) else {
+                continue;
+            };
+            // One that is being deleted is released already, and waits for a finalizer. One whose
+            // last state is not valid cannot be judged, and is reported.
+            if reservation.is_terminating || usage.is_name_taken {
+                continue;
+            }
+            let slot = addresses::slot(scope, block);
+            let has_address =
+                usage.is_owned_by(claim) || self.is_owned_elsewhere(&slot, reservation, claim);
+            if !is_entitled(claim, uid, has_address) {
+                let claim = claim.clone();
+                abandoned.push(AbandonedReservation { slot, claim, uid });
+            }
+        }
+        abandoned
+    }
+
+    /// Whether a claim has an IPAddress with a reserved address in the scope of its pool: while the
+    /// pool joins or leaves a network, its addresses are in another scope than their reservations.
+    fn is_owned_elsewhere(
+        &self,
+        slot: &Slot,
+        reservation: &ReservationInfo,
+        claim: &NamespacedName,
+    ) -> bool {
+        let Some(entry) = self.pools.get(&reservation.pool) else {
+            return false;
+        };
+        let Some(scope) = entry.other_scope(&slot.scope) else {
+            return false;
+        };
+        let block = slot.block;
+        let usage = self.addresses.usage(&Slot { scope, block });
+        usage.is_some_and(|usage| usage.is_owned_by(claim))
+    }
+
+    /// The number of manually created reservations of a pool that does not exist. They apply to a
+    /// pool that is created with this key in this scope.
+    pub fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize {
+        if self.pools.info(pool).is_some() {
+            return 0;
+        }
+        let is_older = |usage: &AddressUsage| {
+            usage
+                .reservation
+                .as_ref()
+                .is_some_and(|reservation| reservation.is_manual() && reservation.pool == *pool)
+        };
+        let usage = self.addresses.usage_in(scope);
+        usage.filter(|(_, usage)| is_older(usage)).count()
+    }
+
+    /// The manually created reservations that have no effect: they are not valid, their pool does
+    /// not exist, they name an address that it does not contain, or one that is in use by another
+    /// claim. And the names and states of those whose status reports this although they have an
+    /// effect.
+    pub fn invalid_reservations(&self) -> (Vec<InvalidReservation>, Vec<(String, ObjectVersion)>) {
+        let mut invalid: Vec<InvalidReservation> = self.addresses.ignored().collect();
+        let mut corrected = Vec::new();
+        for (scope, block, usage) in self.addresses.all() {
+            let Some(reservation) = &usage.reservation else {
+                continue;
+            };
+            let slot = addresses::slot(scope, block);
+            match self.validity(&slot, reservation, usage) {
+                Validity::Invalid(problem) => invalid.push(InvalidReservation {
+                    name: slot.reservation_name(),
+                    uid: reservation.uid.to_string(),
+                    seen: reservation.seen(),
+                    problem,
+                }),
+                Validity::Valid if reservation.reports_problem && !usage.is_name_taken => {
+                    corrected.push((slot.reservation_name(), reservation.seen()));
+                }
+                _ => {}
+            }
+        }
+        (invalid, corrected)
+    }
+
+    /// Whether a reservation has an effect. That of a claim has.
+    fn validity(
+        &self,
+        slot: &Slot,
+        reservation: &ReservationInfo,
+        usage: &AddressUsage,
+    ) -> Validity {
+        if !reservation.is_manual() {
+            return Validity::Valid;
+        }
+        let placement = self.placement(slot, &reservation.pool);
+        if let Validity::Invalid(_) = placement {
+            return placement;
+        }
+        let problem = impossible_promise(reservation).or_else(|| promise_conflict(usage));
+        match problem {
+            Some(problem) => Validity::Invalid(problem),
+            None => placement,
+        }
+    }
+
+    /// Whether the pool of a reservation has its scope, and contains its address.
+    fn placement(&self, slot: &Slot, pool: &PoolKey) -> Validity {
+        let Some(info) = self.pools.info(pool) else {
+            if !self.start.is_complete() {
+                return Validity::Unknown;
+            }
+            return Validity::Invalid(format!(
+                "spec.poolRef: {pool} does not exist; create the pool, or delete the reservation, which applies to any \
+                 later pool of this name"
+            ));
+        };
+        if info.scope != slot.scope {
+            return Validity::Invalid(format!(
+                "spec.scope: the scope of {pool} is {}, not {}",
+                info.scope.name(),
+                slot.scope.name()
+            ));
+        }
+        match &info.usable {
+            Ok(usable) if usable.contains(slot.block) => Validity::Valid,
+            Ok(_) => Validity::Invalid(format!(
+                "spec.address: {pool} does not contain {}",
+                slot.block
+            )),
+            Err(_) => Validity::Unknown,
+        }
+    }
+
+    /// At most `limit` reservations that have to be moved to the scope of their pool, of pools for
+    /// which `filter` returns true. Not those of a pool that is paused, being deleted, not valid or
+    /// refused by its network.
+    pub fn misplaced(&self, limit: usize, filter: impl Fn(&PoolKey) -> bool) -> Vec<Misplaced> {
+        let mut found = Vec::new();
+        for (pool, entry) in self.pools.iter() {
+            if !filter(pool) {
+                continue;
+            }
+            let Some(info) = entry.info() else {
+                continue;
+            };
+            if !info.moves_reservations() {
+                continue;
+            }
+            for (scope, _) in entry.holds() {
+                if *scope == info.scope {
+                    continue;
+                }
+                self.find_misplaced(pool, scope, &info.scope, limit, &mut found);
+                if found.len() >= limit {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// Finds the reservations of a pool in a scope that have to be moved to another one.
+    fn find_misplaced(
+        &self,
+        pool: &PoolKey,
+        from: &Scope,
+        to: &Scope,
+        limit: usize,
+        found: &mut Vec<Misplaced>,
+    ) {
+        for (block, usage) in self.addresses.usage_in(from) {
+            let Some(reservation) = &usage.reservation else {
+                continue;
+            };
+            if reservation.pool != *pool {
+                continue;
+            }
+            let slot_in = |scope| addresses::slot(scope, block);
+            let target = self.addresses.usage(&slot_in(to));
+            found.push(Misplaced {
+                pool: pool.clone(),
+                slot: slot_in(from),
+                scope: to.clone(),
+                uid: reservation.uid.to_string(),
+                is_in_use: target.is_some_and(|usage| !usage.owners.is_empty()),
+            });
+            if found.len() >= limit {
+                return;
+            }
+        }
+    }
+
+    /// Whether a pool waits until a network is initialized.
+    pub(super) fn lacks_block_length(&self, name: &str) -> bool {
+        self.networks.awaiting(name).next().is_some()
+    }
+
+    /// The state of a network. It depends on the objects only, and not on the order in which they
+    /// were observed: all managers write the same status.
+    pub fn network(&self, name: &str) -> NetworkView {
+        let scope = Scope::Network(name.into());
+        let empty = ScopeEntry::default();
+        let entry = self.addresses.scope(&scope).unwrap_or(&empty);
+        let mut view = NetworkView {
+            members: self.members_of(&scope, entry),
+            ..NetworkView::default()
+        };
+        let reserved = count_reservations(&mut view, entry);
+        let infos = self.count_members(&mut view, entry);
+        for family in [Family::V4, Family::V6] {
+            if let Some(length) = most_frequent(&reserved, family) {
+                view.reserved_lengths.set(family, length);
+            }
+            if let Some(length) = self.oldest_length(name, &entry.members, family) {
+                view.oldest_lengths.set(family, length);
+            }
+            count(&mut view, family, &infos, entry);
+        }
+        view
+    }
+
+    /// Counts the pools of a network that need it. Returns those that it accepts.
+    fn count_members(&self, view: &mut NetworkView, entry: &ScopeEntry) -> Vec<&PoolInfo> {
+        let mut infos = Vec::new();
+        for key in &entry.members {
+            let Some(pool) = self.pools.get(key) else {
+                continue;
+            };
+            let Some(info) = pool.info() else {
+                continue;
+            };
+            if needs_network(pool, info) {
+                view.needed_by += 1;
+            }
+            if !info.is_refused_alone() {
+                // The lengths of the network are kept for the pools that have them.
+                view.keeps_lengths = true;
+                infos.push(info);
+            }
+        }
+        infos
+    }
+
+    /// Whether a pool still has reservations or candidates outside of a scope.
+    fn holds_outside_of(&self, scope: &Scope, pool: &PoolKey) -> bool {
+        let Some(entry) = self.pools.get(pool) else {
+            return false;
+        };
+        entry.holds().iter().any(|(other, _)| other != scope)
+    }
+
+    /// The pools that belong to a network, and those that still have reservations in it, ordered.
+    fn members_of(&self, scope: &Scope, entry: &ScopeEntry) -> Vec<(PoolKey, MemberPhase)> {
+        let mut members = Vec::new();
+        for key in &entry.members {
+            let phase = if self.holds_outside_of(scope, key) {
+                MemberPhase::Joining
+            } else {
+                MemberPhase::Member
+            };
+            members.push((key.clone(), phase));
+        }
+        for key in &entry.holders {
+            if entry.members.binary_search(key).is_err() {
+                members.push((key.clone(), MemberPhase::Leaving));
+            }
+        }
+        members.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        members
+    }
+
+    /// The length of the blocks of the oldest pool of a network, or of those that join it when it
+    /// is initialized.
+    fn oldest_length(&self, network: &str, members: &[PoolKey], family: Family) -> Option<u8> {
+        let mut oldest: Option<(i64, &PoolKey, u8)> = None;
+        for key in members.iter().chain(self.networks.awaiting(network)) {
+            let Some(entry) = self.pools.get(key) else {
+                continue;
+            };
+            // A member with another length has no usable blocks in the network.
+            let Some(info) = entry.info_in(network) else {
+                continue;
+            };
+            if info.is_refused_alone() {
+                continue;
+            }
+            let Ok(usable) = &info.usable else {
+                continue;
+            };
+            let candidate = (info.created, key, usable.length);
+            if usable.family == family && oldest.is_none_or(|oldest| candidate < oldest) {
+                oldest = Some(candidate);
+            }
+        }
+        let (_, _, length) = oldest?;
+        Some(length)
+    }
+
+    /// What is in use in the draining parts of a pool; `None` if its spec names none.
+    fn draining_use(&self, pool: &PoolKey, entry: &PoolEntry) -> Option<DrainingUse> {
+        if !entry.info()?.is_draining {
+            return None;
+        }
+        let in_use = entry.draining_in_use();
+        Some(DrainingUse {
+            addresses: in_use.len(),
+            claims: self.claims_of(pool, in_use),
+        })
+    }
+
+    /// The claims of the lowest addresses of a pool that are in use, at most as many as a message
+    /// names.
+    pub(super) fn first_claims(&self, pool: &PoolKey) -> Vec<NamespacedName> {
+        let blocks = self.in_use(pool, &|_| true);
+        self.claims_of(pool, &blocks)
+    }
+
+    /// The claims of the first blocks of a pool, at most as many as a message names.
+    fn claims_of<'a>(
+        &self,
+        pool: &PoolKey,
+        blocks: impl IntoIterator<Item = &'a Block>,
+    ) -> Vec<NamespacedName> {
+        let scopes = self.pools.scopes_with(pool);
+        let mut claims = Vec::new();
+        for block in blocks {
+            let mut scopes = scopes.iter();
+            claims.extend(scopes.find_map(|scope| self.claim_of(pool, scope, *block)));
+            if claims.len() >= MAX_NAMED {
+                break;
+            }
+        }
+        claims.into_iter().cloned().collect()
+    }
+
+    /// The claim of a pool that uses a block, or has reserved it.
+    fn claim_of(&self, pool: &PoolKey, scope: &Scope, block: Block) -> Option<&NamespacedName> {
+        let usage = self.addresses.scope(scope)?.usage.get(&block)?;
+        if !usage.is_in_use_of(pool) {
+            return None;
+        }
+        if let Some(owner) = usage.owners.iter().find(|owner| owner.pool == *pool) {
+            return Some(&owner.name);
+        }
+        usage.reservation.as_ref()?.claim.as_ref()
+    }
+
+    /// What a write of a pool, which may not be stored yet, changes. `declared` is what
+    /// [`PoolInfo::of`] has read.
+    pub fn preview_pool(&self, key: &PoolKey, declared: PoolInfo) -> ScopeChange {
+        let declared = PoolInfo {
+            scope: Scope::Pool(key.clone()),
+            ..declared
+        };
+        let mut change = self.scope_change(key, &declared, &self.networks);
+        self.find_affected(std::slice::from_mut(&mut change));
+        change
+    }
+
+    /// What a write of a network changes for the existing pools. Pools that keep their scope are
+    /// left out, unless the network would refuse them for another reason than now.
+    pub fn preview_network(&self, network: &IPNetwork) -> Vec<ScopeChange> {
+        let networks = self
+            .networks
+            .preview(&network.name_any(), NetworkInfo::of(network));
+        let mut changes = Vec::new();
+        for (key, entry) in self.pools.iter() {
+            let (Some(declared), Some(info)) = (entry.declared(), entry.info()) else {
+                continue;
+            };
+            let change = self.scope_change(key, declared, &networks);
+            let is_same_scope = change.before.as_ref() == Some(&change.after)
+                && change.is_kept == info.is_kept_in_network;
+            let is_same_refusal =
+                change.refusal.is_none() || change.refusal == info.network_problem;
+            if !is_same_scope || !is_same_refusal {
+                changes.push(change);
+            }
+        }
+        changes.sort_unstable_by(|one, other| one.pool.cmp(&other.pool));
+        self.find_affected(&mut changes);
+        changes
+    }
+
+    fn scope_change(&self, key: &PoolKey, declared: &PoolInfo, networks: &Networks) -> ScopeChange {
+        let placed = networks.place(key, declared, &self.past_of(key));
+        let before = self.pools.info(key).map(|existing| existing.scope.clone());
+        // The first pool of a network joins it once the length of its blocks is set.
+        let after = match placed.awaited {
+            Some(network) => Scope::Network(network),
+            None => placed.info.scope,
+        };
+        let refusal = placed.info.network_problem;
+        let is_kept = placed.info.is_kept_in_network;
+        ScopeChange {
+            pool: key.clone(),
+            before,
+            after,
+            refusal,
+            is_kept,
+            affected: Vec::new(),
+        }
+    }
+
+    /// Finds the addresses that changes affect that happen at the same time: several pools that
+    /// join a network can use the same address.
+    fn find_affected(&self, changes: &mut [ScopeChange]) {
+        let mut users: BTreeMap<(Scope, Block), usize> = BTreeMap::new();
+        for change in changes.iter_mut() {
+            if change.left_network().is_none() && change.joined_network().is_none() {
+                continue;
+            }
+            change.affected = self.in_use(&change.pool, &|_| true);
+            for block in &change.affected {
+                let count = users.entry((change.after.clone(), *block)).or_default();
+                *count += 1;
+            }
+        }
+        for change in changes {
+            // A pool that leaves a network takes all its addresses with it.
+            if change.left_network().is_some() {
+                continue;
+            }
+            let pool = &change.pool;
+            let scope = &change.after;
+            change.affected.retain(|block| {
+                let users = users.get(&(scope.clone(), *block));
+                let is_used_by_another_joining_pool = users.is_some_and(|count| *count > 1);
+                is_used_by_another_joining_pool || self.is_held_by_another(pool, scope, *block)
+            });
+        }
+    }
+
+    /// Whether another pool of a scope has an address reserved or in use.
+    fn is_held_by_another(&self, pool: &PoolKey, scope: &Scope, block: Block) -> bool {
+        let slot = addresses::slot(scope, block);
+        self.addresses
+            .usage(&slot)
+            .is_some_and(|usage| is_of_another_pool(usage, pool))
     }
 }

@@ -1,148 +1,22 @@
 //! IPSlices in the ledger: changes from the watch and from responses, and queries.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use capi_ipam_api::{
-    IPSlice, Scope, SliceCounts, SliceOwner, block_of_name, slice_name, slot_of_name,
-};
+use capi_ipam_api::{IPSlice, Scope, block_of_name, slot_of_name};
 use capi_ipam_contract::Uid;
 use capi_ipam_ip::Block;
-use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::maybe_invalid::{Invalid, MaybeInvalid};
-use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::{Known, ObjectVersion, Origin, Stamp};
-use jiff::Timestamp;
+use capi_ipam_objects::observed::{Known, ObjectVersion, Origin};
 use kube::Resource;
 use kube::core::ObjectMeta;
 
-use super::blocks::BlockInfo;
-use super::events::Observe;
-use super::slices::SliceInfo;
-use super::start::PoolInput;
-use super::{Ledger, PoolInfo, PoolKey};
-
-/// The state of a slice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SliceView {
-    /// The pool of the slice.
-    pub pool: PoolKey,
-    /// The addresses of the slice.
-    pub block: Block,
-    /// The uid of the IPSlice.
-    pub uid: String,
-    /// The latest observed resource version of the IPSlice.
-    pub version: String,
-    /// The owner of the slice.
-    pub owner: Arc<SliceOwner>,
-    /// Whether a user created it: it is never returned.
-    pub is_pinned: bool,
-    /// Since when no address of it is in use, in seconds since the Unix epoch, according to the
-    /// IPSlice.
-    pub empty_since: Option<i64>,
-    /// Why addresses of it can be missing.
-    pub absence: Absence,
-    /// Whether an address of it is not free.
-    pub is_in_use: bool,
-    /// Whether the pool exists.
-    pub pool_exists: bool,
-    /// How long an empty slice stays with its owner.
-    pub retention: SliceRetention,
-}
-
-/// How long an empty slice stays with its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SliceRetention {
-    /// The specification of the pool is not valid, and no valid one is known: the slice stays.
-    Unknown,
-    /// The pool has no slices: the slice is returned.
-    None,
-    /// Until the owner is deleted.
-    Owner,
-    /// For a number of seconds, or until the owner is deleted.
-    Seconds(i64),
-}
-
-impl SliceRetention {
-    fn of(info: Option<&PoolInfo>) -> Self {
-        let Some(info) = info else { return Self::None };
-        match &info.slices {
-            Some(rules) => match rules.keep_seconds {
-                Some(seconds) => Self::Seconds(seconds),
-                None => Self::Owner,
-            },
-            None if info.usable.is_err() => Self::Unknown,
-            None => Self::None,
-        }
-    }
-}
-
-/// What has to be done with a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SliceStep {
-    /// No address of the slice is in use: record since when.
-    MarkEmpty,
-    /// An address of the slice is in use: remove the mark.
-    ClearMark,
-    /// Return the slice to the pool.
-    Return,
-}
-
-impl SliceView {
-    /// The pool as a scope.
-    pub fn scope(&self) -> Scope {
-        Scope::Pool(self.pool.clone())
-    }
-
-    /// The name of the IPSlice.
-    pub fn name(&self) -> String {
-        slice_name(&self.pool, self.block)
-    }
-
-    /// What has to be done with the slice at `now`, in seconds since the Unix epoch. A slice is
-    /// returned only after it was marked as empty for `grace` seconds: until then, every manager
-    /// has observed the mark. Addresses of a slice that was moved or restored may be restored
-    /// later, for `restore_timeout`. `owner_exists` is called if this depends on the owner.
-    pub fn next_step(
-        &self,
-        now: i64,
-        grace: i64,
-        restore_timeout: Duration,
-        owner_exists: impl FnOnce(&SliceOwner) -> bool,
-    ) -> Option<SliceStep> {
-        if self.is_pinned {
-            return None;
-        }
-        let Some(since) = self.empty_since else {
-            return if self.is_in_use {
-                None
-            } else {
-                Some(SliceStep::MarkEmpty)
-            };
-        };
-        if self.is_in_use {
-            return Some(SliceStep::ClearMark);
-        }
-        let age = now.saturating_sub(since);
-        let time = Timestamp::from_second(now).unwrap_or_default();
-        let is_restoring = self.absence.remaining(restore_timeout, time).is_some();
-        if age < grace || is_restoring {
-            return None;
-        }
-        let is_returned = match self.retention {
-            _ if !self.pool_exists => true,
-            SliceRetention::Unknown => false,
-            SliceRetention::None => true,
-            SliceRetention::Owner => !owner_exists(&self.owner),
-            SliceRetention::Seconds(seconds) => age >= seconds || !owner_exists(&self.owner),
-        };
-        if is_returned {
-            Some(SliceStep::Return)
-        } else {
-            None
-        }
-    }
-}
+use crate::blocks::BlockInfo;
+use crate::observe::Observe;
+use crate::pools::start::PoolInput;
+use crate::slices::SliceInfo;
+use crate::slices::view::{SliceRetention, SliceView};
+use crate::{Ledger, PoolKey};
 
 impl Ledger {
     /// Records an IPSlice that a response has shown. Ignored if the ledger has newer information.
@@ -163,11 +37,6 @@ impl Ledger {
         self.change(|ledger| {
             ledger.insert_slice_at(scope.clone(), block, found.meta(), valid, Origin::Response);
         });
-    }
-
-    /// Removes an IPSlice, unless another one of its name was created since.
-    pub fn remove_slice(&mut self, slice: &IPSlice) {
-        self.remove_slice_with(&slice.metadata, slice.place().ok());
     }
 
     /// Removes the IPSlice with this metadata: of the block in `place`, else that of its name.
@@ -227,10 +96,10 @@ impl Ledger {
     /// All slices.
     pub fn slices(&self) -> Vec<SliceView> {
         let mut views = Vec::new();
-        for (pool, entry) in &self.pools {
-            let retention = SliceRetention::of(entry.info.as_deref());
+        for (pool, entry) in self.pools.iter() {
+            let retention = SliceRetention::of(entry.info());
             let scope = Scope::Pool(pool.clone());
-            for (block, slice) in &entry.slice_objects {
+            for (block, slice) in entry.slice_objects() {
                 // An object that is not valid has no owner, and is never returned.
                 let Some(owner) = &slice.owner else { continue };
                 views.push(SliceView {
@@ -243,31 +112,11 @@ impl Ledger {
                     empty_since: slice.empty_since,
                     absence: slice.absence,
                     is_in_use: self.has_address_in(&scope, *block),
-                    pool_exists: entry.info.is_some(),
                     retention,
                 });
             }
         }
         views
-    }
-
-    /// The counts of the slices of a pool; `None` without slices.
-    pub(super) fn slice_counts(&self, pool: &PoolKey) -> Option<SliceCounts> {
-        self.pools.get(pool)?.slice_counts()
-    }
-
-    /// Lets a claim that has no owner of slices wait for a change of the pool.
-    pub fn wait_for_slices(&mut self, pool: &PoolKey, claim: &NamespacedName) {
-        self.change(|ledger| {
-            let entry = ledger.pools.entry(pool.clone()).or_default();
-            entry.wait_queue.wait_for_permission(claim);
-            ledger.dirty_pools.push(pool.clone());
-        });
-    }
-
-    /// Whether a namespace exists, as last observed.
-    pub fn namespace_exists(&self, name: &str) -> bool {
-        self.networks.namespace_exists(name)
     }
 }
 
@@ -298,7 +147,7 @@ impl Observe<IPSlice> for Ledger {
     }
 
     fn delete(&mut self, slice: &IPSlice) {
-        self.remove_slice(slice);
+        self.remove_slice_with(&slice.metadata, slice.place().ok());
     }
 
     fn apply_invalid(&mut self, object: &Invalid) {
@@ -338,7 +187,7 @@ impl Ledger {
             let slot = slot_of_name(name)?;
             return Some((slot.scope, slot.block));
         }
-        let pools = self.pools.keys().cloned().map(Scope::Pool);
+        let pools = self.pools.iter().map(|(pool, _)| Scope::Pool(pool.clone()));
         let networks = self.networks.names().cloned().map(Scope::Network);
         for scope in pools.chain(networks) {
             if let Some(block) = block_of_name(&scope, name) {
@@ -352,7 +201,7 @@ impl Ledger {
     fn known_slice(&self, scope: &Scope, block: Block) -> Option<(Known, bool)> {
         match scope {
             Scope::Pool(pool) => {
-                let known = self.pools.get(pool)?.slice_objects.get(&block)?;
+                let known = self.pools.get(pool)?.slice_objects().get(&block)?;
                 Some((known.known(), known.is_returning))
             }
             Scope::Network(network) => {
@@ -365,8 +214,8 @@ impl Ledger {
     /// All slices of pools and networks.
     fn known_slices(&self) -> Vec<(Scope, Block, Known)> {
         let mut found = Vec::new();
-        for (pool, entry) in &self.pools {
-            for (block, slice) in &entry.slice_objects {
+        for (pool, entry) in self.pools.iter() {
+            for (block, slice) in entry.slice_objects() {
                 found.push((Scope::Pool(pool.clone()), *block, slice.known()));
             }
         }
@@ -378,8 +227,8 @@ impl Ledger {
         found
     }
 
-    /// Records the object under the name of the slice of a block, unless a later state is known, of the
-    /// same slice or of a later one of the block. `valid` is the object if it is a valid slice.
+    /// Records the object under the name of the slice of a block, unless a later state is known, of
+    /// the same slice or of a later one of the block. `valid` is the object if it is a valid slice.
     fn insert_slice_at(
         &mut self,
         scope: Scope,
@@ -411,7 +260,7 @@ impl Ledger {
                     is_returning,
                     ..SliceInfo::of(metadata, valid)
                 };
-                let pool = self.shared_key(pool);
+                let pool = self.pools.shared_key(pool);
                 self.set_pool_slice(&pool, block, Some(info));
             }
             Scope::Network(network) => {
@@ -436,7 +285,7 @@ impl Ledger {
 
     /// Replaces the slice of a block of a pool; `None` removes it.
     fn set_pool_slice(&mut self, pool: &PoolKey, block: Block, slice: Option<SliceInfo>) {
-        let entry = self.pools.entry(pool.clone()).or_default();
+        let entry = self.pools.entry(pool);
         match slice {
             Some(slice) => entry.insert_slice(block, slice),
             None => entry.remove_slice(block),
@@ -462,7 +311,7 @@ impl Ledger {
         match scope {
             Scope::Pool(pool) => {
                 if let Some(entry) = self.pools.get_mut(pool)
-                    && let Some(known) = entry.slice_objects.get(&block)
+                    && let Some(known) = entry.slice_objects().get(&block)
                 {
                     let info = SliceInfo {
                         is_returning,
@@ -491,138 +340,13 @@ impl Ledger {
                 let Some(entry) = self.pools.get(pool) else {
                     return false;
                 };
-                let scope = self.scopes.get(&self.scope_of(pool));
+                let scope = self.addresses.scope(&self.pools.scope(pool));
                 entry.has_address_in(block, scope.map(|scope| &scope.usage))
             }
-            Scope::Network(_) => match self.scopes.get(scope) {
-                Some(entry) => entry.usage.has_address_in(block),
-                None => false,
-            },
+            Scope::Network(_) => self
+                .addresses
+                .scope(scope)
+                .is_some_and(|entry| entry.usage.has_address_in(block)),
         }
-    }
-}
-
-impl SliceInfo {
-    /// Reads a slice of a pool. `slice` is `None` if the object with this metadata is not a valid one: it
-    /// takes the name of a slice.
-    fn of(metadata: &ObjectMeta, slice: Option<&IPSlice>) -> Self {
-        let mut info = Self {
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            stamp: Stamp::default(),
-            owner: None,
-            is_pinned: true,
-            empty_since: None,
-            absence: Absence::Deleted,
-            is_returning: false,
-        };
-        if let Some(IPSlice { spec, .. }) = slice {
-            info.owner = Some(Arc::new(spec.owner.clone()));
-            info.is_pinned = spec.assigned_at.is_none();
-            info.empty_since = spec.empty_since.as_ref().map(|time| time.0.as_second());
-            info.absence = Absence::of(metadata, spec.assigned_at.as_ref());
-        }
-        info
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use capi_ipam_api::{InClusterKind, SliceOwnerKind};
-
-    #[test]
-    fn slice_is_returned_only_after_it_was_marked_as_empty() {
-        let owner = SliceOwner {
-            kind: SliceOwnerKind::Cluster,
-            namespace: Some("n".into()),
-            name: "a".into(),
-        };
-        let used = SliceView {
-            pool: PoolKey::new(InClusterKind::GlobalIPPool, None, "g"),
-            block: Block::new([10, 0, 0, 0].into(), 30),
-            uid: "u".into(),
-            version: "1".into(),
-            owner: Arc::new(owner),
-            is_pinned: false,
-            empty_since: None,
-            absence: Absence::Deleted,
-            is_in_use: true,
-            pool_exists: true,
-            retention: SliceRetention::Seconds(100),
-        };
-        let empty = SliceView {
-            is_in_use: false,
-            ..used.clone()
-        };
-        let marked = SliceView {
-            empty_since: Some(1_000),
-            ..empty.clone()
-        };
-        let step = |view: &SliceView, now, exists| {
-            view.next_step(now, 10, Duration::from_hours(1), |_| exists)
-        };
-        assert_eq!(step(&used, 5_000, false), None);
-        assert_eq!(step(&empty, 5_000, false), Some(SliceStep::MarkEmpty));
-        assert_eq!(
-            step(
-                &SliceView {
-                    is_in_use: true,
-                    ..marked.clone()
-                },
-                5_000,
-                false
-            ),
-            Some(SliceStep::ClearMark)
-        );
-        for (now, exists, expected) in [
-            (1_009, false, None),
-            (1_010, false, Some(SliceStep::Return)),
-            (1_099, true, None),
-            (1_100, true, Some(SliceStep::Return)),
-        ] {
-            assert_eq!(step(&marked, now, exists), expected, "{now} {exists}");
-        }
-        let kept = SliceView {
-            retention: SliceRetention::Owner,
-            ..marked.clone()
-        };
-        assert_eq!(
-            (step(&kept, 9_999, true), step(&kept, 9_999, false)),
-            (None, Some(SliceStep::Return))
-        );
-        for view in [
-            SliceView {
-                retention: SliceRetention::None,
-                ..marked.clone()
-            },
-            SliceView {
-                pool_exists: false,
-                ..marked.clone()
-            },
-        ] {
-            assert_eq!(
-                (step(&view, 1_009, true), step(&view, 1_010, true)),
-                (None, Some(SliceStep::Return))
-            );
-        }
-        let restored = SliceView {
-            absence: Absence::Restore(Timestamp::from_second(1_000).unwrap()),
-            ..marked.clone()
-        };
-        assert_eq!(
-            (step(&restored, 4_599, false), step(&restored, 4_600, false)),
-            (None, Some(SliceStep::Return))
-        );
-        assert_eq!(
-            step(
-                &SliceView {
-                    is_pinned: true,
-                    ..marked
-                },
-                9_999,
-                false
-            ),
-            None
-        );
     }
 }

@@ -2,6 +2,7 @@
 //! I/O.
 
 mod choice;
+pub(crate) mod view;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -390,7 +391,7 @@ impl Slices {
         let group = self.group(number);
         if !is_free {
             let count = self.in_use.entry(group).or_default();
-            *count = count.saturating_add(1);
+            *count += 1;
             self.assignable.take(group);
             return;
         }
@@ -511,7 +512,7 @@ impl Slices {
         let mut free = self.assignable.len();
         for pending in self.pending.values() {
             if self.is_unused(pending.group) {
-                free = free.saturating_add(1);
+                free += 1;
             }
         }
         SliceCounts {
@@ -537,7 +538,7 @@ impl Holding {
     /// Adds a slice. The addresses of one that is being returned are not allocated.
     fn insert(&mut self, contents: Contents<'_>, slice: Span, is_returning: bool) {
         let usable = contents.usable;
-        self.slices = self.slices.saturating_add(1);
+        self.slices += 1;
         self.order.reset();
         if !is_returning {
             let all: SpanSet = usable.allocatable().intersect(&SpanSet::from(slice));

@@ -8,7 +8,7 @@ use capi_ipam_api::{PoolKey, Scope};
 use super::Ledger;
 use super::block_supply::{BlockObstacle, BlockSupply, MissingBlock, WaitingForBlock};
 use super::blocks::Blocks;
-use super::pool::PoolEntry;
+use super::pools::PoolEntry;
 use super::registry_names::RegistryNames;
 
 impl Ledger {
@@ -17,9 +17,9 @@ impl Ledger {
         let mut waiting = Vec::new();
         for (network, blocks) in self.networks.with_blocks() {
             let mut claims = Vec::new();
-            for pool in self.members(network) {
-                if let Some(entry) = self.pools.get(&pool) {
-                    self.count_waiting(blocks, &pool, entry, &mut claims);
+            for pool in self.addresses.members(network) {
+                if let Some(entry) = self.pools.get(pool) {
+                    self.count_waiting(blocks, pool, entry, &mut claims);
                 }
             }
             waiting.push(WaitingForBlock {
@@ -53,26 +53,20 @@ impl Ledger {
     /// further block has addresses of it.
     pub(super) fn missing_block(&self, pool: &PoolKey) -> Option<MissingBlock> {
         let entry = self.pools.get(pool)?;
-        let Some(Scope::Network(network)) = &entry.scope else {
-            return None;
-        };
+        let network = entry.network()?;
         let blocks = self.networks.blocks(network)?;
         entry
             .needs_block()
             .then(|| self.networks.missing_block((network, blocks), pool, None))
     }
 
-    /// The hashes of what this management cluster excludes from the networks that share blocks through a
-    /// registry, by network: the gateways of the pools, and `spec.excluded`. Of a network without a pool, nothing is
-    /// allocated, so it is left out.
+    /// The hashes of what this management cluster excludes from the networks that share blocks
+    /// through a registry, by network: the gateways of the pools, and `spec.excluded`. Of a network
+    /// without a pool, nothing is allocated, so it is left out.
     pub fn exclusion_hashes(&self, registry: &str) -> BTreeMap<String, String> {
         let mut hashes = BTreeMap::new();
         for (network, exclusions) in &self.networks.exclusions {
-            let is_of_registry = match exclusions.blocks().rules() {
-                Some(rules) => rules.registry == registry,
-                None => false,
-            };
-            if is_of_registry && !self.members(network).is_empty() {
+            if exclusions.blocks().are_of(registry) && !self.addresses.members(network).is_empty() {
                 hashes.insert(network.to_string(), exclusions.hash());
             }
         }
@@ -97,11 +91,7 @@ impl Ledger {
     pub fn set_registry_obstacle(&mut self, registry: &str, obstacle: &BlockObstacle) {
         let mut changed = Vec::new();
         for (network, blocks) in self.networks.with_blocks() {
-            let is_of_registry = match blocks.rules() {
-                Some(rules) => rules.registry == registry,
-                None => false,
-            };
-            if is_of_registry {
+            if blocks.are_of(registry) {
                 changed.push((network.clone(), blocks.supply.clone()));
             }
         }
@@ -140,12 +130,12 @@ impl Ledger {
     /// Enqueues the claims that wait for a block of a network, and the pools that need one, if the
     /// reason is another one than before.
     fn recheck_without_block(&mut self, network: &str, before: &BlockSupply, after: &BlockSupply) {
-        let Some(scope) = self.scopes.get(&Scope::Network(network.into())) else {
+        let Some(scope) = self.addresses.scope(&Scope::Network(network.into())) else {
             return;
         };
         for pool in &scope.members {
-            // Also if an address is free now: another claim can get it, and the claims that wait then
-            // are not reconciled again.
+            // Also if an address is free now: another claim can get it, and the claims that wait
+            // then are not reconciled again.
             if let Some(entry) = self.pools.get(pool)
                 && differs(before, after, pool, entry)
                 && entry.lacks_blocks()

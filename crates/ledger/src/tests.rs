@@ -32,14 +32,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{
-    IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool, Scope, Slot,
-    reservation_name,
+    AddressCounts, IPNetwork, IPReservation, InClusterKind, NetworkRefusal, OverLimit, Pool,
+    PoolNetwork, Scope, SliceCounts, Slot, reservation_name,
 };
 use capi_ipam_contract::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::maybe_invalid::Invalid;
 use capi_ipam_objects::namespaced_name::NamespacedName;
-use capi_ipam_objects::observed::ObjectVersion;
+use capi_ipam_objects::observed::{ObjectVersion, Origin};
+use k8s_openapi::api::core::v1::Namespace;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -52,6 +53,57 @@ fn ledger() -> Ledger {
     Ledger::default()
 }
 
+/// A ledger with the pool of these tests.
+fn with_pool() -> Ledger {
+    let mut ledger = ledger();
+    ledger.apply_pool(&pool(json!({})));
+    ledger
+}
+
+/// A ledger with the network `lab`.
+fn with_lab() -> Ledger {
+    let mut ledger = ledger();
+    ledger.apply_network(&lab(json!({})));
+    ledger
+}
+
+fn unavailable(why: Unavailable) -> Outcome<Slot> {
+    Outcome::NotNow(Reason::Unavailable(why))
+}
+
+/// The last number of the address that is proposed to a claim.
+fn offered(ledger: &mut Ledger, name: &str) -> Option<u8> {
+    match ledger.propose(&key(), &claim(name), 1) {
+        Outcome::Offer(slot) => (1..=SIZE).find(|last| value(*last) == slot),
+        _ => None,
+    }
+}
+
+/// Records the reservation of an address for a claim, which a response has shown.
+fn reserve(ledger: &mut Ledger, last: u8, name: &str) {
+    ledger.insert_reservation(&reservation(last, held_by(name), None));
+}
+
+fn address_counts(ledger: &Ledger) -> AddressCounts {
+    ledger.pools.counts(&key())
+}
+
+fn info_of(ledger: &Ledger) -> Option<Arc<PoolInfo>> {
+    ledger.pools.pool_info(&key())
+}
+
+fn scope_of(ledger: &Ledger, pool: &str) -> Scope {
+    ledger.pools.scope(&named(pool))
+}
+
+fn pool_network(ledger: &Ledger, key: &PoolKey) -> Option<PoolNetwork> {
+    super::report::pool_network(key, ledger.pools.get(key)?)
+}
+
+fn slice_counts(ledger: &Ledger) -> Option<SliceCounts> {
+    ledger.pools.get(&key())?.slice_counts()
+}
+
 /// The claims that the ledger has woken since the last call.
 fn take(ledger: &mut Ledger) -> Vec<NamespacedName> {
     ledger.take_effects().claims
@@ -59,7 +111,7 @@ fn take(ledger: &mut Ledger) -> Vec<NamespacedName> {
 
 /// The pools with an entry, also those that do not exist.
 fn known_pools(ledger: &Ledger) -> Vec<PoolKey> {
-    ledger.pools.keys().cloned().collect()
+    ledger.pools.iter().map(|(key, _)| key.clone()).collect()
 }
 
 fn named(name: &str) -> PoolKey {
@@ -120,14 +172,42 @@ fn held_by(name: &str) -> serde_json::Value {
 /// The addresses that a claim holds, and their pools.
 fn held_slots(ledger: &Ledger, name: &str, uid: &str) -> Vec<(Slot, PoolKey)> {
     ledger
+        .addresses()
         .held_by(&claim(name), Uid::of(uid))
         .into_iter()
         .map(|held| (held.slot, held.pool))
         .collect()
 }
 
+/// Records a pool that a response has shown.
+fn insert_pool(ledger: &mut Ledger, pool: &Pool) {
+    let known = ledger.pools().declared_pool(&PoolKey::of(pool));
+    let info = PoolInfo::updated(known.as_deref(), pool);
+    ledger.record_pool(pool, info, Origin::Response);
+}
+
+fn remove_network(ledger: &mut Ledger, name: &str) {
+    ledger.change_networks(|networks| networks.remove(name, None));
+}
+
+fn namespace(name: &str, labels: &BTreeMap<String, String>) -> Namespace {
+    serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+}
+
+fn set_namespace(ledger: &mut Ledger, name: &str, labels: &BTreeMap<String, String>) {
+    ledger.apply(&namespace(name, labels));
+}
+
+fn remove_namespace(ledger: &mut Ledger, name: &str) {
+    ledger.delete(&namespace(name, &BTreeMap::new()));
+}
+
+fn over_limit(ledger: &Ledger, key: &PoolKey) -> Option<OverLimit> {
+    ledger.pool_report(key, Vec::new())?.over_limit
+}
+
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
-    let counts = ledger.counts(&key());
+    let counts = address_counts(ledger);
     (counts.total, counts.free, counts.used, counts.out_of_range)
 }
 
@@ -155,7 +235,7 @@ fn in_lab(last: u8) -> Slot {
 }
 
 fn free(ledger: &Ledger, name: &str) -> i64 {
-    ledger.counts(&named(name)).free
+    ledger.pools().counts(&named(name)).free
 }
 
 fn prefix_key() -> PoolKey {
@@ -186,56 +266,35 @@ fn nothing_is_proposed_before_the_pool_is_initialized() {
     ledger.apply_pool(&pool(json!({"metadata": {"finalizers": null}})));
     assert_eq!(ledger.propose(&key(), &claim("a"), 1), Outcome::NO_ADDRESS);
     ledger.apply_pool(&pool(json!({})));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
 }
 
 #[test]
 fn held_address_is_proposed_again_after_it_is_dropped() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(2))
-    );
+    let mut ledger = with_pool();
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
+    assert_eq!(offered(&mut ledger, "b"), Some(2));
     ledger.drop_candidate(&value(1));
-    assert_eq!(
-        ledger.propose(&key(), &claim("c"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "c"), Some(1));
 }
 
 #[test]
 fn reservation_survives_the_drop_of_its_candidate() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
+    let mut ledger = with_pool();
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
+    reserve(&mut ledger, 1, "a");
     ledger.drop_candidate(&value(1));
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "b"), Some(2));
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
 }
 
 #[test]
 fn address_is_free_without_reservation_and_ipaddress() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&address("a", 1));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
+    reserve(&mut ledger, 1, "a");
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
-    ledger.remove_reservation(&reservation(1, held_by("a"), None));
+    ledger.delete(&reservation(1, held_by("a"), None));
     assert_eq!(counts(&ledger), (8, 7, 1, 0));
     ledger.delete(&address("a", 1));
     assert_eq!(counts(&ledger), (8, 8, 0, 0));
@@ -243,29 +302,25 @@ fn address_is_free_without_reservation_and_ipaddress() {
 
 #[test]
 fn deletion_of_an_old_reservation_keeps_the_new_one() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    ledger.insert_reservation(&reservation(1, held_by("new"), None));
-    ledger.remove_reservation(&reservation(1, held_by("old"), None));
+    let mut ledger = with_pool();
+    reserve(&mut ledger, 1, "new");
+    ledger.delete(&reservation(1, held_by("old"), None));
     assert_eq!(counts(&ledger), (8, 7, 0, 0));
 }
 
 #[test]
 fn promised_address_is_held_for_the_named_claim() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.insert_reservation(&reservation(
         1,
         json!({"namespace": "n", "name": "vip"}),
         None,
     ));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(2));
     assert_eq!(held_slots(&ledger, "vip", "any"), [(value(1), key())]);
     assert!(
         ledger
+            .addresses()
             .held_by(&claim("vip"), Uid::of("any"))
             .iter()
             .all(|held| held.is_promise)
@@ -274,27 +329,25 @@ fn promised_address_is_held_for_the_named_claim() {
 
 #[test]
 fn controller_is_notified_once_until_it_reads() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let notified = |ledger: &mut Ledger| ledger.take_effects().pools;
     assert_eq!(notified(&mut ledger), [key()]);
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
     assert_eq!(notified(&mut ledger), [], "it has not read the state yet");
-    ledger.clear_notified(&key());
+    ledger.pools_mut().set_notified(&key(), false);
     ledger.apply(&address("c", 3));
     ledger.apply(&address("d", 4));
     assert_eq!(notified(&mut ledger), [key()]);
-    ledger.clear_notified(&key());
-    ledger.mark_notified(&key());
+    ledger.pools_mut().set_notified(&key(), false);
+    ledger.pools_mut().set_notified(&key(), true);
     ledger.apply(&address("e", 5));
     assert_eq!(notified(&mut ledger), [], "it is reconciled anyway");
 }
 
 #[test]
 fn shrunk_pool_counts_addresses_out_of_range() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     for (name, last) in [("a", 1), ("b", 5)] {
         ledger.apply(&address(name, last));
     }
@@ -310,8 +363,7 @@ fn shrunk_pool_counts_addresses_out_of_range() {
 
 #[test]
 fn objects_missing_in_a_new_list_are_removed() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     Observe::<IPAddress>::init(&mut ledger);
     ledger.apply(&address("a", 1));
     ledger.apply(&address("b", 2));
@@ -331,7 +383,7 @@ fn objects_missing_in_a_new_list_are_removed() {
 
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
-    assert!(ledger.pool_info(&key()).is_none());
+    assert!(info_of(&ledger).is_none());
 }
 
 /// A ledger with two claims that wait for one address. The address is free, and the first claim has
@@ -406,8 +458,7 @@ fn deleted_claim_leaves_the_wait_queue() {
 
 #[test]
 fn address_reserved_for_another_claim_is_a_conflict() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     for (name, last) in [("a", 1), ("b", 1), ("c", 2), ("d", 3)] {
         ledger.apply(&address(name, last));
     }
@@ -419,11 +470,11 @@ fn address_reserved_for_another_claim_is_a_conflict() {
             .max(),
         Some(2)
     );
-    assert_eq!(ledger.conflicts(), []);
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    ledger.insert_reservation(&reservation(2, held_by("c"), None));
+    assert_eq!(ledger.addresses().conflicts(), []);
+    reserve(&mut ledger, 1, "a");
+    reserve(&mut ledger, 2, "c");
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    let conflicts = ledger.conflicts();
+    let conflicts = ledger.addresses().conflicts();
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
     assert_eq!(
         (&conflicts[0].slot, &conflicts[0].claim),
@@ -435,16 +486,15 @@ fn address_reserved_for_another_claim_is_a_conflict() {
     );
     assert!(conflicts[0].is_duplicate);
     ledger.delete(&address("a", 1));
-    assert!(!ledger.conflicts()[0].is_duplicate);
+    assert!(!ledger.addresses().conflicts()[0].is_duplicate);
 }
 
 #[test]
 fn reservations_without_entitled_claim_are_abandoned() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&address("a", 1));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    ledger.insert_reservation(&reservation(2, held_by("a"), None));
+    reserve(&mut ledger, 1, "a");
+    reserve(&mut ledger, 2, "a");
     ledger.insert_reservation(&reservation(3, json!(null), None));
     ledger.insert_reservation(&reservation(
         4,
@@ -490,8 +540,7 @@ proptest! {
     /// address that is not used in it.
     #[test]
     fn ledger_agrees_with_a_naive_model(steps in steps()) {
-        let mut ledger = ledger();
-        ledger.apply_pool(&pool(json!({})));
+        let mut ledger = with_pool();
         let (mut proposed, mut reserved, mut held) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut size = SIZE;
         for step in steps {
@@ -523,7 +572,7 @@ proptest! {
                     proposed.remove(&last);
                 }
                 Step::Unreserve(last) => {
-                    ledger.remove_reservation(&reservation(last, held_by("x"), None));
+                    ledger.delete(&reservation(last, held_by("x"), None));
                     reserved.remove(&last);
                 }
                 Step::InsertAddress(last) => {
@@ -555,8 +604,7 @@ proptest! {
 /// No claim can have these names, or use the namespaced pool from another namespace.
 #[test]
 fn promises_that_no_claim_can_get_are_found() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     for (last, namespace, name) in [
         (1, "n", "vip"),
         (2, "n", "Bad_Claim"),
@@ -571,6 +619,7 @@ fn promises_that_no_claim_can_get_are_found() {
     }
     let mut invalid: Vec<_> = ledger
         .invalid_reservations()
+        .0
         .into_iter()
         .map(|found| found.problem)
         .collect();
@@ -587,19 +636,18 @@ fn promises_that_no_claim_can_get_are_found() {
 
 #[test]
 fn manual_reservations_without_effect_are_found() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.insert_reservation(&reservation(3, json!(null), None));
     ledger.insert_reservation(&reservation(
         200,
         json!({"namespace": "n", "name": "vip"}),
         None,
     ));
-    ledger.insert_reservation(&reservation(201, held_by("a"), None));
+    reserve(&mut ledger, 201, "a");
     let mut misnamed = reservation(4, json!(null), None);
     misnamed.metadata.name = Some("p.n.p.10.0.0.5".to_owned());
     ledger.insert_reservation(&misnamed);
-    let invalid = ledger.invalid_reservations();
+    let invalid = ledger.invalid_reservations().0;
     let names: Vec<&str> = invalid.iter().map(|found| found.name.as_str()).collect();
     assert_eq!(names, ["p.n.p.10.0.0.5", "p.n.p.10.0.0.200"]);
     assert!(
@@ -607,14 +655,13 @@ fn manual_reservations_without_effect_are_found() {
         "{}",
         invalid[1].problem
     );
-    ledger.remove_reservation(&misnamed);
-    assert_eq!(ledger.invalid_reservations().len(), 1);
+    ledger.delete(&misnamed);
+    assert_eq!(ledger.invalid_reservations().0.len(), 1);
 }
 
 #[test]
 fn corrected_reservation_is_one_that_still_reports_a_problem() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let reported = |last, claim_ref| {
         let status =
             json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Error"}]});
@@ -623,35 +670,34 @@ fn corrected_reservation_is_one_that_still_reports_a_problem() {
         reservation
     };
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    ledger.insert_reservation(&reservation(4, held_by("a"), None));
-    assert_eq!(ledger.corrected_reservations(), []);
+    reserve(&mut ledger, 4, "a");
+    assert_eq!(ledger.invalid_reservations().1, []);
     ledger.insert_reservation(&reported(5, json!(null)));
     ledger.insert_reservation(&reported(200, json!(null)));
     let corrected = ObjectVersion::of(&reported(5, json!(null)).metadata);
     assert_eq!(
-        ledger.corrected_reservations(),
+        ledger.invalid_reservations().1,
         [("p.n.p.10.0.0.5".to_owned(), corrected)]
     );
     // A pool that is not valid says nothing of them.
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["no address"]}})));
-    assert_eq!(ledger.corrected_reservations(), []);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().1, []);
+    assert_eq!(ledger.invalid_reservations().0, []);
     ledger.remove_pool(&key());
-    assert_eq!(ledger.corrected_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().1, []);
 }
 
 #[test]
 fn reservations_of_users_outlive_their_pool() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.insert_reservation(&reservation(3, json!(null), None));
-    ledger.insert_reservation(&reservation(4, held_by("a"), None));
+    reserve(&mut ledger, 4, "a");
     let scope = Scope::Pool(key());
     assert_eq!(ledger.reservations_without_pool(&key(), &scope), 0);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().0, []);
     ledger.remove_pool(&key());
     assert_eq!(ledger.reservations_without_pool(&key(), &scope), 1);
-    let invalid = ledger.invalid_reservations();
+    let invalid = ledger.invalid_reservations().0;
     assert_eq!(invalid.len(), 1, "{invalid:?}");
     let start = "spec.poolRef: InClusterIPPool n/p does not exist; create the pool, or delete";
     assert!(invalid[0].problem.starts_with(start), "{invalid:?}");

@@ -159,8 +159,8 @@ struct Queued {
     consumer: Option<Consumer>,
     uses_headroom: bool,
     requested: Option<Block>,
-    /// Whether it has requested an address since it waited for the pool itself. One that was moved or
-    /// restored may wait for its IPAddress, and request none.
+    /// Whether it has requested an address since it waited for the pool itself. One that was moved
+    /// or restored may wait for its IPAddress, and request none.
     has_asked: bool,
 }
 
@@ -239,10 +239,7 @@ impl WaitQueue {
 
     /// Whether other claims wait for the requested block, or have a turn for it.
     fn is_contested(&self, requested: Option<Block>) -> bool {
-        match requested {
-            Some(block) => self.requests.is_contested(block),
-            None => false,
-        }
+        requested.is_some_and(|block| self.requests.is_contested(block))
     }
 
     /// How many claims get one of the free addresses before one that is not in the queue.
@@ -275,7 +272,8 @@ impl WaitQueue {
         }
     }
 
-    /// Lets a claim that requests an address wait, at the position that it already has if it has one.
+    /// Lets a claim that requests an address wait, at the position that it already has if it has
+    /// one.
     pub(super) fn enqueue(
         &mut self,
         claim: &NamespacedName,
@@ -363,7 +361,7 @@ impl WaitQueue {
         if let Some(position) = self.position(claim) {
             return position;
         }
-        self.last_sequence = self.last_sequence.saturating_add(1);
+        self.last_sequence += 1;
         (priority, self.last_sequence)
     }
 
@@ -403,7 +401,7 @@ impl WaitQueue {
                 let tier = if *uses_headroom { privileged } else { others };
                 let is_new = tier.insert(position, claim.clone()).is_none();
                 if is_new && *has_asked {
-                    self.asking = self.asking.saturating_add(1);
+                    self.asking += 1;
                 }
             }
         }
@@ -521,8 +519,8 @@ impl WaitQueue {
         self.waiting_for_pool.insert(claim.clone())
     }
 
-    /// Lets a claim that must not use the pool, or has reserved an address, wait for a change of the
-    /// pool, and not for an address.
+    /// Lets a claim that must not use the pool, or has reserved an address, wait for a change of
+    /// the pool, and not for an address.
     pub(super) fn wait_for_permission(&mut self, claim: &NamespacedName) {
         self.leave(claim);
         self.waiting_for_pool.insert(claim.clone());

@@ -1,65 +1,9 @@
-use std::sync::Arc;
-
 use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
-use capi_ipam_api::{
-    MemberPhase, NetworkRefusal, NetworkView, Pool, PoolKey, Scope, ScopeChange, Slot,
-};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, Family, UsableBlocks};
+use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, PoolKey, Scope, ScopeChange};
+use capi_ipam_ip::Block;
 
 use super::*;
-
-/// A cluster with one network.
-#[derive(Default)]
-struct Cluster {
-    incomplete: bool,
-    network: NetworkView,
-    changes: Vec<ScopeChange>,
-    lacks_registry: bool,
-    /// The registry to which a block of the network has to be returned.
-    old_registry: Option<&'static str>,
-}
-
-impl View for Cluster {
-    fn is_complete(&self) -> bool {
-        !self.incomplete
-    }
-    fn in_use(&self, _: &PoolKey, _: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        Vec::new()
-    }
-    fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
-        Vec::new()
-    }
-    fn network_length(&self, _: &str, _: Family) -> Option<u8> {
-        None
-    }
-    fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
-        ScopeChange::unknown(key)
-    }
-    fn scope_changes(&self, _: &IPNetwork) -> Vec<ScopeChange> {
-        self.changes.clone()
-    }
-    fn lacks_registry(&self, _: &str) -> bool {
-        self.lacks_registry
-    }
-    fn blocks_of_other_registry(&self, _: &str, registry: &str) -> Option<(String, usize)> {
-        let old = self.old_registry.filter(|old| *old != registry)?;
-        Some((old.to_owned(), 2))
-    }
-    fn network(&self, name: &str) -> NetworkView {
-        if name == "lab" {
-            self.network.clone()
-        } else {
-            NetworkView::default()
-        }
-    }
-    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        None
-    }
-    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
-        Vec::new()
-    }
-}
+use crate::admission::tests::Cluster;
 
 fn review_request(operation: &str, old: &Value, new: &Value, view: &Cluster) -> Decision {
     let kind = json!({"group": names::GROUP, "version": names::POOL_VERSION, "kind": "IPNetwork"});

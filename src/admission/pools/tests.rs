@@ -1,92 +1,10 @@
-use std::collections::HashMap;
-use std::sync::Arc;
-
-use capi_ipam_api::{NetworkRefusal, Scope, ScopeChange, Slot};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, Family};
+use capi_ipam_api::Scope;
 use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 use support::specifications;
 
 use super::*;
-
-/// A cluster with some addresses in use.
-#[derive(Default)]
-struct Cluster {
-    incomplete: bool,
-    in_use: Vec<&'static str>,
-    overlapping: Vec<PoolKey>,
-    networks: HashMap<&'static str, u8>,
-    /// The scope of the pool, if it exists.
-    scope: Option<Scope>,
-    /// The length of the blocks that all networks share.
-    shared_length: Option<u8>,
-    /// The number of reservations of an earlier pool.
-    older: usize,
-}
-
-impl View for Cluster {
-    fn is_complete(&self) -> bool {
-        !self.incomplete
-    }
-    fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        let blocks = self
-            .in_use
-            .iter()
-            .map(|text| Block::address(text.parse().unwrap()));
-        blocks.filter(|block| filter(*block)).collect()
-    }
-    fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
-        self.overlapping.clone()
-    }
-    fn reservations_without_pool(&self, _: &PoolKey, _: &Scope) -> usize {
-        self.older
-    }
-    fn network_length(&self, network: &str, _: Family) -> Option<u8> {
-        self.networks.get(network).copied()
-    }
-    /// The label `net` names a network that selects the pool.
-    fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
-        let unknown = pool
-            .spec
-            .network()
-            .filter(|name| !self.networks.contains_key(name));
-        let label = pool
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get("net"));
-        let network = pool
-            .spec
-            .network()
-            .or(label.map(String::as_str))
-            .filter(|_| unknown.is_none());
-        let after = Scope::of(key, network);
-        let affected = if self.scope.as_ref() == Some(&after) {
-            Vec::new()
-        } else {
-            self.in_use(key, &|_| true)
-        };
-        let refusal = unknown.map(|name| NetworkRefusal::NotFound(name.into()));
-        ScopeChange {
-            pool: key.clone(),
-            before: self.scope.clone(),
-            after,
-            refusal,
-            is_kept: false,
-            affected,
-        }
-    }
-    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        None
-    }
-    fn shared_block_length(&self, _: &str, _: Family) -> Option<u8> {
-        self.shared_length
-    }
-    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
-        Vec::new()
-    }
-}
+use crate::admission::tests::Cluster;
 
 fn object(kind: InClusterKind, spec: &Value) -> Value {
     json!({"kind": kind.name(), "metadata": {"namespace": "n", "name": "p"}, "spec": spec})

@@ -3,58 +3,24 @@
     reason = "the values are written where they are passed"
 )]
 
-use std::sync::Arc;
-
-use capi_ipam_api::{Pool, Scope, ScopeChange};
-use capi_ipam_ip::{Block, Family, UsableBlocks};
 use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::admission::tests::Cluster;
 
 /// A cluster with one pool of ten addresses; one of them is in use.
-struct Cluster;
-
-impl View for Cluster {
-    fn is_complete(&self) -> bool {
-        true
-    }
-    fn in_use(&self, _: &PoolKey, _: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        Vec::new()
-    }
-    fn overlapping(&self, _: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
-        Vec::new()
-    }
-    fn is_in_other_block(&self, _: &PoolKey, block: Block) -> bool {
-        block.to_string() == "10.0.0.66"
-    }
-    fn network_length(&self, _: &str, _: Family) -> Option<u8> {
-        None
-    }
-    fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
-        ScopeChange::unknown(key)
-    }
-    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        let object: Pool = serde_json::from_value(json!({
-            "kind": "InClusterIPPool",
-            "metadata": {"namespace": "n", "name": "p"},
-            "spec": {"addresses": ["10.0.0.1-10.0.0.10"], "prefix": 24},
-        }))
-        .unwrap();
-        let is_known = *pool == PoolKey::of(&object);
-        is_known.then(|| {
-            (
-                Scope::Pool(pool.clone()),
-                object.spec.usable().ok().map(Arc::new),
-            )
-        })
-    }
-    fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        let is_used = slot.block.to_string() == "10.0.0.3";
-        is_used
-            .then(|| NamespacedName::new("n", "holder"))
-            .into_iter()
-            .collect()
+fn cluster() -> Cluster {
+    let pool = json!({
+        "kind": "InClusterIPPool",
+        "metadata": {"namespace": "n", "name": "p"},
+        "spec": {"addresses": ["10.0.0.1-10.0.0.10"], "prefix": 24},
+    });
+    Cluster {
+        pool: serde_json::from_value(pool).unwrap(),
+        other_block: Some("10.0.0.66"),
+        owner: Some(("10.0.0.3", NamespacedName::new("n", "holder"))),
+        ..Cluster::default()
     }
 }
 
@@ -87,7 +53,7 @@ fn request_for(operation: Operation, object: Value) -> AdmissionRequest {
 }
 
 fn review_of(operation: Operation, object: Value) -> Decision {
-    review(&request_for(operation, object), &Cluster)
+    review(&request_for(operation, object), &cluster())
 }
 
 fn denied(decision: Decision) -> (u16, Vec<String>, String) {
@@ -226,7 +192,7 @@ fn reservations_without_effect_are_denied_with_field() {
 
 #[test]
 fn moved_reservations_are_allowed_with_a_warning() {
-    let cluster = Cluster;
+    let cluster = cluster();
     for last in [3, 77] {
         let created = reservation(last, json!({}));
         assert!(create(&serde_json::from_value(created).unwrap(), &cluster).is_err());

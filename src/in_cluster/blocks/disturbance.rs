@@ -42,7 +42,7 @@ impl Disturbance {
 
     /// Another process has written since the last write of this one.
     pub(super) fn noticed(&mut self, now: Instant) {
-        self.count = self.count.saturating_add(1);
+        self.count += 1;
         self.last = Some(now);
     }
 

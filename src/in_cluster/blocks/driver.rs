@@ -79,7 +79,7 @@ impl Driver {
 
     /// Sends what is due for all blocks. Returns when the next pass is due without a change.
     pub(super) async fn pass(&mut self) -> Duration {
-        if self.ledger(Ledger::has_definitions_problem) {
+        if self.ledger(|ledger| ledger.networks().have_definitions_problem()) {
             return INTERVAL;
         }
         let second = clock::now().0.as_second();

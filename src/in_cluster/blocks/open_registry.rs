@@ -111,10 +111,10 @@ impl State {
     /// Whether the driver may send a request: each could take its whole deadline, so a registry that
     /// cannot be reached is not asked for each block.
     fn allows_requests(&self, now: Instant) -> bool {
-        let is_recent = match self.problems.get(&Requester::Driver) {
-            Some((_, at)) => now.saturating_duration_since(*at) < PROBE_INTERVAL,
-            None => false,
-        };
+        let is_recent = self
+            .problems
+            .get(&Requester::Driver)
+            .is_some_and(|(_, at)| now.saturating_duration_since(*at) < PROBE_INTERVAL);
         !is_recent && !self.problems.contains_key(&Requester::Heartbeat)
     }
 
@@ -524,10 +524,10 @@ impl OpenRegistry {
             let began = began.unwrap_or(self.opened_at);
             // One whose record is refused is alive all the same.
             let is_late = began.elapsed() >= RECOVERY_TIMEOUT;
-            let is_unseen = match &state.unseen_heartbeat {
-                Some((_, began)) => began.elapsed() < RECOVERY_TIMEOUT,
-                None => false,
-            };
+            let is_unseen = state
+                .unseen_heartbeat
+                .as_ref()
+                .is_some_and(|(_, began)| began.elapsed() < RECOVERY_TIMEOUT);
             !is_unseen && !state.is_outdated && (state.is_recorded || is_late)
         };
         is_due && self.is_confirmed()

@@ -149,7 +149,11 @@ impl Reconciler for RegistryReconciler {
         if self.with(&name, |known| known.has_lost_fields(&registry)) {
             self.context.ledger.change(Ledger::note_lost_fields);
         }
-        if self.context.ledger.read(Ledger::has_definitions_problem) {
+        if self
+            .context
+            .ledger
+            .read(|ledger| ledger.networks().have_definitions_problem())
+        {
             return Ok(Action::Requeue(definitions::RETRY_DELAY));
         }
         let opened = self.connect(&registry).await;
@@ -199,10 +203,9 @@ impl RegistryReconciler {
         let name = registry.name_any();
         let ledger = &self.context.ledger;
         ledger.change(|ledger| {
-            let is_other = match ledger.management_cluster(&name) {
-                Some(known) => *known != *cluster,
-                None => false,
-            };
+            let is_other = ledger
+                .management_cluster(&name)
+                .is_some_and(|known| *known != *cluster);
             if is_other {
                 ledger.set_management_cluster(&name, &cluster);
             }

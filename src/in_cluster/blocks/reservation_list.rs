@@ -135,7 +135,9 @@ async fn read(
 /// The address of an IPAddress, and the scope of its pool. A pool that is not known can be one of any network.
 fn place_of(context: &Context, address: &IPAddress) -> Option<(Block, Option<Scope>)> {
     let pool = PoolKey::of_address(address)?;
-    let info = context.ledger.read(|ledger| ledger.pool_info(&pool));
+    let info = context
+        .ledger
+        .read(|ledger| ledger.pools().pool_info(&pool));
     let block = Block::address(address.spec.address.parse().ok()?);
     Some((block, info.map(|info| info.scope.clone())))
 }

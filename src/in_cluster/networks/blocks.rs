@@ -102,7 +102,7 @@ fn conflict(found: &NetworkBlocks) -> Condition {
         let Some(other) = &slice.conflict else {
             continue;
         };
-        count = count.saturating_add(1);
+        count += 1;
         if listed.len() < MAX_LISTED {
             let used = if view.is_used { "in use" } else { "not in use" };
             let block = cidr(view.block);

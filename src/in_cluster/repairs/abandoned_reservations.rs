@@ -68,7 +68,9 @@ impl AbandonedObjects for AbandonedReservations {
     }
 
     fn group_size(&self, scope: &Scope) -> usize {
-        self.context.ledger.read(|ledger| ledger.usage_count(scope))
+        self.context
+            .ledger
+            .read(|ledger| ledger.addresses().usage_count(scope))
     }
 
     /// Releases a reservation if its claim does not exist, or is bound to another address.
@@ -192,7 +194,7 @@ impl AbandonedReservations {
     fn held(&self, abandoned: &AbandonedReservation) -> Vec<Held> {
         let AbandonedReservation { claim, uid, .. } = abandoned;
         let ledger = &self.context.ledger;
-        ledger.read(|ledger| ledger.held_by(claim, *uid))
+        ledger.read(|ledger| ledger.addresses().held_by(claim, *uid))
     }
 
     /// Releases a reservation in the version that was read, and returns whether this has succeeded.
@@ -219,7 +221,10 @@ impl AbandonedReservations {
 
     /// How an address was used whose reservation is abandoned. `held` is what its claim holds.
     fn former_use(&self, slot: &Slot, held: &[Held]) -> FormerUse {
-        let owners = self.context.ledger.read(|ledger| ledger.owners(slot));
+        let owners = self
+            .context
+            .ledger
+            .read(|ledger| ledger.addresses().owners(slot));
         if !owners.is_empty() {
             return FormerUse::OfOther;
         }

@@ -13,7 +13,7 @@ use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{Conflict, Ledger, allocated_block};
+use capi_ipam_ledger::{Conflict, allocated_block};
 use capi_ipam_provider::advanced::{
     ClaimCache, ClaimSnapshot, DuplicateReporter, ProviderSetup, Repair, Repaired,
 };
@@ -37,9 +37,15 @@ impl Repair for ReportDuplicates {
 
     /// Counts the duplicates, and reports each on the claim for which the address is not reserved.
     async fn pass(&mut self) -> Repaired {
-        let mut duplicates = self.context.ledger.read(Ledger::conflicts);
+        let mut duplicates = self
+            .context
+            .ledger
+            .read(|ledger| ledger.addresses().conflicts());
         duplicates.retain(|found| self.is_duplicate(found));
-        let contained = self.context.ledger.read(Ledger::contained_in_use);
+        let contained = self
+            .context
+            .ledger
+            .read(|ledger| ledger.addresses().contained_in_use());
         let slots: HashSet<_> = duplicates
             .iter()
             .map(|found| &found.slot)

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use capi_ipam_api::{IPReservation, conditions};
-use capi_ipam_ledger::InvalidReservation;
+use capi_ipam_ledger::{InvalidReservation, Ledger};
 use capi_ipam_provider::advanced::{Repair, Repaired};
 use tracing::warn;
 
@@ -25,12 +25,8 @@ impl Repair for ReportInvalidReservations {
     const NAME: &'static str = "invalid-reservations";
 
     async fn pass(&mut self) -> Repaired {
-        let (invalid, corrected) = self.context.ledger.read(|ledger| {
-            (
-                ledger.invalid_reservations(),
-                ledger.corrected_reservations(),
-            )
-        });
+        let ledger = &self.context.ledger;
+        let (invalid, corrected) = ledger.read(Ledger::invalid_reservations);
         let current: HashSet<_> = invalid.iter().map(key_of).collect();
         self.reported.retain(|known| current.contains(known));
         self.written.retain(|known| current.contains(known));

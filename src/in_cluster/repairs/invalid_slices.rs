@@ -156,7 +156,7 @@ impl Repair for ReportInvalidSlices {
     async fn pass(&mut self) -> Repaired {
         let changed = self.context.ledger.read(|ledger| {
             self.slices.changed(|pool| {
-                let info = ledger.pool_info(pool)?;
+                let info = ledger.pools().pool_info(pool)?;
                 info.usable.is_ok().then_some(info.slices.is_some())
             })
         });

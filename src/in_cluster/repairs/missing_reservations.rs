@@ -137,7 +137,7 @@ impl CreateMissingReservations {
         let slot = &missing.slot;
         // The claim may have been reconciled since the pass started.
         let ledger = &self.context.ledger;
-        if !ledger.read(|ledger| ledger.is_unreserved(slot)) {
+        if !ledger.read(|ledger| ledger.addresses().is_unreserved(slot)) {
             return Ok(false);
         }
         if self.needs_read(&keeper) && !self.has_address(&keeper, slot).await? {
@@ -162,7 +162,7 @@ impl CreateMissingReservations {
     /// address, and the watched IPAddress may be that of an earlier claim.
     fn needs_read(&self, keeper: &Keeper<'_>) -> bool {
         let ledger = &self.context.ledger;
-        let held = ledger.read(|ledger| ledger.held_by(keeper.key, keeper.claim.uid));
+        let held = ledger.read(|ledger| ledger.addresses().held_by(keeper.key, keeper.claim.uid));
         self.always_reads || keeper.claim.deleted.is_some() || !held.is_empty()
     }
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::advanced::{Repair, Repaired};
 use tracing::{debug, info};
 
@@ -20,10 +19,14 @@ impl Repair for AddMoveLabels {
 
     async fn pass(&mut self) -> Repaired {
         let mut repaired = Repaired::default();
-        for name in self.context.ledger.read(Ledger::unlabelled) {
+        for name in self
+            .context
+            .ledger
+            .read(|ledger| ledger.addresses().unlabelled())
+        {
             match self.context.reservations.add_move_label(&name).await {
                 Ok(true) => {
-                    repaired.count = repaired.count.saturating_add(1);
+                    repaired.count += 1;
                     info!(reservation = name, "added the label for clusterctl move");
                 }
                 Ok(false) => {}

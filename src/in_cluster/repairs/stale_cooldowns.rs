@@ -33,7 +33,10 @@ impl Repair for EndStaleCooldowns {
             let Some(user) = self.claims.get_user(&claim) else {
                 continue;
             };
-            let users = self.context.ledger.read(|ledger| ledger.owners(&slot));
+            let users = self
+                .context
+                .ledger
+                .read(|ledger| ledger.addresses().owners(&slot));
             if !may_use(&user, released_by, users.len() > 1) {
                 continue;
             }

@@ -168,7 +168,7 @@ async fn write(answer: Answer, read: Answer) -> (&'static str, usize, bool) {
         assert_eq!(
             store
                 .ledger
-                .read(|ledger| ledger.known_reservation(&slot())),
+                .read(|ledger| ledger.addresses().known_reservation(&slot())),
             None
         );
     }
@@ -316,7 +316,7 @@ async fn read_that_finds_nothing_removes_what_was_known() {
     assert_eq!(
         store
             .ledger
-            .read(|ledger| ledger.known_reservation(&slot())),
+            .read(|ledger| ledger.addresses().known_reservation(&slot())),
         None
     );
 }

@@ -56,6 +56,7 @@ pub(crate) fn has_supply(pool: &PoolRow, objects: &Objects) -> bool {
 /// Selects what a pool contains. The ledger has the same objects.
 pub(super) fn contents<'a>(pool: &PoolRow, objects: &'a Objects, ledger: &Ledger) -> Contents<'a> {
     let usable = ledger
+        .pools()
         .pool_info(&pool.key)
         .and_then(|info| info.usable.clone().ok());
     let contains = |block: Block| usable.as_ref().is_some_and(|usable| usable.contains(block));
@@ -81,11 +82,11 @@ pub(super) fn contents<'a>(pool: &PoolRow, objects: &'a Objects, ledger: &Ledger
     let has_addresses = has_supply && objects.covers(Kind::Address, pool.namespace_of_users());
     let has_all = has_addresses && objects.has(&[Kind::Reservation]);
     let held = has_all.then(|| held(pool, ledger, &inside, &reserved));
-    let other_blocks = ledger.numbers_in_other_blocks(&pool.key);
+    let other_blocks = ledger.pools().numbers_in_other_blocks(&pool.key);
     let has_draining = usable
         .as_ref()
         .is_some_and(|usable| !usable.draining.is_empty());
-    let found = Counts::from(ledger.counts(&pool.key));
+    let found = Counts::from(ledger.pools().counts(&pool.key));
     let others = used_by_others(pool, &inside);
     let counts = KnownCounts {
         total: found.total,

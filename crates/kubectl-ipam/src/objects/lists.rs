@@ -267,10 +267,9 @@ impl Shown for Pool {
                 Ok(pool) => ledger.apply_pool(pool),
                 Err(invalid) => ledger.apply_invalid_pool(&key_of(object.meta()), invalid),
             },
-            Event::Delete(object) => match &object.0 {
-                Ok(pool) => ledger.delete_pool(pool),
-                Err(invalid) => ledger.delete_invalid_pool(&key_of(object.meta()), invalid),
-            },
+            Event::Delete(object) => {
+                ledger.delete_pool(&key_of(object.meta()), object.meta());
+            }
         }
         drop(ledger.take_effects());
     }

@@ -113,10 +113,10 @@ impl Slices {
         let Some(holding) = self.owners.get(owner) else {
             return self.rules.most_each != Some(0);
         };
-        let is_at_limit = match self.rules.most_each {
-            Some(most) => holding.slices >= most,
-            None => false,
-        };
+        let is_at_limit = self
+            .rules
+            .most_each
+            .is_some_and(|most| holding.slices >= most);
         !holding.is_pending && !is_at_limit
     }
 

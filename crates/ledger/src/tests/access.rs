@@ -119,7 +119,7 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
     let first = reservation_of(1, "a", "c1", Some("one"), 5);
     ledger.insert_reservation(&first);
     assert!(take(&mut ledger).is_empty());
-    ledger.remove_reservation(&first);
+    ledger.delete(&first);
     assert_eq!(take(&mut ledger), [key_of("a", "c2")]);
     assert_eq!(
         propose(&mut ledger, "a", "c2", "one"),
@@ -130,8 +130,7 @@ fn claims_beyond_a_limit_wait_until_an_address_is_released() {
 /// At a start, the IPAddresses and reservations of a pool can be listed before the pool.
 #[test]
 fn limit_counts_addresses_that_are_listed_before_the_pool() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let mut held = reservation_of(1, "a", "c1", None, 5);
     held.metadata.name = Some(in_lab(1).reservation_name());
     held.spec.scope = "n.lab".to_owned();
@@ -191,11 +190,11 @@ fn tightened_limit_keeps_addresses_and_reports_them() {
             number.into(),
         ));
     }
-    assert_eq!(ledger.over_limit(&global()), None);
+    assert_eq!(over_limit(&ledger, &global()), None);
     let rules = json!({"limits": {"perNamespace": 3}, "allowedNamespaces": {"from": "Names", "names": ["b"]}});
     apply(&mut ledger, 2, &rules);
     assert_eq!(
-        ledger.over_limit(&global()),
+        over_limit(&ledger, &global()),
         Some(OverLimit {
             groups: 1,
             addresses: 1,
@@ -351,5 +350,9 @@ fn deleted_claims_do_not_wait_for_permission() {
     assert!(!ledger.is_allowed_or_waits(&global(), &key_of("a", "c")));
     ledger.prune_wait_queues(|_| false);
     ledger.remove_pool(&global());
-    assert_eq!(ledger.pools.len(), 0, "no claim waits for the pool");
+    assert_eq!(
+        ledger.pools.iter().count(),
+        0,
+        "no claim waits for the pool"
+    );
 }

@@ -45,8 +45,8 @@ fn begin_return(ledger: &mut Ledger, first: u8, uid: &str) -> bool {
     ledger.begin_slice_return(&scope(), four(first), uid)
 }
 
-/// Whether the pool of the network would allocate an address of each of four blocks if this management
-/// cluster had them all.
+/// Whether the pool of the network would allocate an address of each of four blocks if this
+/// management cluster had them all.
 fn allowed(ledger: &Ledger) -> [bool; 4] {
     let blocks = ledger.network_blocks("lab").unwrap();
     let addresses = &blocks.members[0].ranges;
@@ -72,7 +72,7 @@ fn propose(ledger: &mut Ledger, name: &str) -> Option<u8> {
 
 fn is_usable(ledger: &Ledger, first: u8) -> bool {
     let is_usable = ledger.is_block_usable("lab", four(first));
-    let total = ledger.counts(&key()).total;
+    let total = address_counts(&ledger).total;
     assert_eq!(is_usable, total > 0, "the pool has the usable addresses");
     is_usable
 }

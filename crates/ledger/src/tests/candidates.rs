@@ -43,7 +43,7 @@ fn with_served_claim_in_the_queue(is_reservation_observed: bool) -> Ledger {
 fn claim_that_another_manager_has_bound_gets_no_turn() {
     let mut ledger = with_served_claim_in_the_queue(true);
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
-    ledger.remove_reservation(&reservation(2, held_by("other"), None));
+    ledger.delete(&reservation(2, held_by("other"), None));
     assert_eq!(take(&mut ledger), [claim("b")]);
 }
 
@@ -53,40 +53,38 @@ fn claim_gets_no_turn_if_its_reservation_is_observed_last() {
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     ledger.apply(&reservation(1, held_by("a"), None));
     take(&mut ledger);
-    ledger.remove_reservation(&reservation(2, held_by("other"), None));
+    ledger.delete(&reservation(2, held_by("other"), None));
     assert_eq!(take(&mut ledger), [claim("b")]);
 }
 
 #[test]
 fn pool_with_a_candidate_is_in_use() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    assert!(!ledger.is_in_use(&key()));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
+    let mut ledger = with_pool();
+    assert!(!ledger.pools().is_in_use(&key()));
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
     assert!(
         !ledger.hold_candidate(&key(), &value(1)),
         "it is held already"
     );
-    assert!(ledger.is_in_use(&key()));
+    assert!(ledger.pools().is_in_use(&key()));
     // The address of a candidate may be outside of the pool, and the pool may be deleted meanwhile.
     ledger.remove_pool(&key());
     assert!(ledger.hold_candidate(&key(), &value(200)));
     ledger.drop_candidate(&value(1));
-    assert!(ledger.is_in_use(&key()));
+    assert!(ledger.pools().is_in_use(&key()));
     ledger.drop_candidate(&value(200));
-    assert!(!ledger.is_in_use(&key()));
+    assert!(!ledger.pools().is_in_use(&key()));
     assert_eq!(known_pools(&ledger), []);
 }
 
 #[test]
 fn claim_holds_reservations_and_promises() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let held = |ledger: &Ledger| -> Vec<_> {
-        let held = ledger.held_by(&claim("a"), Uid::of("uid-a")).into_iter();
+        let held = ledger
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))
+            .into_iter();
         held.map(|held| (held.slot, held.is_promise)).collect()
     };
     let (reserved, promised) = (
@@ -96,9 +94,9 @@ fn claim_holds_reservations_and_promises() {
     ledger.insert_reservation(&reserved);
     ledger.insert_reservation(&promised);
     assert_eq!(held(&ledger), [(value(1), false), (value(2), true)]);
-    ledger.remove_reservation(&reserved);
+    ledger.delete(&reserved);
     assert_eq!(held(&ledger), [(value(2), true)]);
-    ledger.remove_reservation(&promised);
+    ledger.delete(&promised);
     assert_eq!(held(&ledger), []);
 }
 
@@ -117,7 +115,13 @@ fn manual_reservations_without_label_are_found() {
     manual
         .iter()
         .for_each(|reservation| ledger.apply(reservation));
-    let found = |ledger: &Ledger| ledger.unlabelled().into_iter().collect::<BTreeSet<_>>();
+    let found = |ledger: &Ledger| {
+        ledger
+            .addresses()
+            .unlabelled()
+            .into_iter()
+            .collect::<BTreeSet<_>>()
+    };
     assert_eq!(
         found(&ledger),
         manual

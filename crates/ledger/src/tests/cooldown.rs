@@ -1,6 +1,6 @@
 //! Cool-downs of released addresses.
 
-use super::late::{at_version, with_pool};
+use super::late::{at_version, with_cooldown};
 use super::*;
 
 /// The addresses whose cool-down has ended at `now`.
@@ -28,16 +28,19 @@ fn cooldown_ends_after_the_grace_period_or_without_a_pool() {
     assert_eq!(
         (
             cooled_down_slots(&ledger, 1060),
-            ledger.cooldown_end(&key())
+            ledger.pools().cooldown_end(&key())
         ),
         (vec![], Some(1061))
     );
     assert_eq!(cooled_down_slots(&ledger, 1061), [value(1)]);
     ledger.remove_pool(&PoolKey::of(&pool(json!({}))));
     assert_eq!(cooled_down_slots(&ledger, 1000), [value(1)]);
-    ledger.remove_reservation(&released);
+    ledger.delete(&released);
     assert_eq!(
-        (ledger.next_cooldown_end(|_| true, 0), known_pools(&ledger)),
+        (
+            ledger.pools().next_cooldown_end(|_| true, 0),
+            known_pools(&ledger)
+        ),
         (None, vec![])
     );
 }
@@ -55,10 +58,14 @@ fn cooldowns_depend_on_the_objects_only() {
     ] {
         let reservation = reservation(last, held_by("a"), Some(released));
         ledger.insert_reservation(&reservation);
-        assert_eq!(ledger.cooldown_end(&key()), Some(since + 61), "{released}");
+        assert_eq!(
+            ledger.pools().cooldown_end(&key()),
+            Some(since + 61),
+            "{released}"
+        );
         assert_eq!(cooled_down_slots(&ledger, since + 60), []);
         assert_eq!(cooled_down_slots(&ledger, since + 61), [value(last)]);
-        ledger.remove_reservation(&reservation);
+        ledger.delete(&reservation);
     }
 }
 
@@ -109,8 +116,7 @@ fn cooling_address_in_use_is_found() {
 
 #[test]
 fn claim_that_takes_over_its_address_is_reconciled() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&address("another", 1));
     let released = Some("1970-01-01T00:16:40Z");
     ledger.insert_reservation(&reservation(1, held_by("a"), released));
@@ -133,9 +139,9 @@ fn reservation_of_an_address_in_use_is_kept() {
         ledger.insert_reservation(&reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z")));
         ledger.end_cooldowns(i64::MAX);
         assert_eq!(cooled_down_slots(&ledger, i64::MAX), []);
-        assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+        assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
         assert_eq!(ledger.cooling_down_in_use().len(), 1);
-        assert_eq!(ledger.counts(&key()).cooling_down, 0);
+        assert_eq!(address_counts(&ledger).cooling_down, 0);
         ledger.delete(&address("another", 1));
         ledger.end_cooldowns(i64::MAX);
         assert_eq!(cooled_down_slots(&ledger, i64::MAX), [value(1)]);
@@ -145,20 +151,20 @@ fn reservation_of_an_address_in_use_is_kept() {
 
 #[test]
 fn cooldowns_of_unmanaged_pools_end_later() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     assert_eq!(ledger.cooled_down(1061, |_| false, 60), []);
     assert_eq!(ledger.cooled_down(1121, |_| false, 60).len(), 1);
-    assert_eq!(ledger.next_cooldown_end(|_| false, 60), Some(1121));
+    assert_eq!(ledger.pools().next_cooldown_end(|_| false, 60), Some(1121));
 }
 
 #[test]
 fn counts_add_up_while_addresses_cool_down() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     ledger.apply(&reservation(2, json!(null), None));
     ledger.apply(&address("c", 3));
-    let counts = ledger.counts(&key());
+    let counts = address_counts(&ledger);
     assert_eq!(
         (
             counts.cooling_down,
@@ -171,8 +177,8 @@ fn counts_add_up_while_addresses_cool_down() {
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.2-10.0.0.8"]}})));
     assert_eq!(
         (
-            ledger.counts(&key()).cooling_down,
-            ledger.counts(&key()).reserved
+            address_counts(&ledger).cooling_down,
+            address_counts(&ledger).reserved
         ),
         (0, 1)
     );
@@ -180,7 +186,7 @@ fn counts_add_up_while_addresses_cool_down() {
 
 #[test]
 fn started_cooldown_wakes_its_task() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     assert!(ledger.take_effects().cooldowns_changed);
     assert!(!ledger.take_effects().cooldowns_changed);

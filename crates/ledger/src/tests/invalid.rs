@@ -49,21 +49,15 @@ fn name_of_an_invalid_reservation_takes_its_address() {
             apply_invalid(&mut ledger, &misnamed());
         }
         assert_eq!(counts(&ledger), (2, 1, 0, 0));
-        assert_eq!(
-            ledger.propose(&key(), &claim("a"), 1),
-            Outcome::Offer(value(2))
-        );
+        assert_eq!(offered(&mut ledger, "a"), Some(2));
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
         let requested = ClaimAttributes {
             requested: Some(block(1)),
             ..1.into()
         };
         let answer = ledger.propose(&key(), &claim("c"), requested);
-        assert_eq!(
-            answer,
-            Outcome::NotNow(Reason::Unavailable(Unavailable::Excluded))
-        );
-        let found = ledger.invalid_reservations();
+        assert_eq!(answer, unavailable(Unavailable::Excluded));
+        let found = ledger.invalid_reservations().0;
         assert!(
             found.len() == 1 && found[0].problem.contains("10.0.0.1 is not allocated"),
             "{found:?}"
@@ -80,50 +74,36 @@ fn name_of_an_invalid_reservation_takes_its_address() {
         begin_list(&mut ledger);
         end_list(&mut ledger);
         assert_eq!(
-            (take(&mut ledger), ledger.invalid_reservations()),
+            (take(&mut ledger), ledger.invalid_reservations().0),
             (vec![claim("b")], Vec::new())
         );
-        assert_eq!(
-            ledger.propose(&key(), &claim("b"), 1),
-            Outcome::Offer(value(1))
-        );
+        assert_eq!(offered(&mut ledger, "b"), Some(1));
     }
 }
 
 #[test]
 fn deleted_invalid_reservation_frees_its_address() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply(&misnamed());
     ledger.delete(&misnamed());
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
     apply_invalid(&mut ledger, &reservation(2, held_by("x"), None));
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(3))
-    );
+    assert_eq!(offered(&mut ledger, "b"), Some(3));
     let mut later = reservation(2, held_by("x"), None);
     later.metadata.uid = Some("later".to_owned());
     delete_invalid(&mut ledger, &later);
     assert_eq!(
-        ledger.propose(&key(), &claim("c"), 1),
-        Outcome::Offer(value(4)),
+        offered(&mut ledger, "c"),
+        Some(4),
         "another object was deleted"
     );
     delete_invalid(&mut ledger, &reservation(2, held_by("x"), None));
-    assert_eq!(
-        ledger.propose(&key(), &claim("d"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "d"), Some(2));
 }
 
 #[test]
 fn reservation_whose_name_holds_no_address_takes_none() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("a", "10.0.0.1-10.0.0.8"));
     let mut unnamed = reservation(1, json!(null), None);
     unnamed.metadata.name = Some("n.lab.ipv4".to_owned());
@@ -131,15 +111,14 @@ fn reservation_whose_name_holds_no_address_takes_none() {
     ledger.apply(&unnamed);
     assert_eq!(free(&ledger, "a"), 8);
     assert_eq!(ledger.network("lab").reservations, 0);
-    assert_eq!(ledger.invalid_reservations().len(), 1);
+    assert_eq!(ledger.invalid_reservations().0.len(), 1);
     ledger.delete(&unnamed);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().0, []);
 }
 
 #[test]
 fn reservation_that_becomes_undecodable_stays_known() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let held = reservation(1, held_by("a"), None);
     ledger.apply(&held);
     apply_invalid(&mut ledger, &held);
@@ -148,7 +127,7 @@ fn reservation_that_becomes_undecodable_stays_known() {
     end_list(&mut ledger);
     assert_eq!(held_slots(&ledger, "a", "uid-a"), [(value(1), key())]);
     ledger.apply(&held);
-    assert_eq!(ledger.invalid_reservations(), []);
+    assert_eq!(ledger.invalid_reservations().0, []);
     apply_invalid(&mut ledger, &held);
     delete_invalid(&mut ledger, &held);
     assert_eq!(
@@ -213,21 +192,14 @@ fn reservation_that_waits_for_a_finalizer_keeps_its_address() {
         // The response to the deletion.
         ledger.insert_reservation(&terminating);
         ledger.apply(&terminating);
-        assert_eq!(
-            ledger.propose(&key(), &claim("b"), 1),
-            Outcome::Offer(value(2)),
-            "{released_at:?}"
-        );
+        assert_eq!(offered(&mut ledger, "b"), Some(2), "{released_at:?}");
         // Nothing deletes it again and again.
         assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
-        assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+        assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
         assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
         ledger.delete(&terminating);
         take(&mut ledger);
-        assert_eq!(
-            ledger.propose(&key(), &claim("c"), 1),
-            Outcome::Offer(value(1))
-        );
+        assert_eq!(offered(&mut ledger, "c"), Some(1));
     }
 }
 
@@ -250,7 +222,7 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
         if is_listed {
             ledger.end_pool_list(InClusterKind::IPPool);
         }
-        let info = ledger.pool_info(&key()).expect("it exists");
+        let info = info_of(&ledger).expect("it exists");
         assert!(
             !info.can_allocate() && info.cooldown_seconds == 60,
             "{info:?}"
@@ -259,13 +231,10 @@ fn undecodable_pool_keeps_its_addresses_and_its_cooldowns() {
         assert_eq!(ledger.propose(&key(), &claim("b"), 1), Outcome::NO_ADDRESS);
     }
     ledger.apply_pool(&decodable);
-    assert_eq!(
-        ledger.propose(&key(), &claim("b"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "b"), Some(2));
     ledger.drop_candidate(&value(2));
-    ledger.delete_invalid_pool(&key(), &invalid);
-    assert_eq!(ledger.pool_info(&key()), None);
+    ledger.delete_pool(&key(), &invalid.metadata);
+    assert_eq!(info_of(&ledger), None);
 }
 
 /// A manager that starts while a pool of a network cannot be decoded.
@@ -288,9 +257,9 @@ fn pool_that_never_was_decodable_keeps_its_network() {
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     ledger.end_pool_list(InClusterKind::IPPool);
 
-    let info = ledger.pool_info(&key()).expect("it exists");
+    let info = info_of(&ledger).expect("it exists");
     assert!(info.usable.is_err() && !info.can_allocate(), "{info:?}");
-    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    assert_eq!(scope_of(&ledger, "p"), in_lab(1).scope);
     assert_eq!(
         ledger.cooled_down(i64::from(i32::MAX), |_| true, 0),
         [],
@@ -304,25 +273,24 @@ fn pool_that_never_was_decodable_keeps_its_network() {
         ledger.propose(&named("q"), &claim("b"), 1),
         Outcome::Offer(in_lab(2))
     );
-    ledger.remove_network("lab");
-    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    remove_network(&mut ledger, "lab");
+    assert_eq!(scope_of(&ledger, "p"), in_lab(1).scope);
     ledger.apply_network(&lab(json!({})));
 
     ledger.apply_pool(&decodable);
-    let info = ledger.pool_info(&key()).expect("it exists");
+    let info = info_of(&ledger).expect("it exists");
     assert!(
         info.can_allocate() && info.cooldown_seconds == 0,
         "{info:?}"
     );
-    assert_eq!(ledger.scope(&key()), in_lab(1).scope);
+    assert_eq!(scope_of(&ledger, "p"), in_lab(1).scope);
     assert_eq!(ledger.cooled_down(1060, |_| true, 0).len(), 1);
 }
 
 /// Its last state may be that of a claim which has taken it over, written by a later version.
 #[test]
 fn undecodable_reservation_is_not_released_or_deleted() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let released = reservation(1, held_by("a"), Some("1970-01-01T00:16:40Z"));
     let held = reservation(2, held_by("b"), None);
     for found in [&released, &held] {
@@ -330,9 +298,9 @@ fn undecodable_reservation_is_not_released_or_deleted() {
         apply_invalid(&mut ledger, found);
     }
     assert_eq!(ledger.cooled_down(i64::MAX, |_| true, 0), []);
-    assert_eq!(ledger.next_cooldown_end(|_| true, 0), None);
+    assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
     assert_eq!(ledger.abandoned_reservations(|_, _, _| false), []);
-    let found = ledger.invalid_reservations();
+    let found = ledger.invalid_reservations().0;
     assert!(
         found.len() == 2 && found[0].problem.contains("correct or delete it"),
         "{found:?}"

@@ -45,8 +45,8 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
     ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));
     // Bound, reserved before its IPAddress exists, cooling down, excluded, and proposed.
     ledger.apply(&address("a", 1));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    ledger.insert_reservation(&reservation(2, held_by("b"), None));
+    reserve(&mut ledger, 1, "a");
+    reserve(&mut ledger, 2, "b");
     ledger.insert_reservation(&reservation(3, held_by("c"), Some("2026-01-01T00:00:00Z")));
     ledger.insert_reservation(&reservation(4, json!(null), None));
     assert!(ledger.hold_candidate(&key(), &value(5)));
@@ -89,9 +89,9 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
         1,
         held_by("a"),
     ));
-    ledger.remove_reservation(&reservation(1, held_by("a"), None));
-    ledger.remove_reservation(&reservation(2, held_by("b"), None));
-    ledger.remove_reservation(&reservation(3, held_by("c"), None));
+    ledger.delete(&reservation(1, held_by("a"), None));
+    ledger.delete(&reservation(2, held_by("b"), None));
+    ledger.delete(&reservation(3, held_by("c"), None));
     ledger.drop_candidate(&value(5));
     assert_eq!(
         (free(&ledger, "p"), free(&ledger, "q")),
@@ -99,7 +99,7 @@ fn addresses_of_a_joining_pool_are_not_free_in_the_network() {
         "in use: 1, excluded: 4, proposed: 6"
     );
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
-    ledger.remove_reservation(&reservation(4, json!(null), None));
+    ledger.delete(&reservation(4, json!(null), None));
     assert_eq!(
         ledger.network("lab").members[0],
         (key(), MemberPhase::Member)
@@ -136,7 +136,7 @@ fn addresses_of_a_leaving_pool_stay_reserved_in_the_network() {
     );
     assert_eq!(ledger.in_use(&key(), &|_| true), [block(1)]);
     ledger.insert_reservation(&reserved("p", &own("p"), 1, held_by("a")));
-    ledger.remove_reservation(&reserved("p", &lab, 1, held_by("a")));
+    ledger.delete(&reserved("p", &lab, 1, held_by("a")));
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (7, 8));
     assert_eq!(ledger.network("lab").members.len(), 1);
 }
@@ -150,7 +150,7 @@ fn end_of_what_kept_the_reservations_notifies_their_move() {
         ledger.apply_network(&by_label());
         let mut member = serde_json::to_value(selected("p", "10.0.0.1-10.0.0.8", true)).unwrap();
         ledger.apply_pool(&pool(member.clone()));
-        ledger.insert_reservation(&reservation(1, held_by("a"), None));
+        reserve(&mut ledger, 1, "a");
         let valid = member.clone();
         json_patch::merge(&mut member, &obstacle);
         ledger.apply_pool(&pool(member));
@@ -173,7 +173,7 @@ fn network_that_appears_notifies_the_moves_of_its_pools() {
         1,
         held_by("a"),
     ));
-    ledger.insert_reservation(&reservation(2, held_by("b"), None));
+    reserve(&mut ledger, 2, "b");
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     drop(ledger.take_effects());
     assert!(ledger.misplaced(10, |_| true).is_empty());
@@ -185,8 +185,7 @@ fn network_that_appears_notifies_the_moves_of_its_pools() {
 
 #[test]
 fn refused_pool_keeps_its_reservations_where_they_are() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     ledger.apply(&address("a", 1));
@@ -221,46 +220,46 @@ fn possible_scopes_are_those_before_and_after_a_move() {
     let mut ledger = ledger();
     let in_network = Scope::Network("lab".into());
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p")],
         "the pool is not known"
     );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
-    ledger.insert_reservation(&reservation(1, held_by("a"), None));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
+    reserve(&mut ledger, 1, "a");
+    assert_eq!(ledger.pools().possible_scopes(&key()), [own("p")]);
     // The network selects the pool; at first it is not initialized.
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     ledger.apply_network(&lab(
         json!({"spec": {"pools": {"matchLabels": {"net": "lab"}}}, "status": null}),
     ));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), in_network.clone()],
         "another manager may know the length"
     );
     ledger.apply_network(&by_label());
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [in_network.clone(), own("p")]
     );
     ledger.insert_reservation(&reserved("p", &in_network, 1, held_by("a")));
-    ledger.remove_reservation(&reservation(1, held_by("a"), None));
+    ledger.delete(&reservation(1, held_by("a"), None));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [in_network.clone(), own("p")],
         "the manager lags behind"
     );
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", false));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), in_network.clone()]
     );
-    ledger.remove_reservation(&reserved("p", &in_network, 1, held_by("a")));
-    assert_eq!(ledger.possible_scopes(&key()), [own("p")]);
+    ledger.delete(&reserved("p", &in_network, 1, held_by("a")));
+    assert_eq!(ledger.pools().possible_scopes(&key()), [own("p")]);
     // The network that the pool names need not exist.
     ledger.apply_pool(&pool(json!({"spec": {"network": "other"}})));
     assert_eq!(
-        ledger.possible_scopes(&key()),
+        ledger.pools().possible_scopes(&key()),
         [own("p"), Scope::Network("other".into())]
     );
 }
@@ -336,7 +335,7 @@ proptest! {
                 Step::Unreserve(pool, inside, last) => {
                     let slot = Slot { scope: place(pool, inside), block: block(last) };
                     if reserved_by.get(&slot) == Some(&pool) {
-                        ledger.remove_reservation(&reserved(POOLS[pool].0, &slot.scope, last, held_by("x")));
+                        ledger.delete(&reserved(POOLS[pool].0, &slot.scope, last, held_by("x")));
                         reserved_by.remove(&slot);
                     }
                 }
@@ -378,7 +377,9 @@ fn attempt_is_not_repeated_in_the_scope_that_the_pool_has_left() {
     ledger.apply_pool(&selected("q", "10.0.0.1-10.0.0.8", true));
     // The reservation of this address may exist or not.
     let claim_uid = Uid::of("uid-a");
-    ledger.remember_attempt(claim_uid, &key(), &value(1));
+    ledger
+        .addresses_mut()
+        .remember_attempt(claim_uid, &key(), &value(1));
     assert_eq!(ledger.attempt(claim_uid, &key()), Some(value(1)));
     ledger.apply_pool(&selected("p", "10.0.0.1-10.0.0.8", true));
     // Another pool of the network allocates the address meanwhile.

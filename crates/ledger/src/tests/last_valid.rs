@@ -40,8 +40,7 @@ fn in_network(pool: &str, last: u8) -> IPReservation {
 
 /// Pool `p` contains 10.0.0.1 to 8, and pool `q` has the gateway 10.0.0.1.
 fn network_with_gateway() -> Ledger {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&with_gateway(
         "q",
         "10.0.0.100-10.0.0.200",
@@ -62,7 +61,14 @@ fn gateway_of_an_invalid_pool_is_not_allocated() {
         "10.0.0.1",
         overlapping(),
     ));
-    assert!(ledger.pool_info(&named("q")).unwrap().usable.is_err());
+    assert!(
+        ledger
+            .pools()
+            .pool_info(&named("q"))
+            .unwrap()
+            .usable
+            .is_err()
+    );
     assert_eq!(free(&ledger, "p"), 7, "not valid");
     let object = with_gateway("q", "10.0.0.100-10.0.0.200", "10.0.0.1", json!({}));
     ledger.apply_invalid_pool(&named("q"), &undecodable(&object, json!({})));
@@ -108,7 +114,7 @@ fn gateways_of_a_deleted_pool_count_while_it_is_in_use() {
     ledger.apply(&in_network("q", 101));
     ledger.remove_pool(&named("q"));
     assert_eq!(free(&ledger, "p"), 7, "its machines use the gateway");
-    ledger.remove_reservation(&in_network("q", 101));
+    ledger.delete(&in_network("q", 101));
     assert_eq!(free(&ledger, "p"), 8);
 }
 
@@ -153,10 +159,14 @@ fn refused_pool_excludes_no_gateways() {
                             "metadata": {"name": "g", "uid": "g", "namespace": null}});
         ledger.apply_pool(&pool(global));
         let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "g");
-        assert_eq!(ledger.counts(&global).free, 7);
+        assert_eq!(ledger.pools().counts(&global).free, 7);
         ledger.apply_network(&lab(denied.clone()));
         let after = if is_in_use { 7 } else { 8 };
-        assert_eq!(ledger.counts(&global).free, after, "in use: {is_in_use}");
+        assert_eq!(
+            ledger.pools().counts(&global).free,
+            after,
+            "in use: {is_in_use}"
+        );
         // Its owner cannot take further addresses from the others.
         let gateways = json!({"spec": {"gateway": "10.0.0.2", "ranges": [
             {"addresses": ["10.9.0.1"], "prefix": 24, "gateway": "10.0.0.3"}]}});
@@ -166,13 +176,21 @@ fn refused_pool_excludes_no_gateways() {
             "10.0.0.1",
             gateways,
         ));
-        assert_eq!(ledger.counts(&global).free, after, "in use: {is_in_use}");
+        assert_eq!(
+            ledger.pools().counts(&global).free,
+            after,
+            "in use: {is_in_use}"
+        );
         if is_in_use {
-            ledger.remove_reservation(&in_network("q", 101));
+            ledger.delete(&in_network("q", 101));
         }
-        assert_eq!(ledger.counts(&global).free, 8, "in use: {is_in_use}");
+        assert_eq!(
+            ledger.pools().counts(&global).free,
+            8,
+            "in use: {is_in_use}"
+        );
         ledger.apply_network(&lab(json!({"metadata": {"generation": 3}})));
-        assert_eq!(ledger.counts(&global).free, 6, "accepted again");
+        assert_eq!(ledger.pools().counts(&global).free, 6, "accepted again");
     }
 }
 
@@ -182,7 +200,7 @@ fn refused_pool_counts_for_no_lengths_and_counts() {
     ledger.apply_network(&lab(json!({"spec": {"namespaces": {"from": "None"}}})));
     let status = json!({"observedGeneration": 1, "network": {"name": "lab", "phase": "Member"}});
     ledger.apply_pool(&pool(json!({"spec": {"network": "lab"}, "status": status})));
-    let info = ledger.pool_info(&key()).unwrap();
+    let info = info_of(&ledger).unwrap();
     assert_eq!(
         info.network_problem,
         Some(NetworkRefusal::NotAllowed("lab".into()))
@@ -195,8 +213,7 @@ fn refused_pool_counts_for_no_lengths_and_counts() {
 
 #[test]
 fn undecodable_address_stays_in_use() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     let invalid = |spec: serde_json::Value| Invalid {
         spec,
         error: "no number".to_owned(),
@@ -235,7 +252,7 @@ fn slices_of_an_invalid_pool_are_not_returned() {
     assert_eq!(retention(&running), SliceRetention::Owner);
     let ranges = json!([{"addresses": ["10.0.0.5-10.0.0.20"], "prefix": 24}]);
     running.apply_pool(&sliced(json!({"spec": {"ranges": ranges}})));
-    assert!(running.pool_info(&key()).unwrap().usable.is_err());
+    assert!(info_of(&running).unwrap().usable.is_err());
     assert_eq!(retention(&running), SliceRetention::Owner);
     let object = sliced(json!({}));
     running.apply_invalid_pool(&key(), &undecodable(&object, json!({})));
@@ -251,8 +268,7 @@ fn slices_of_an_invalid_pool_are_not_returned() {
 
 #[test]
 fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let versioned = |generation: i64, version: &str, network: serde_json::Value| {
         let metadata = json!({"generation": generation, "resourceVersion": version});
         pool(json!({"metadata": metadata, "spec": {"network": network}}))
@@ -260,7 +276,7 @@ fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
     ledger.apply_pool(&versioned(1, "10", json!("lab")));
     ledger.apply(&in_network("p", 1));
     ledger.apply_pool(&versioned(2, "11", json!(null)));
-    let kept = ledger.pool_info(&key()).unwrap();
+    let kept = info_of(&ledger).unwrap();
     assert_eq!(kept.scope, Scope::Network("lab".into()));
     assert!(kept.is_kept_in_network && kept.can_allocate(), "{kept:?}");
     assert_eq!(
@@ -268,32 +284,30 @@ fn pool_in_use_that_loses_its_fields_stays_in_its_network() {
         ["spec.network"]
     );
     // Nothing of it is in use any more.
-    ledger.remove_reservation(&in_network("p", 1));
-    let left = ledger.pool_info(&key()).unwrap();
+    ledger.delete(&in_network("p", 1));
+    let left = info_of(&ledger).unwrap();
     assert_eq!(left.scope, Scope::Pool(key()));
     assert!(!left.is_kept_in_network);
 }
 
 #[test]
 fn annotation_lets_a_pool_in_use_leave_its_network() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply(&in_network("p", 1));
     let annotated = |network: &str| {
         pool(json!({"metadata": {"uid": "p", "annotations": {LEAVE_NETWORK_ANNOTATION: network}}}))
     };
     ledger.apply_pool(&annotated("other"));
-    assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Network("lab".into()));
     ledger.apply_pool(&annotated("lab"));
-    assert_eq!(ledger.scope(&key()), Scope::Pool(key()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Pool(key()));
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
 }
 
 #[test]
 fn definition_without_fields_opens_nothing() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let metadata = json!({"generation": 1, "resourceVersion": "10"});
     ledger.apply_pool(&pool(
         json!({"metadata": metadata, "spec": {"network": "lab", "draining": ["10.0.0.8"]}}),
@@ -301,24 +315,30 @@ fn definition_without_fields_opens_nothing() {
     // It is listed with fewer fields, and has had another status since.
     let listed = json!({"generation": 1, "resourceVersion": "11"});
     ledger.apply_pool(&pool(json!({"metadata": listed})));
-    assert!(ledger.has_definitions_problem());
-    let info = ledger.pool_info(&key()).unwrap();
+    assert!(ledger.networks().have_definitions_problem());
+    let info = info_of(&ledger).unwrap();
     assert_eq!(info.scope, Scope::Network("lab".into()));
     assert!(!info.can_allocate() && info.is_draining, "{info:?}");
     // Nor does an edit while the field is missing, of a pool without addresses in use.
     let edited = json!({"generation": 2, "resourceVersion": "12"});
     ledger.apply_pool(&pool(json!({"metadata": edited})));
-    assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Network("lab".into()));
     // A pool that shows no network may have lost its name.
     ledger.apply_pool(&pool(json!({"metadata": {"name": "q", "uid": "q"}})));
-    let unnamed = ledger.pool_info(&named("q")).unwrap();
+    let unnamed = ledger.pools().pool_info(&named("q")).unwrap();
     let problem = unnamed.network_problem.clone();
     assert!(
         matches!(problem, Some(NetworkRefusal::DefinitionOutdated(_))),
         "{problem:?}"
     );
     ledger.set_definitions_problem(None);
-    assert!(ledger.pool_info(&named("q")).unwrap().can_allocate());
+    assert!(
+        ledger
+            .pools()
+            .pool_info(&named("q"))
+            .unwrap()
+            .can_allocate()
+    );
 }
 
 #[test]
@@ -330,6 +350,6 @@ fn network_without_its_fields_opens_nothing() {
     ledger.apply_network(&shown("10", json!({"excluded": ["10.0.0.1"]})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
     ledger.apply_network(&shown("11", json!({})));
-    assert!(ledger.has_definitions_problem());
+    assert!(ledger.networks().have_definitions_problem());
     assert_eq!(free(&ledger, "p"), 7);
 }

@@ -13,7 +13,7 @@ pub(super) fn at_version(version: u32, holder: &str, released_at: Option<&str>) 
     reservation
 }
 
-pub(super) fn with_pool() -> Ledger {
+pub(super) fn with_cooldown() -> Ledger {
     let mut ledger = ledger();
     ledger.apply_pool(&pool(
         json!({"spec": {"addressReuseGracePeriodSeconds": 60}}),
@@ -23,17 +23,20 @@ pub(super) fn with_pool() -> Ledger {
 
 #[test]
 fn late_response_does_not_restore_a_deleted_reservation() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", None));
     Observe::<IPReservation>::delete(&mut ledger, &at_version(6, "a", None));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!(
-        (ledger.is_reserved(&value(1)), counts(&ledger)),
+        (
+            ledger.addresses().known_reservation(&value(1)).is_some(),
+            counts(&ledger)
+        ),
         (false, (8, 8, 0, 0))
     );
     ledger.insert_reservation(&at_version(7, "b", None));
     assert!(
-        ledger.is_reserved(&value(1)),
+        ledger.addresses().known_reservation(&value(1)).is_some(),
         "another reservation of the address is accepted"
     );
 }
@@ -51,10 +54,10 @@ fn restored_reservations_replace_what_was_known() {
         (before, held_slots(ledger, "a", "uid-a"))
     };
     // The claim had released the address after the snapshot, or another claim had got it.
-    let mut released = with_pool();
+    let mut released = with_cooldown();
     Observe::<IPReservation>::delete(&mut released, &at_version(600, "a", None));
     assert_eq!(restored(&mut released), (vec![], vec![(value(1), key())]));
-    let mut allocated_again = with_pool();
+    let mut allocated_again = with_cooldown();
     allocated_again.apply(&at_version(700, "b", None));
     assert_eq!(
         restored(&mut allocated_again),
@@ -62,29 +65,35 @@ fn restored_reservations_replace_what_was_known() {
     );
     // Until the next list shows the truth, the precondition of a write fails.
     assert_eq!(
-        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        allocated_again
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))[0]
+            .version,
         "5"
     );
     Observe::<IPReservation>::restored(&mut allocated_again);
     assert_eq!(
-        allocated_again.held_by(&claim("a"), Uid::of("uid-a"))[0].version,
+        allocated_again
+            .addresses()
+            .held_by(&claim("a"), Uid::of("uid-a"))[0]
+            .version,
         "1"
     );
 }
 
 #[test]
 fn own_deletion_is_effective_before_the_watch_event() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     let held = at_version(5, "a", None);
     ledger.insert_reservation(&held);
     ledger.remove_reservation_of(&value(1), held.metadata.uid.as_deref().unwrap());
     ledger.insert_reservation(&held);
-    assert!(!ledger.is_reserved(&value(1)));
+    assert!(ledger.addresses().known_reservation(&value(1)).is_none());
 }
 
 #[test]
 fn late_response_does_not_undo_a_release() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(6, "a", Some("1970-01-01T00:16:40Z")));
     ledger.insert_reservation(&at_version(5, "a", None));
     assert_eq!(
@@ -102,43 +111,39 @@ fn late_response_restores_no_deleted_or_older_pool() {
     };
     let mut ledger = ledger();
     ledger.apply_pool(&at(7, "one", "10.0.0.1-10.0.0.2"));
-    ledger.insert_pool(&at(6, "one", "10.0.0.1-10.0.0.8"));
+    insert_pool(&mut ledger, &at(6, "one", "10.0.0.1-10.0.0.8"));
     assert_eq!(
-        ledger.counts(&key()).total,
+        address_counts(&ledger).total,
         2,
         "the response is older than what the watch has shown"
     );
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.counts(&key()).total, 3);
-    ledger.delete_pool(&at(9, "one", "10.0.0.1-10.0.0.3"));
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
-    assert_eq!(ledger.pool_info(&key()), None, "the pool is deleted");
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
+    assert_eq!(address_counts(&ledger).total, 3);
+    ledger.delete_pool(&key(), &at(9, "one", "10.0.0.1-10.0.0.3").metadata);
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
+    assert_eq!(info_of(&ledger), None, "the pool is deleted");
 
     ledger.apply_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
-    ledger.insert_pool(&at(8, "one", "10.0.0.1-10.0.0.3"));
+    insert_pool(&mut ledger, &at(8, "one", "10.0.0.1-10.0.0.3"));
     assert_eq!(
-        ledger.counts(&key()).total,
+        address_counts(&ledger).total,
         4,
         "the response is of an earlier pool"
     );
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.end_pool_list(InClusterKind::IPPool);
-    ledger.insert_pool(&at(11, "two", "10.0.0.1-10.0.0.4"));
-    assert_eq!(
-        ledger.pool_info(&key()),
-        None,
-        "a list does not show the pool"
-    );
+    insert_pool(&mut ledger, &at(11, "two", "10.0.0.1-10.0.0.4"));
+    assert_eq!(info_of(&ledger), None, "a list does not show the pool");
     // A restore of etcd has lowered the versions.
     ledger.begin_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&at(5, "two", "10.0.0.1-10.0.0.5"));
     ledger.end_pool_list(InClusterKind::IPPool);
-    ledger.insert_pool(&at(6, "two", "10.0.0.1-10.0.0.6"));
-    assert_eq!(ledger.counts(&key()).total, 6);
+    insert_pool(&mut ledger, &at(6, "two", "10.0.0.1-10.0.0.6"));
+    assert_eq!(address_counts(&ledger).total, 6);
     // A restore that the watch has not seen yet, but another one has.
-    ledger.pools_restored(InClusterKind::IPPool);
-    ledger.insert_pool(&at(3, "two", "10.0.0.1-10.0.0.7"));
-    assert_eq!(ledger.counts(&key()).total, 7);
+    ledger.pools_mut().restored(InClusterKind::IPPool);
+    insert_pool(&mut ledger, &at(3, "two", "10.0.0.1-10.0.0.7"));
+    assert_eq!(address_counts(&ledger).total, 7);
 }
 
 #[test]
@@ -154,16 +159,16 @@ fn late_response_restores_no_deleted_or_older_network() {
     let (mut ledger, version_4) = (ledger(), Family::V4);
     ledger.apply(&at(7, 28));
     ledger.insert_network(&at(6, 24));
-    assert_eq!(ledger.network_length("lab", version_4), Some(28));
+    assert_eq!(ledger.networks().block_length("lab", version_4), Some(28));
     ledger.insert_network(&at(8, 30));
-    assert_eq!(ledger.network_length("lab", version_4), Some(30));
+    assert_eq!(ledger.networks().block_length("lab", version_4), Some(30));
     Observe::<IPNetwork>::delete(&mut ledger, &at(9, 30));
     ledger.insert_network(&at(8, 30));
-    assert_eq!(ledger.network_length("lab", version_4), None);
+    assert_eq!(ledger.networks().block_length("lab", version_4), None);
     Observe::<IPNetwork>::restored(&mut ledger);
     ledger.insert_network(&at(8, 30));
     assert_eq!(
-        ledger.network_length("lab", version_4),
+        ledger.networks().block_length("lab", version_4),
         Some(30),
         "it exists again"
     );
@@ -188,19 +193,19 @@ fn generation_from_before_a_restore_proves_nothing() {
     let mut ledger = ledger();
     ledger.apply_network(&network_without("10.0.0.1"));
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.4"));
-    assert_eq!(ledger.counts(&key()).free, 3);
+    assert_eq!(address_counts(&ledger).free, 3);
     // The second edit is lost with the restore, and another one gets its generation.
     Observe::<IPNetwork>::restored(&mut ledger);
     ledger.apply_network(&network_without("10.0.0.1-10.0.0.2"));
-    assert_eq!(ledger.counts(&key()).free, 2, "the network");
-    ledger.pools_restored(InClusterKind::IPPool);
+    assert_eq!(address_counts(&ledger).free, 2, "the network");
+    ledger.pools_mut().restored(InClusterKind::IPPool);
     ledger.apply_pool(&pool_with("10.0.0.1-10.0.0.8"));
-    assert_eq!(ledger.counts(&key()).free, 6, "the pool");
+    assert_eq!(address_counts(&ledger).free, 6, "the pool");
 }
 
 #[test]
 fn late_watch_does_not_undo_a_takeover() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(5, "a", Some("1970-01-01T00:16:40Z")));
     let uid = at_version(5, "a", None).metadata.uid;
     let state_of = |version, name: &str, released: Option<&str>| {
@@ -232,7 +237,7 @@ fn late_watch_does_not_undo_a_takeover() {
 
 #[test]
 fn list_after_a_restore_shows_a_deleted_reservation() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     ledger.apply(&at_version(50, "a", None));
     Observe::<IPReservation>::delete(&mut ledger, &at_version(51, "a", None));
     ledger.apply(&at_version(49, "a", None));
@@ -247,7 +252,7 @@ fn list_after_a_restore_shows_a_deleted_reservation() {
 
 #[test]
 fn manual_ipaddress_is_in_use() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     let mut by_hand = address("hand", 1);
     by_hand.metadata.finalizers = None;
     ledger.apply(&by_hand);
@@ -257,21 +262,18 @@ fn manual_ipaddress_is_in_use() {
 
 #[test]
 fn ipv4_mapped_address_counts_as_in_use() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     let mut mapped = address("mapped", 1);
     mapped.spec.address = "::ffff:10.0.0.1".to_owned();
     ledger.apply(&mapped);
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(2))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(2));
     ledger.delete(&mapped);
     assert_eq!(counts(&ledger).1, 7);
 }
 
 #[test]
 fn filtered_addresses_do_not_count_towards_the_limit() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     for (name, last) in [("a", 1), ("b", 2), ("c", 3)] {
         ledger.apply(&address(name, last));
     }
@@ -284,9 +286,11 @@ fn filtered_addresses_do_not_count_towards_the_limit() {
 
 #[test]
 fn attempt_with_unknown_outcome_is_returned_once() {
-    let mut ledger = with_pool();
+    let mut ledger = with_cooldown();
     let uid = Uid::of("uid-a");
-    ledger.remember_attempt(uid, &key(), &value(1));
+    ledger
+        .addresses_mut()
+        .remember_attempt(uid, &key(), &value(1));
     assert_eq!(ledger.attempt(Uid::of("uid-b"), &key()), None);
     assert_eq!(ledger.attempt(uid, &key()), Some(value(1)));
     assert_eq!(
@@ -294,9 +298,11 @@ fn attempt_with_unknown_outcome_is_returned_once() {
         Some(value(1)),
         "a retry without an outcome does not forget the attempt"
     );
-    ledger.forget_attempt(uid);
+    ledger.addresses_mut().forget_attempt(uid);
     assert_eq!(ledger.attempt(uid, &key()), None);
-    ledger.remember_attempt(uid, &key(), &value(1));
+    ledger
+        .addresses_mut()
+        .remember_attempt(uid, &key(), &value(1));
     assert_eq!(
         ledger.attempt(uid, &named("other")),
         None,

@@ -57,8 +57,7 @@ proptest! {
     /// An address that is used in one pool of a network is used in all.
     #[test]
     fn network_agrees_with_a_naive_model(steps in steps()) {
-        let mut ledger = ledger();
-        ledger.apply_network(&lab(json!({})));
+        let mut ledger = with_lab();
         let (mut proposed, mut reserved, mut holders) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         // The network of a deleted pool is known as long as the pool has addresses.
         let mut exists = [true; MEMBERS.len()];
@@ -87,7 +86,7 @@ proptest! {
                     proposed.remove(&last);
                 }
                 Step::Unreserve(last) => {
-                    ledger.remove_reservation(&reserved_in_lab(0, last));
+                    ledger.delete(&reserved_in_lab(0, last));
                     reserved.remove(&last);
                 }
                 Step::InsertAddress(pool, last) if exists[pool] => {
@@ -117,7 +116,7 @@ proptest! {
                 };
                 let size = if exists[pool] { usize::from(last - first) + 1 } else { 0 };
                 let free = if exists[pool] { size - taken.range(first..=last).count() } else { 0 };
-                let counts = ledger.counts(&named(name));
+                let counts = ledger.pools().counts(&named(name));
                 let expected = [size, free, mine(true), mine(false)].map(|count| i64::try_from(count).unwrap());
                 prop_assert_eq!([counts.total, counts.free, counts.used, counts.out_of_range], expected);
             }
@@ -153,7 +152,7 @@ proptest! {
             let free = blocks.filter(|block| !overlaps(block)).count();
             let is_in_pool = |block: &&Block| block.length() == 64 && whole.contains(block.span().first());
             let used = present.iter().filter(is_in_pool).count();
-            let counts = ledger.counts(&prefix_key());
+            let counts = ledger.pools().counts(&prefix_key());
             let expected = [8, free, used, present.len() - used].map(|count| i64::try_from(count).unwrap());
             prop_assert_eq!([counts.total, counts.free, counts.used, counts.out_of_range], expected);
         }

@@ -26,8 +26,7 @@ fn pool_is_missing_at_the_second_lookup() {
 
 #[test]
 fn pool_that_is_created_again_wakes_claims_of_its_deletion() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     assert!(matches!(
         ledger.pool_or_wait(&key(), &claim("a"), 1),
         PoolLookup::Found(_)
@@ -52,20 +51,20 @@ fn pool_that_is_created_again_wakes_claims_of_its_deletion() {
 fn place_of_a_slot_is_the_scope_and_the_length_of_its_pool() {
     let mut ledger = ledger();
     assert!(
-        !ledger.has_place(&key(), &value(1)),
+        !ledger.pools().has_place(&key(), &value(1)),
         "the pool does not exist"
     );
     ledger.apply_pool(&pool(json!({})));
-    assert!(ledger.has_place(&key(), &value(1)));
+    assert!(ledger.pools().has_place(&key(), &value(1)));
     ledger.apply_network(&lab(json!({})));
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.8"));
-    assert!(!ledger.has_place(&key(), &value(1)));
-    assert!(ledger.has_place(&key(), &in_lab(1)));
+    assert!(!ledger.pools().has_place(&key(), &value(1)));
+    assert!(ledger.pools().has_place(&key(), &in_lab(1)));
     let with_length = |length| Slot {
         scope: Scope::Pool(prefix_key()),
         block: Block::new("fd00::".parse().unwrap(), length),
     };
     ledger.apply_pool(&prefix_pool(64));
-    assert!(ledger.has_place(&prefix_key(), &with_length(64)));
-    assert!(!ledger.has_place(&prefix_key(), &with_length(63)));
+    assert!(ledger.pools().has_place(&prefix_key(), &with_length(64)));
+    assert!(!ledger.pools().has_place(&prefix_key(), &with_length(63)));
 }

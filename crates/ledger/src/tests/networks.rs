@@ -4,12 +4,11 @@ use super::*;
 
 #[test]
 fn pools_of_one_network_never_propose_the_same_address() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert!(
-        ledger.overlapping(&named("p")).is_empty(),
+        ledger.pools().overlapping(&named("p")).is_empty(),
         "they are in one network"
     );
     assert_eq!(
@@ -31,8 +30,7 @@ fn pools_of_one_network_never_propose_the_same_address() {
 
 #[test]
 fn address_observed_before_its_pool_joins_the_network() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply(&address("a", 2));
     ledger.apply_pool(&member("q", "10.0.0.2-10.0.0.4"));
     assert_eq!(free(&ledger, "q"), 3, "the network of p is not known yet");
@@ -40,8 +38,8 @@ fn address_observed_before_its_pool_joins_the_network() {
     assert_eq!((free(&ledger, "p"), free(&ledger, "q")), (2, 2));
     assert_eq!(
         (
-            ledger.counts(&named("p")).used,
-            ledger.counts(&named("q")).used
+            ledger.pools().counts(&named("p")).used,
+            ledger.pools().counts(&named("q")).used
         ),
         (1, 0)
     );
@@ -53,7 +51,10 @@ fn address_observed_before_its_pool_joins_the_network() {
     );
     ledger.delete(&address("a", 2));
     assert_eq!(free(&ledger, "q"), 3);
-    assert!(ledger.pool_info(&named("p")).is_none() && !known_pools(&ledger).contains(&named("p")));
+    assert!(
+        ledger.pools().pool_info(&named("p")).is_none()
+            && !known_pools(&ledger).contains(&named("p"))
+    );
 }
 
 #[test]
@@ -86,7 +87,12 @@ fn pool_needs_the_block_length_of_its_network() {
 
 /// Why the network does not accept a pool.
 fn refusal(ledger: &Ledger, pool: &PoolKey) -> Option<NetworkRefusal> {
-    ledger.pool_info(pool).unwrap().network_problem.clone()
+    ledger
+        .pools()
+        .pool_info(pool)
+        .unwrap()
+        .network_problem
+        .clone()
 }
 
 #[test]
@@ -112,18 +118,18 @@ fn network_must_exist_and_allow_the_namespace() {
     ] {
         ledger.apply_network(&lab(json!({"spec": {"namespaces": namespaces}})));
         assert_eq!(refusal(&ledger, &key()), expected, "{namespaces}");
-        let can_allocate = ledger.pool_info(&key()).unwrap().can_allocate();
+        let can_allocate = info_of(&ledger).unwrap().can_allocate();
         assert_eq!(can_allocate, expected.is_none(), "{namespaces}");
     }
     let labelled = |value: &str| BTreeMap::from([("tenant".to_owned(), value.to_owned())]);
-    ledger.set_namespace("n", &labelled("a"));
+    set_namespace(&mut ledger, "n", &labelled("a"));
     assert_eq!(refusal(&ledger, &key()), None);
-    ledger.set_namespace("n", &labelled("b"));
+    set_namespace(&mut ledger, "n", &labelled("b"));
     assert_eq!(refusal(&ledger, &key()), not_allowed);
-    ledger.set_namespace("n", &labelled("a"));
-    ledger.remove_namespace("n");
+    set_namespace(&mut ledger, "n", &labelled("a"));
+    remove_namespace(&mut ledger, "n");
     assert_eq!(refusal(&ledger, &key()), not_allowed);
-    ledger.remove_network("lab");
+    remove_network(&mut ledger, "lab");
     assert_eq!(
         refusal(&ledger, &key()),
         Some(NetworkRefusal::NotFound("lab".into()))
@@ -141,7 +147,7 @@ fn refused_pool_neither_allocates_nor_uses_addresses_of_the_network() {
     ledger.apply(&address("a", 2));
     let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "g");
     assert_eq!(
-        ledger.counts(&global).free,
+        ledger.pools().counts(&global).free,
         8,
         "an IPAddress of a pool that is not allowed"
     );
@@ -165,30 +171,33 @@ fn network_selects_pools_that_name_no_other() {
         json!({"spec": {"pools": {"matchLabels": {"site": "a"}}}}),
     ));
     let lab_scope = Scope::Network("lab".into());
-    assert_eq!(ledger.scope(&named("p")), lab_scope);
-    assert_eq!(ledger.scope(&named("q")), Scope::Pool(named("q")));
+    assert_eq!(scope_of(&ledger, "p"), lab_scope);
+    assert_eq!(scope_of(&ledger, "q"), Scope::Pool(named("q")));
     assert_eq!(
         refusal(&ledger, &named("r")),
         Some(NetworkRefusal::NotFound("other".into()))
     );
     ledger.apply_pool(&labelled("q", "a", None));
-    assert_eq!(ledger.scope(&named("q")), lab_scope);
+    assert_eq!(scope_of(&ledger, "q"), lab_scope);
     // An empty selector selects all pools. Members stay in the network if it no longer allows their
     // namespace.
     ledger.apply_pool(&labelled("q", "b", None));
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
-    assert_eq!(ledger.members("lab").len(), 2);
+    assert_eq!(ledger.addresses().members("lab").len(), 2);
     ledger.apply_network(&lab(
         json!({"spec": {"pools": {}, "namespaces": {"from": "None"}}}),
     ));
     let not_allowed = Some(NetworkRefusal::NotAllowed("lab".into()));
     assert_eq!(
-        (ledger.members("lab").len(), refusal(&ledger, &named("p"))),
+        (
+            ledger.addresses().members("lab").len(),
+            refusal(&ledger, &named("p"))
+        ),
         (2, not_allowed)
     );
     ledger.apply_pool(&labelled("s", "a", None));
     assert_eq!(
-        (ledger.scope(&named("s")), refusal(&ledger, &named("s"))),
+        (scope_of(&ledger, "s"), refusal(&ledger, &named("s"))),
         (Scope::Pool(named("s")), None)
     );
     // Two networks that select one pool: none of them wins.
@@ -199,22 +208,21 @@ fn network_selects_pools_that_name_no_other() {
     let ambiguous = NetworkRefusal::Ambiguous("lab".into(), "lab-2".into());
     assert_eq!(refusal(&ledger, &named("p")), Some(ambiguous));
     // The pool stays in its network, until it names another one.
-    ledger.remove_network("lab");
+    remove_network(&mut ledger, "lab");
     assert_eq!(
-        (ledger.scope(&named("p")), refusal(&ledger, &named("p"))),
+        (scope_of(&ledger, "p"), refusal(&ledger, &named("p"))),
         (lab_scope, Some(NetworkRefusal::Lost("lab".into())))
     );
     ledger.apply_pool(&labelled("p", "a", Some("lab-2")));
     assert_eq!(
-        (ledger.scope(&named("p")), refusal(&ledger, &named("p"))),
+        (scope_of(&ledger, "p"), refusal(&ledger, &named("p"))),
         (Scope::Network("lab-2".into()), None)
     );
 }
 
 #[test]
 fn addresses_of_several_pools_of_a_network_are_shared() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     for (name, addresses, shared) in [
         ("p", "10.0.0.1-10.0.0.9", 0),
         ("q", "10.0.0.20-10.0.0.29", 0),
@@ -250,14 +258,14 @@ fn gateways_and_exclusions_of_a_network_hold_for_all_its_pools() {
     ledger.remove_pool(&named("q"));
     assert_eq!(free(&ledger, "p"), 5);
     ledger.apply(&address("b", 3));
-    let counts = ledger.counts(&key());
+    let counts = address_counts(&ledger);
     assert_eq!(
         (counts.used, counts.out_of_range),
         (0, 1),
         "an address in use is excluded later"
     );
     ledger.apply_network(&lab(json!({})));
-    assert_eq!((ledger.counts(&key()).used, free(&ledger, "p")), (1, 6));
+    assert_eq!((address_counts(&ledger).used, free(&ledger, "p")), (1, 6));
 }
 
 #[test]
@@ -270,8 +278,8 @@ fn overlapping_pools_are_found_unless_in_one_network() {
     ledger.apply_pool(&other("q", "10.0.0.8-10.0.0.20"));
     ledger.apply_pool(&other("r", "10.0.0.9-10.0.0.20"));
     ledger.apply_pool(&member("s", "10.0.0.1-10.0.0.8"));
-    assert_eq!(ledger.overlapping(&key()), [named("q"), named("s")]);
-    assert_eq!(ledger.overlapping(&named("r")), [named("q")]);
+    assert_eq!(ledger.pools().overlapping(&key()), [named("q"), named("s")]);
+    assert_eq!(ledger.pools().overlapping(&named("r")), [named("q")]);
     ledger.apply_pool(&other("q", "10.0.0.9-10.0.0.20"));
-    assert_eq!(ledger.overlapping(&key()), [named("s")]);
+    assert_eq!(ledger.pools().overlapping(&key()), [named("s")]);
 }

@@ -15,7 +15,7 @@ fn search_for_overlaps_ends_after_twenty() {
     for number in 0..50 {
         ledger.apply_pool(&numbered(number, json!({})));
     }
-    let found = ledger.overlapping(&named("p049"));
+    let found = ledger.pools().overlapping(&named("p049"));
     assert_eq!(found.len(), MAX_OVERLAPS);
     let first: Vec<PoolKey> = (0..MAX_OVERLAPS)
         .map(|number| named(&format!("p{number:03}")))
@@ -29,8 +29,7 @@ fn search_for_overlaps_ends_after_twenty() {
 /// The advice of the condition for two pools, which then are as it says. Returns whether both can
 /// allocate and whether the overlap is gone.
 fn follow(advice: &str, length: i64) -> (bool, bool) {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     let prefixes = |change: serde_json::Value| {
         let mut pool = json!({
             "kind": "InClusterPrefixPool", "metadata": {"namespace": "n", "name": "q", "uid": "q", "finalizers":
@@ -53,12 +52,12 @@ fn follow(advice: &str, length: i64) -> (bool, bool) {
     ledger.apply_pool(&prefixes(other));
     let prefix_pool = PoolKey::new(InClusterKind::PrefixPool, Some("n"), "q");
     let is_usable = |key: &PoolKey| {
-        let info = ledger.pool_info(key).unwrap();
+        let info = ledger.pools().pool_info(key).unwrap();
         info.usable.is_ok() && info.network_problem.is_none()
     };
     (
         is_usable(&key()) && is_usable(&prefix_pool),
-        ledger.overlapping(&key()).is_empty(),
+        ledger.pools().overlapping(&key()).is_empty(),
     )
 }
 
@@ -86,11 +85,10 @@ fn advice_about_an_overlap_ends_it() {
 
 #[test]
 fn lengths_of_overlapping_pools_are_compared() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
+    let mut ledger = with_pool();
     ledger.apply_pool(&numbered(1, json!({})));
-    let others = ledger.overlapping(&key());
-    assert!(ledger.have_length(&others, 32) && !ledger.have_length(&others, 28));
+    let others = ledger.pools().overlapping(&key());
+    assert!(ledger.pools().have_length(&others, 32) && !ledger.pools().have_length(&others, 28));
 }
 
 #[test]
@@ -102,16 +100,16 @@ fn spec_is_parsed_once_per_generation() {
         pool
     };
     ledger.apply_pool(&at(1, "10.0.0.1-10.0.0.8"));
-    let read = ledger.pool_info(&key()).unwrap().usable.clone().unwrap();
+    let read = info_of(&ledger).unwrap().usable.clone().unwrap();
     // An API server never sends this: it shows that the spec of a known generation is not parsed
     // again.
     ledger.apply_pool(&at(1, "nothing"));
-    assert!(ledger.is_current(&key(), &read));
+    assert!(ledger.pools().is_current(&key(), &read));
     let mut paused = at(1, "nothing");
     paused.metadata.annotations =
         Some([("cluster.x-k8s.io/paused".to_owned(), String::new())].into());
     ledger.apply_pool(&paused);
-    assert!(ledger.is_current(&key(), &read) && ledger.pool_info(&key()).unwrap().paused);
+    assert!(ledger.pools().is_current(&key(), &read) && info_of(&ledger).unwrap().paused);
     ledger.apply_pool(&at(2, "10.0.0.1-10.0.0.4"));
     assert_eq!(counts(&ledger), (4, 4, 0, 0));
     let mut another = at(2, "10.0.0.1-10.0.0.2");
@@ -126,9 +124,8 @@ fn spec_is_parsed_once_per_generation() {
 
 #[test]
 fn unused_pool_has_no_free_set() {
-    let mut ledger = ledger();
-    ledger.apply_pool(&pool(json!({})));
-    let has_list = |ledger: &Ledger| ledger.pools[&key()].has_free_list();
+    let mut ledger = with_pool();
+    let has_list = |ledger: &Ledger| ledger.pools.get(&key()).unwrap().has_free_list();
     assert!(!has_list(&ledger));
     ledger.apply(&address("a", 1));
     assert_eq!((has_list(&ledger), counts(&ledger)), (true, (8, 7, 1, 0)));
@@ -143,15 +140,18 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
     ledger.apply_network(&lab(json!({"status": null})));
     ledger.apply_pool(&pool(json!({"metadata": {"name": "own", "uid": "own"}})));
     ledger.apply_pool(&pool(json!({"metadata": {"name": "q", "uid": "q"}})));
-    assert_eq!(ledger.overlapping(&named("q")), [named("own")]);
+    assert_eq!(ledger.pools().overlapping(&named("q")), [named("own")]);
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.3"));
     for name in ["own", "q"] {
-        ledger.clear_notified(&named(name));
+        ledger.pools_mut().set_notified(&named(name), false);
     }
     take(&mut ledger);
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     assert_eq!(
-        (ledger.overlapping(&key()), ledger.overlapping(&named("q"))),
+        (
+            ledger.pools().overlapping(&key()),
+            ledger.pools().overlapping(&named("q"))
+        ),
         (vec![named("own")], vec![named("own")])
     );
     assert!(
@@ -164,7 +164,7 @@ fn pools_that_wait_for_one_network_do_not_overlap() {
         "they do not belong to it yet"
     );
     ledger.apply_network(&lab(json!({})));
-    assert_eq!(ledger.overlapping(&key()), [named("own")]);
+    assert_eq!(ledger.pools().overlapping(&key()), [named("own")]);
     assert_eq!(ledger.network("lab").shared, 3);
 }
 
@@ -187,18 +187,18 @@ fn addresses_in_use_in_several_scopes_are_counted() {
     for (pool, claim, last) in [("q", "a", 1), ("q", "b", 2), ("r", "c", 1), ("r", "d", 3)] {
         ledger.apply(&of(pool, claim, last));
     }
-    assert_eq!(ledger.shared_addresses(), 1);
+    assert_eq!(ledger.addresses().shared_addresses(), 1);
     ledger.apply(&of("r", "e", 2));
     ledger.apply(&of("r", "f", 2));
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         2,
         "two claims of one scope count once"
     );
 
     ledger.apply_pool(&member("q", "10.0.0.1-10.0.0.8"));
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         2,
         "one of two pools is in a network"
     );
@@ -206,7 +206,7 @@ fn addresses_in_use_in_several_scopes_are_counted() {
         json!({"metadata": {"name": "r", "uid": "r"}, "spec": {"network": "other"}}),
     ));
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         0,
         "addresses of two networks do not meet"
     );
@@ -215,18 +215,18 @@ fn addresses_in_use_in_several_scopes_are_counted() {
     ledger.apply_pool(&pool(
         json!({"metadata": {"name": "r", "uid": "r"}, "spec": {"addresses": ["10.0.9.1"]}}),
     ));
-    assert_eq!(ledger.shared_addresses(), 2);
+    assert_eq!(ledger.addresses().shared_addresses(), 2);
 
     for (claim, last) in [("c", 1), ("e", 2)] {
         ledger.delete(&of("r", claim, last));
     }
     assert_eq!(
-        ledger.shared_addresses(),
+        ledger.addresses().shared_addresses(),
         1,
         "another claim has the second one"
     );
     ledger.delete(&of("r", "f", 2));
-    assert_eq!(ledger.shared_addresses(), 0);
+    assert_eq!(ledger.addresses().shared_addresses(), 0);
 }
 
 /// The pools whose controllers are notified since the last call. The status of each is computed
@@ -234,12 +234,12 @@ fn addresses_in_use_in_several_scopes_are_counted() {
 fn reconcile(ledger: &mut Ledger, reported: &mut BTreeMap<PoolKey, Vec<PoolKey>>) -> Vec<PoolKey> {
     let notified = ledger.take_effects().pools;
     for pool in &notified {
-        ledger.clear_notified(pool);
-        let found = match ledger.begin_overlap_search(pool) {
+        ledger.pools_mut().set_notified(pool, false);
+        let found = match ledger.pools_mut().begin_overlap_search(pool) {
             Some((usable, nearby)) => nearby.overlapping(&usable),
             None => Vec::new(),
         };
-        ledger.end_overlap_search(pool, &found);
+        ledger.pools_mut().end_overlap_search(pool, &found);
         reported.insert(pool.clone(), found);
     }
     notified
@@ -297,7 +297,7 @@ proptest! {
             }
             reconcile(&mut ledger, &mut reported);
             for (pool, found) in &reported {
-                prop_assert_eq!(found, &ledger.overlapping(pool), "{}", pool);
+                prop_assert_eq!(found, &ledger.pools().overlapping(pool), "{}", pool);
             }
         }
     }

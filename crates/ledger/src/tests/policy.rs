@@ -56,7 +56,7 @@ fn claim_gets_its_former_address_back() {
         release(&mut ledger, 5, "a", now());
         release(&mut ledger, 1, "b", now());
         assert_eq!(
-            ledger.counts(&key()).free,
+            address_counts(&ledger).free,
             if cooldown == 0 { 8 } else { 5 }
         );
         assert_eq!(
@@ -112,7 +112,7 @@ fn sticky_pool_is_never_exhausted_by_absent_claims() {
             now() - 100 + i64::from(last),
         );
     }
-    assert_eq!(ledger.counts(&key()).free, 8);
+    assert_eq!(address_counts(&ledger).free, 8);
     assert_eq!(proposed(&mut ledger, "c4"), Some(4));
     let others: Vec<_> = (0..7)
         .map(|number| proposed(&mut ledger, &format!("x{number}")))
@@ -146,7 +146,7 @@ fn kept_addresses_are_available_after_a_change_of_the_pool() {
     }
     let spec = json!({"allocation": {"sticky": true}, "excludedAddresses": ["10.0.0.2"]});
     ledger.apply_pool(&pool(json!({"spec": spec})));
-    assert_eq!(ledger.counts(&key()).free, 7);
+    assert_eq!(address_counts(&ledger).free, 7);
     let others: Vec<_> = (0..7)
         .map(|number| proposed(&mut ledger, &format!("x{number}")))
         .collect();
@@ -165,19 +165,22 @@ fn kept_address_becomes_available_when_the_cooldown_ends() {
     assert_eq!(
         (
             proposed(&mut ledger, "new"),
-            ledger.counts(&key()).cooling_down
+            address_counts(&ledger).cooling_down
         ),
         (None, 1)
     );
-    assert_eq!(ledger.next_cooldown_end(|_| true, 0), Some(since + 61));
+    assert_eq!(
+        ledger.pools().next_cooldown_end(|_| true, 0),
+        Some(since + 61)
+    );
     ledger.end_cooldowns(since + 60);
     assert!(take(&mut ledger).is_empty());
     ledger.end_cooldowns(since + 61);
     assert_eq!(take(&mut ledger), [claim("new")]);
     assert_eq!(
         (
-            ledger.counts(&key()).cooling_down,
-            ledger.counts(&key()).free
+            address_counts(&ledger).cooling_down,
+            address_counts(&ledger).free
         ),
         (0, 1)
     );
@@ -191,7 +194,7 @@ fn kept_address_becomes_available_when_the_cooldown_ends() {
         )
     );
     let end = since + STICKY_SECONDS + 1;
-    assert_eq!(ledger.next_cooldown_end(|_| true, 0), Some(end));
+    assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), Some(end));
     let deleted = |ledger: &Ledger, second| ledger.cooled_down(second, |_| true, 0).len();
     assert_eq!((deleted(&ledger, end - 1), deleted(&ledger, end)), (0, 1));
     // Without the policy, nothing is kept.
@@ -213,7 +216,7 @@ fn policy_can_be_switched_on_while_addresses_cool_down() {
     release(&mut ledger, 8, "b", now());
     ledger.apply_pool(&pool(json!({"spec": policy})));
     assert_eq!(
-        (proposed(&mut ledger, "x"), ledger.counts(&key()).free),
+        (proposed(&mut ledger, "x"), address_counts(&ledger).free),
         (Some(2), 5),
         "the last one is free now"
     );
@@ -245,15 +248,15 @@ fn requested_address_is_allocated_or_nothing() {
     assert_eq!(request(&mut ledger, "a", 5, 1), Outcome::Offer(value(5)));
     assert_eq!(
         request(&mut ledger, "b", 5, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(None)))
+        unavailable(Unavailable::InUse(None))
     );
     assert_eq!(
         request(&mut ledger, "c", 5, 1),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(None)))
+        unavailable(Unavailable::InUse(None))
     );
     assert_eq!(
         request(&mut ledger, "d", 200, 1),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::NotInPool))
+        unavailable(Unavailable::NotInPool)
     );
     assert_eq!(
         proposed(&mut ledger, "other"),
@@ -268,7 +271,7 @@ fn requested_address_is_allocated_or_nothing() {
     );
     assert_eq!(
         request(&mut ledger, "b", 5, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::RequestedBefore))
+        unavailable(Unavailable::RequestedBefore)
     );
     let others: Vec<_> = (0..6)
         .map(|number| proposed(&mut ledger, &format!("x{number}")))
@@ -321,7 +324,7 @@ fn each_reason_is_distinguished() {
     assert_eq!(why(&mut ledger, 5), Unavailable::CoolingDown(since + 601));
     assert_eq!(
         request(&mut ledger, "former", 5, 1),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::CoolingDown(since + 601)))
+        unavailable(Unavailable::CoolingDown(since + 601))
     );
     assert_eq!(
         request(&mut ledger, "a", 6, 1),
@@ -337,18 +340,18 @@ fn request_waits_behind_claims_of_an_exhausted_pool() {
         ledger.apply(&reservation(last, held_by(&format!("c{last}")), None));
     }
     let free = |ledger: &mut Ledger, last: u8| {
-        ledger.remove_reservation(&reservation(last, held_by(&format!("c{last}")), None));
+        ledger.delete(&reservation(last, held_by(&format!("c{last}")), None));
     };
     assert_eq!(proposed(&mut ledger, "older"), None);
     assert_eq!(
         request(&mut ledger, "younger", 4, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InUse(Some(claim("c4")))))
+        unavailable(Unavailable::InUse(Some(claim("c4"))))
     );
     free(&mut ledger, 4);
     assert_eq!(take(&mut ledger), [claim("older")]);
     assert_eq!(
         request(&mut ledger, "younger", 4, 2),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::NotYet))
+        unavailable(Unavailable::NotYet)
     );
     free(&mut ledger, 6);
     assert_eq!(take(&mut ledger), [claim("younger")]);
@@ -373,10 +376,10 @@ fn new_user_of_a_requested_address_wakes_the_others() {
     for (name, priority) in [("a", 1), ("b", 2)] {
         assert_eq!(
             request(&mut ledger, name, 5, priority),
-            Outcome::NotNow(Reason::Unavailable(Unavailable::CoolingDown(since + 601)))
+            unavailable(Unavailable::CoolingDown(since + 601))
         );
     }
-    ledger.remove_reservation(&reservation(5, held_by("former"), None));
+    ledger.delete(&reservation(5, held_by("former"), None));
     assert_eq!(take(&mut ledger), [claim("a")]);
     assert_eq!(request(&mut ledger, "a", 5, 1), Outcome::Offer(value(5)));
     assert_eq!(take(&mut ledger), [], "the address is about to be reserved");
@@ -403,7 +406,7 @@ fn unused_turn_for_a_requested_address_passes_on() {
             Outcome::NotNow(Reason::Unavailable(_))
         ));
     }
-    ledger.remove_reservation(&reservation(4, held_by("c"), None));
+    ledger.delete(&reservation(4, held_by("c"), None));
     assert_eq!(take(&mut ledger), [claim("a")]);
     ledger.end_unused_turn(&key(), &claim("a"), Uid::of("uid-a"), Instant::now());
     assert_eq!(take(&mut ledger), [claim("b")]);
@@ -482,7 +485,7 @@ proptest! {
                 }
                 Step::Release(number) => {
                     let Some(last) = held.remove(&number) else { continue };
-                    let uid = ledger.held_by(&claim(&name(number)), Uid::of(&format!("uid-{}", name(number))))[0].uid.clone();
+                    let uid = ledger.addresses().held_by(&claim(&name(number)), Uid::of(&format!("uid-{}", name(number))))[0].uid.clone();
                     let at = now() - 1_000 + i64::try_from(index).unwrap();
                     let mut reservation = reservation(last, held_by(&name(number)), Some(&time(at)));
                     reservation.metadata.uid = Some(uid);
@@ -497,7 +500,7 @@ proptest! {
                 }
                 Step::Ask(..) => {}
             }
-            let counts = ledger.counts(&key());
+            let counts = address_counts(&ledger);
             prop_assert_eq!(counts.free, i64::from(SIZE) - i64::try_from(held.len()).unwrap());
             prop_assert_eq!(counts.cooling_down, 0);
             prop_assert!(take(&mut ledger).is_empty());

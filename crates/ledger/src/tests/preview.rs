@@ -101,7 +101,7 @@ fn pool_that_leaves_affects_its_addresses_in_use() {
         preview(&ledger, "s", Some("lab")),
         ("s".to_owned(), false, true, vec![])
     );
-    assert_eq!(ledger.scope(&named("p")), network(), "nothing has changed");
+    assert_eq!(scope_of(&ledger, "p"), network(), "nothing has changed");
 }
 
 #[test]
@@ -138,5 +138,5 @@ fn network_change_affects_the_pools_that_it_moves() {
     let changes = preview(&ledger, &lab(json!({"spec": {"pools": {}}})));
     assert_eq!(changes[0].3, [block(1), block(5)]);
     assert_eq!(changes[1].3, [block(5)]);
-    assert_eq!(ledger.scope(&named("r")), own("r"), "nothing has changed");
+    assert_eq!(scope_of(&ledger, "r"), own("r"), "nothing has changed");
 }

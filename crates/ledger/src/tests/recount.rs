@@ -1,8 +1,7 @@
 //! Changes of a pool count only the blocks that they add or remove, and agree with a count of all
 //! blocks.
 
-use super::super::pool::PoolEntry;
-use super::super::usage::UsageMap;
+use super::super::addresses::UsageMap;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -59,33 +58,14 @@ fn now_and_recounted(ledger: &mut Ledger) -> [String; 2] {
     let Some(entry) = ledger.pools.get_mut(&key()) else {
         return Default::default();
     };
-    let describe = |entry: &PoolEntry| {
-        let usable = entry
-            .usable()
-            .map(|usable| usable.set.clone())
-            .unwrap_or_default();
-        let free = entry
-            .free
-            .clone()
-            .unwrap_or_else(|| capi_ipam_ip::FreeSet::new(&usable));
-        let counts = (
-            entry.used,
-            entry.out_of_range,
-            entry.released.cooling_down(),
-        );
-        format!(
-            "{free:?} {counts:?} {:?} {:?}",
-            entry.remembered, entry.draining
-        )
-    };
-    let now = describe(entry);
+    let now = entry.describe();
     let none = UsageMap::default();
     let usage = ledger
-        .scopes
-        .get(&Scope::Pool(key()))
+        .addresses
+        .scope(&Scope::Pool(key()))
         .map_or(&none, |scope| &scope.usage);
     entry.recount(&key(), usage);
-    [now, describe(entry)]
+    [now, entry.describe()]
 }
 
 proptest! {
@@ -102,13 +82,13 @@ proptest! {
                     let since = jiff::Timestamp::from_second(since).unwrap().to_string();
                     ledger.apply(&reservation(last, held_by(&format!("c{last}")), Some(&since)));
                 }
-                Step::Unreserve(last) => ledger.remove_reservation(&held(last)),
+                Step::Unreserve(last) => ledger.delete(&held(last)),
                 Step::ReserveBlock(number, is_added) => {
                     let mut object = reservation(number * 4, held_by("block"), None);
                     object.spec.prefix_length = Some(30);
                     let block = Block::new(block(number * 4).base(), 30);
                     object.metadata.name = Some(Slot { scope: Scope::Pool(key()), block }.reservation_name());
-                    if is_added { ledger.apply(&object) } else { ledger.remove_reservation(&object) }
+                    if is_added { ledger.apply(&object) } else { ledger.delete(&object) }
                 }
                 Step::InsertAddress(last) => ledger.apply(&address(&format!("c{last}"), last)),
                 Step::RemoveAddress(last) => ledger.delete(&address(&format!("c{last}"), last)),
@@ -139,7 +119,7 @@ fn block_of_another_length_is_not_allocated_when_a_pool_grows() {
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.8"]}})));
     assert_eq!(counts(&ledger), (8, 4, 0, 0));
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.3"]}})));
-    ledger.remove_reservation(&prefix);
+    ledger.delete(&prefix);
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["10.0.0.1-10.0.0.8"]}})));
     assert_eq!(counts(&ledger), (8, 8, 0, 0));
 }

@@ -329,7 +329,7 @@ impl Manager {
             Kind::Network(network) => {
                 match objects.network(network) {
                     Some(found) => ledger.apply_network(&found),
-                    None => ledger.remove_network(NETWORKS[network]),
+                    None => remove_network(ledger, NETWORKS[network]),
                 }
                 seen.networks[network].clone_from(&objects.networks[network]);
             }
@@ -337,7 +337,7 @@ impl Manager {
                 let labels = objects
                     .has_label
                     .then(|| ("tenant".to_owned(), "a".to_owned()));
-                ledger.set_namespace("n", &labels.into_iter().collect());
+                set_namespace(ledger, "n", &labels.into_iter().collect());
                 seen.has_label = objects.has_label;
             }
             Kind::Reservations => {
@@ -347,7 +347,7 @@ impl Manager {
                     .for_each(|(slot, pool)| ledger.apply(&reserved(slot, *pool)));
                 for (slot, pool) in &seen.reservations {
                     if objects.reservations.get(slot) != Some(pool) {
-                        ledger.remove_reservation(&reserved(slot, *pool));
+                        ledger.delete(&reserved(slot, *pool));
                     }
                 }
                 seen.reservations.clone_from(&objects.reservations);
@@ -356,11 +356,12 @@ impl Manager {
     }
 
     fn scope(&self, pool: usize) -> Scope {
-        self.ledger.scope(&named(POOLS[pool]))
+        scope_of(&self.ledger, POOLS[pool])
     }
 
     fn can_allocate(&self, pool: usize) -> bool {
         self.ledger
+            .pools()
             .pool_info(&named(POOLS[pool]))
             .is_some_and(|info| info.can_allocate())
     }
@@ -553,7 +554,7 @@ fn execute(objects: &mut Objects, managers: &mut [Manager; 2], step: &Step) {
 fn write_status(objects: &mut Objects, manager: &Manager, pool: usize) {
     let is_decodable = objects.pools[pool].is_decodable;
     if is_decodable && manager.seen.pools[pool] == objects.pools[pool] {
-        objects.pools[pool].status = Some(manager.ledger.pool_network(&named(POOLS[pool])));
+        objects.pools[pool].status = Some(pool_network(&manager.ledger, &named(POOLS[pool])));
     }
 }
 
@@ -595,8 +596,8 @@ proptest! {
         }
         for pool in POOLS.map(named) {
             let [one, other] = [&managers[0], &managers[1]].map(|manager| {
-                let info = manager.ledger.pool_info(&pool).unwrap();
-                (info.scope.clone(), info.network_problem.clone(), info.initialized, manager.ledger.pool_network(&pool))
+                let info = manager.ledger.pools().pool_info(&pool).unwrap();
+                (info.scope.clone(), info.network_problem.clone(), info.initialized, pool_network(&manager.ledger, &pool))
             });
             prop_assert_eq!(one, other, "{}: {:?}", pool, objects);
         }

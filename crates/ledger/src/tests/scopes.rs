@@ -39,7 +39,11 @@ fn network_scope() -> Scope {
 }
 
 fn can_allocate(ledger: &Ledger, name: &str) -> bool {
-    ledger.pool_info(&named(name)).unwrap().can_allocate()
+    ledger
+        .pools()
+        .pool_info(&named(name))
+        .unwrap()
+        .can_allocate()
 }
 
 /// Two pools that the network selects, with one address in use each.
@@ -56,11 +60,7 @@ fn two_members() -> Ledger {
 /// Both pools are in the network, allocate nothing, and nothing of them is moved.
 fn assert_kept(ledger: &mut Ledger, case: &str) {
     for name in ["p", "q"] {
-        assert_eq!(
-            ledger.scope(&named(name)),
-            network_scope(),
-            "{case}: {name}"
-        );
+        assert_eq!(scope_of(&ledger, name), network_scope(), "{case}: {name}");
         assert!(!can_allocate(ledger, name), "{case}: {name}");
         assert_eq!(
             ledger.propose(&named(name), &claim("x"), 1),
@@ -94,7 +94,7 @@ fn selected_pools_stay_in_a_network_that_is_unusable() {
             can_allocate(&ledger, "p") && can_allocate(&ledger, "q"),
             "{case}: it is usable again"
         );
-        ledger.remove_network("lab");
+        remove_network(&mut ledger, "lab");
         assert_kept(&mut ledger, &format!("{case}, then missing"));
     }
 }
@@ -109,14 +109,14 @@ fn network_that_cannot_be_decoded_keeps_its_pools() {
     };
     Observe::<IPNetwork>::apply_invalid(&mut ledger, &invalid);
     assert_kept(&mut ledger, "changed");
-    let refusal = ledger.pool_info(&key()).unwrap().network_problem.clone();
+    let refusal = info_of(&ledger).unwrap().network_problem.clone();
     assert_eq!(refusal, Some(NetworkRefusal::Invalid("lab".into())));
     // It is listed again, and is not removed.
     Observe::<IPNetwork>::init(&mut ledger);
     Observe::<IPNetwork>::apply_invalid(&mut ledger, &invalid);
     Observe::<IPNetwork>::init_done(&mut ledger);
     assert_eq!(
-        ledger.pool_info(&key()).unwrap().network_problem,
+        info_of(&ledger).unwrap().network_problem,
         Some(NetworkRefusal::Invalid("lab".into()))
     );
 }
@@ -124,20 +124,21 @@ fn network_that_cannot_be_decoded_keeps_its_pools() {
 #[test]
 fn namespace_that_loses_its_label_keeps_pools_in_the_network() {
     let mut ledger = two_members();
-    ledger.set_namespace(
+    set_namespace(
+        &mut ledger,
         "n",
         &BTreeMap::from([("tenant".to_owned(), "a".to_owned())]),
     );
     let namespaces = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "a"}}});
     ledger.apply_network(&selecting(json!({"spec": {"namespaces": namespaces}})));
     assert!(can_allocate(&ledger, "p"));
-    ledger.set_namespace("n", &BTreeMap::new());
+    set_namespace(&mut ledger, "n", &BTreeMap::new());
     assert_kept(&mut ledger, "another label");
-    ledger.remove_namespace("n");
+    remove_namespace(&mut ledger, "n");
     assert_kept(&mut ledger, "no namespace");
     // A pool that never was a member is none.
     ledger.apply_pool(&labelled("r", Some("a"), json!({})));
-    assert_eq!(ledger.scope(&named("r")), Scope::Pool(named("r")));
+    assert_eq!(scope_of(&ledger, "r"), Scope::Pool(named("r")));
     assert!(can_allocate(&ledger, "r"));
 }
 
@@ -160,12 +161,12 @@ fn restarted_manager_keeps_pools_in_a_missing_network() {
         json!({"spec": {"pools": {"matchLabels": {"site": "b"}}}}),
     ));
     for name in ["p", "q"] {
-        assert_eq!(ledger.scope(&named(name)), network_scope());
+        assert_eq!(scope_of(&ledger, name), network_scope());
         assert!(can_allocate(&ledger, name));
     }
     // The way out is an explicit word.
     ledger.apply_pool(&labelled("p", Some("a"), leaving("lab")));
-    assert_eq!(ledger.scope(&named("p")), Scope::Pool(key()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
 }
@@ -181,7 +182,7 @@ fn pools_restored_before_their_network_do_not_allocate() {
         }
         ledger.apply_pool(&restored);
         ledger.apply(&reservation);
-        assert_eq!(ledger.scope(&key()), network_scope());
+        assert_eq!(scope_of(&ledger, "p"), network_scope());
         assert!(!can_allocate(&ledger, "p"));
         assert!(ledger.misplaced(10, |_| true).is_empty());
         ledger.apply_network(&selecting(json!({})));
@@ -204,19 +205,19 @@ fn pools_leave_a_deleted_network_by_an_explicit_change() {
     ledger.apply_network(&selecting(being_deleted()));
     ledger.apply_pool(&labelled("p", None, json!({})));
     assert_eq!(
-        ledger.scope(&key()),
+        scope_of(&ledger, "p"),
         network_scope(),
         "it has addresses in use"
     );
     ledger.apply_pool(&labelled("p", None, leaving("lab")));
-    assert_eq!(ledger.scope(&key()), Scope::Pool(key()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Pool(key()));
     assert!(can_allocate(&ledger, "p"));
     assert_eq!(ledger.misplaced(10, |_| true).len(), 1);
     let mut without_selector = being_deleted();
     without_selector["spec"] = json!({"pools": null});
     ledger.apply_network(&selecting(without_selector));
-    ledger.remove_reservation(&in_scope("q", &in_lab(2), held_by("q")));
-    assert_eq!(ledger.scope(&named("q")), Scope::Pool(named("q")));
+    ledger.delete(&in_scope("q", &in_lab(2), held_by("q")));
+    assert_eq!(scope_of(&ledger, "q"), Scope::Pool(named("q")));
     assert_eq!(ledger.network("lab").needed_by, 0);
 }
 
@@ -234,7 +235,7 @@ fn refused_pool_keeps_addresses_without_a_reservation_in_scope() {
     ledger.apply_pool(&pool(global));
     let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "g");
     assert_eq!(
-        ledger.counts(&global).free,
+        ledger.pools().counts(&global).free,
         5,
         "10.0.0.1, 2 and 5 are in use"
     );
@@ -244,7 +245,7 @@ fn refused_pool_keeps_addresses_without_a_reservation_in_scope() {
     ));
     assert!(!can_allocate(&ledger, "p"), "two networks select it");
     assert_eq!(
-        (ledger.scope(&key()), ledger.counts(&global).free),
+        (scope_of(&ledger, "p"), ledger.pools().counts(&global).free),
         (network_scope(), 5)
     );
 }
@@ -279,8 +280,8 @@ fn pool_with_another_block_length_does_not_join_by_label() {
     ledger.apply_pool(&prefixes(None));
     (0..4).for_each(|number| ledger.apply(&reserved_prefix(&own, number * 16)));
     ledger.apply_pool(&prefixes(Some("a")));
-    assert_eq!(ledger.scope(&key), own);
-    assert!(!ledger.pool_info(&key).unwrap().can_allocate());
+    assert_eq!(ledger.pools().scope(&key), own);
+    assert!(!ledger.pools().pool_info(&key).unwrap().can_allocate());
     assert!(ledger.misplaced(10, |_| true).is_empty());
     let view = ledger.network("lab");
     assert_eq!(
@@ -292,10 +293,10 @@ fn pool_with_another_block_length_does_not_join_by_label() {
     let mut naming = prefixes(None);
     json_patch_spec(&mut naming, "lab");
     ledger.apply_pool(&naming);
-    assert_eq!(ledger.scope(&key), own);
+    assert_eq!(ledger.pools().scope(&key), own);
     assert!(ledger.misplaced(10, |_| true).is_empty());
     ledger.apply_pool(&prefixes(None));
-    assert!(ledger.pool_info(&key).unwrap().can_allocate());
+    assert!(ledger.pools().pool_info(&key).unwrap().can_allocate());
 }
 
 fn json_patch_spec(pool: &mut Pool, network: &str) {
@@ -322,8 +323,8 @@ fn only_pool_recreated_with_another_length_is_not_stuck() {
         json!({"status": {"blockLengths": {"ipv4": 28}}}),
     ));
     let key = PoolKey::new(InClusterKind::PrefixPool, Some("n"), "r");
-    assert_eq!(ledger.scope(&key), network_scope());
-    assert!(ledger.pool_info(&key).unwrap().can_allocate());
+    assert_eq!(ledger.pools().scope(&key), network_scope());
+    assert!(ledger.pools().pool_info(&key).unwrap().can_allocate());
 }
 
 proptest! {

@@ -83,7 +83,7 @@ fn claims_of_an_owner_wait_for_one_slice() {
         (1, 2)
     );
     assert_eq!(
-        ledger.slice_counts(&key()),
+        slice_counts(&ledger),
         Some(SliceCounts {
             total: 3,
             assigned: 1,
@@ -161,7 +161,7 @@ fn assignment_ends_although_the_pool_has_changed() {
                 "10.0.0.0/30",
                 "change {number}, undone: {is_undone}"
             );
-            assert_eq!(ledger.slice_counts(&key()).unwrap().assigned, 0);
+            assert_eq!(slice_counts(&ledger).unwrap().assigned, 0);
         }
     }
 }
@@ -245,11 +245,7 @@ fn begin_return(ledger: &mut Ledger) -> bool {
 fn slice_in_use_is_not_returned() {
     let mut ledger = sliced();
     ledger.apply(&slice("10.0.0.4/30", "a"));
-    assert!(
-        !view(&ledger).is_in_use
-            && view(&ledger).pool_exists
-            && view(&ledger).retention == SliceRetention::Owner
-    );
+    assert!(!view(&ledger).is_in_use && view(&ledger).retention == SliceRetention::Owner);
     assert_eq!(last(&mut ledger, "a0", "a"), 4);
     assert!(view(&ledger).is_in_use && !begin_return(&mut ledger));
     ledger.drop_candidate(&value(4));
@@ -265,7 +261,7 @@ fn slice_in_use_is_not_returned() {
     // Addresses of a deleted pool are in use as well.
     ledger.apply(&address("a0", 4));
     ledger.remove_pool(&key());
-    assert!(view(&ledger).is_in_use && !view(&ledger).pool_exists);
+    assert!(view(&ledger).is_in_use && view(&ledger).retention == SliceRetention::NoPool);
 }
 
 #[test]
@@ -287,7 +283,7 @@ fn slices_are_known_before_their_pool() {
     ledger.apply_pool(&pool(json!({"metadata": {"generation": 2}})));
     assert!(take(&mut ledger).contains(&claim("b1")));
     assert_eq!(
-        (ledger.slice_counts(&key()), last(&mut ledger, "b1", "b")),
+        (slice_counts(&ledger), last(&mut ledger, "b1", "b")),
         (None, 1)
     );
     // A list without the slice.
@@ -374,7 +370,7 @@ fn requested_address_is_in_a_slice_of_the_owner() {
     assert_eq!(request(&mut ledger, "a0", "a", 6), Outcome::Offer(value(6)));
     assert_eq!(
         request(&mut ledger, "b0", "b", 5),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InOtherSlice))
+        unavailable(Unavailable::InOtherSlice)
     );
     assert_eq!(
         request(&mut ledger, "c0", "c", 2),
@@ -392,7 +388,7 @@ fn requested_address_is_in_a_slice_of_the_owner() {
     );
     assert_eq!(
         request(&mut ledger, "b0", "b", 5),
-        Outcome::NotNow(Reason::Unavailable(Unavailable::InOtherSlice))
+        unavailable(Unavailable::InOtherSlice)
     );
     // The slice is returned, and the claim can have it.
     ledger.drop_candidate(&value(6));
@@ -461,7 +457,7 @@ fn late_watch_does_not_give_a_slice_back_to_its_former_owner() {
     let mut ledger = sliced();
     ledger.apply(&state(5, "first", "a", false));
     ledger.insert_slice(&state(6, "first", "a", true));
-    ledger.remove_slice(&state(6, "first", "a", true));
+    ledger.delete(&state(6, "first", "a", true));
     // The responses above are ahead of the watch.
     ledger.apply(&state(6, "first", "a", true));
     assert_eq!(assign(&mut ledger, "a0", "a"), "10.0.0.0/30");

@@ -64,8 +64,7 @@ fn gateway_of_a_pool_that_is_listed_later_is_not_proposed() {
 /// two of them.
 #[test]
 fn proposal_is_made_by_the_newest_state_of_the_pool() {
-    let mut ledger = ledger();
-    ledger.apply_network(&lab(json!({})));
+    let mut ledger = with_lab();
     ledger.apply_pool(&member("p", "10.0.0.1-10.0.0.4"));
     let declared = PoolInfo::of(&with_gateway("q", "10.0.0.20", "10.0.0.1"));
     ledger.set_pool(&named("q"), Some(declared));
@@ -87,7 +86,7 @@ fn claims_wait_until_all_initial_lists_are_complete() {
     ledger.apply_network(&lab(json!({"spec": {"pools": {}}})));
     end_network_list(&mut ledger);
     assert!(take(&mut ledger).contains(&claim("a")));
-    assert_eq!(ledger.scope(&key()), Scope::Network("lab".into()));
+    assert_eq!(scope_of(&ledger, "p"), Scope::Network("lab".into()));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), 1),
         Outcome::Offer(in_lab(1))
@@ -100,10 +99,7 @@ fn ledger_without_pools_completes_its_start() {
     end_network_list(&mut ledger);
     ledger.end_pool_list(InClusterKind::IPPool);
     ledger.apply_pool(&pool(json!({})));
-    assert_eq!(
-        ledger.propose(&key(), &claim("a"), 1),
-        Outcome::Offer(value(1))
-    );
+    assert_eq!(offered(&mut ledger, "a"), Some(1));
 }
 
 /// An object of a list.
@@ -170,7 +166,7 @@ fn apply(ledger: &mut Ledger, object: &Listed) {
         }
         Listed::Namespace(is_tenant) => {
             let labels = is_tenant.then(|| ("tenant".to_owned(), "a".to_owned()));
-            ledger.set_namespace("n", &labels.into_iter().collect());
+            set_namespace(ledger, "n", &labels.into_iter().collect());
         }
         Listed::Address(last) => ledger.apply(&address(&format!("c{last}"), *last)),
     }
@@ -197,9 +193,9 @@ proptest! {
         });
         ordered.iter().for_each(|object| apply(&mut expected, object));
         for name in NAMES {
-            let state = |ledger: &Ledger| (ledger.pool_info(&named(name)), ledger.counts(&named(name)));
+            let state = |ledger: &Ledger| (ledger.pools().pool_info(&named(name)), ledger.pools().counts(&named(name)));
             prop_assert_eq!(state(&ledger), state(&expected));
-            prop_assert_eq!(ledger.overlapping(&named(name)), expected.overlapping(&named(name)));
+            prop_assert_eq!(ledger.pools().overlapping(&named(name)), expected.pools().overlapping(&named(name)));
         }
         prop_assert_eq!(ledger.network("lab"), expected.network("lab"));
     }

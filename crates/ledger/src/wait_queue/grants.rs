@@ -203,7 +203,7 @@ impl WaitQueue {
         for group in consumer.groups() {
             if is_added {
                 let count = self.turns_of.entry(group).or_default();
-                *count = count.saturating_add(1);
+                *count += 1;
             } else if let Some(count) = self.turns_of.get_mut(&group) {
                 *count = count.saturating_sub(1);
                 if *count == 0 {

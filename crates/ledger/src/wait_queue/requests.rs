@@ -12,8 +12,8 @@ use super::{Position, Waiting};
 pub(super) struct RequestedBlocks {
     blocks: HashMap<Block, Requested>,
     /// The blocks that are free, that claims wait for, and for which no claim has a turn, by the
-    /// position of the first one of these claims: for those outside of the headroom of the pool, and
-    /// for those that may use it.
+    /// position of the first one of these claims: for those outside of the headroom of the pool,
+    /// and for those that may use it.
     ready: [BTreeMap<Position, Block>; 2],
     /// The number of blocks for which a claim has a turn.
     turns: usize,
@@ -32,8 +32,8 @@ struct Requested {
 }
 
 impl Requested {
-    /// The position of the first claim that waits for the block, and whether it may use the headroom,
-    /// if the block is free and no claim has a turn for it.
+    /// The position of the first claim that waits for the block, and whether it may use the
+    /// headroom, if the block is free and no claim has a turn for it.
     fn ready(&self) -> Option<(Position, bool)> {
         let (position, (_, uses_headroom)) = self.waiting.first_key_value()?;
         (self.is_free && !self.has_turn).then_some((*position, *uses_headroom))
@@ -76,7 +76,7 @@ impl RequestedBlocks {
     /// Counts a claim that requests the block.
     pub(super) fn add_claim(&mut self, block: Block) {
         let requested = self.blocks.entry(block).or_default();
-        requested.claims = requested.claims.saturating_add(1);
+        requested.claims += 1;
     }
 
     /// Stops counting a claim that requests the block, and that neither waits for it nor has a
@@ -116,18 +116,16 @@ impl RequestedBlocks {
 
     /// Whether a claim waits for the block, or has a turn for it.
     pub(super) fn is_contested(&self, block: Block) -> bool {
-        match self.blocks.get(&block) {
-            Some(requested) => requested.has_turn || !requested.waiting.is_empty(),
-            None => false,
-        }
+        self.blocks
+            .get(&block)
+            .is_some_and(|requested| requested.has_turn || !requested.waiting.is_empty())
     }
 
     /// Whether a claim has a turn for the block.
     pub(super) fn has_turn(&self, block: Block) -> bool {
-        match self.blocks.get(&block) {
-            Some(requested) => requested.has_turn,
-            None => false,
-        }
+        self.blocks
+            .get(&block)
+            .is_some_and(|requested| requested.has_turn)
     }
 
     /// The number of blocks for which a claim has a turn.

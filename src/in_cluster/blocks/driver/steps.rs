@@ -137,7 +137,10 @@ impl Driver {
 
     /// Publishes an event on a network. One that was deleted has no events any more.
     fn publish(&self, name: &str, reason: &str, action: &str, note: &str) {
-        let uid = self.context.ledger.read(|ledger| ledger.network_uid(name));
+        let uid = self
+            .context
+            .ledger
+            .read(|ledger| ledger.networks().uid(name));
         if uid.is_some() {
             let mut network = IPNetwork::default();
             network.metadata.name = Some(name.to_owned());

@@ -21,7 +21,8 @@ enum Step {
     List(u8),
     Network(NetworkStep),
     Identity(bool),
-    /// The registry is listed and shows the blocks whose bits are set, or it is not known what it shows.
+    /// The registry is listed and shows the blocks whose bits are set, or it is not known what it
+    /// shows.
     Recorded(Option<u8>),
     BlockRecorded(u8, bool),
     BeginReturn(u8),
@@ -231,7 +232,7 @@ impl Run {
             Step::Unreserve(index) => {
                 let last = self.known.reservations.keys().nth(index).copied();
                 if let Some(found) = last.and_then(|last| self.known.reservations.remove(&last)) {
-                    self.ledger.remove_reservation(&found);
+                    self.ledger.delete(&found);
                 }
             }
             Step::Address(last, is_added) => {
@@ -321,7 +322,7 @@ impl Run {
                 Observe::<IPNetwork>::apply_invalid(&mut self.ledger, &found);
             }
             NetworkStep::Remove => {
-                self.ledger.remove_network("lab");
+                remove_network(&mut self.ledger, "lab");
                 self.known.network_uid = 0;
             }
         }
@@ -408,10 +409,14 @@ impl Run {
         }
         let used = addresses.clone().filter(|last| known.is_used(*last));
         let scope = Scope::Network("lab".into());
-        assert_eq!(ledger.usage_count(&scope), used.count(), "nothing is freed");
+        assert_eq!(
+            ledger.addresses().usage_count(&scope),
+            used.count(),
+            "nothing is freed"
+        );
         if known.is_valid {
             for (pool, first, last) in POOLS {
-                let counts = ledger.counts(&named(pool));
+                let counts = ledger.pools().counts(&named(pool));
                 let usable = (first..=last).filter(|last| known.is_usable(*last));
                 let free = (first..=last).filter(|last| known.can_allocate(*last));
                 let total = i64::try_from(usable.count()).unwrap();

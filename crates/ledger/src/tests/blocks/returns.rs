@@ -1,7 +1,7 @@
 //! The return of blocks, and the use of addresses that prevents it.
 
 use super::*;
-use crate::usage::UsageMap;
+use crate::addresses::UsageMap;
 
 /// A block that the ledger shows as: used, and usable.
 fn view(ledger: &Ledger, first: u8) -> Option<(bool, bool)> {
@@ -51,7 +51,7 @@ fn nothing_is_allocated_from_a_block_that_is_returned() {
 fn block_of_a_network_that_shares_none_can_be_unused() {
     for end in [
         |ledger: &mut Ledger| ledger.apply_network(&lab(json!({}))),
-        |ledger: &mut Ledger| ledger.remove_network("lab"),
+        |ledger: &mut Ledger| remove_network(ledger, "lab"),
     ] {
         let mut ledger = restricted();
         ledger.apply(&slice(4, json!({})));
@@ -67,7 +67,7 @@ fn block_of_a_network_that_shares_none_can_be_unused() {
         ledger.insert_reservation(&reserved);
         assert!(ledger.is_block_used("lab", four(4)));
         assert!(!ledger.is_block_used("lab", four(8)));
-        ledger.remove_reservation(&reserved);
+        ledger.delete(&reserved);
         assert!(!ledger.is_block_used("lab", four(4)));
         Observe::<IPNetwork>::init(&mut ledger);
         Observe::<IPNetwork>::init_done(&mut ledger);
@@ -85,8 +85,8 @@ fn block_counts_as_used_until_the_initial_lists_are_complete() {
     assert!(!ledger.is_block_used("lab", four(4)));
 }
 
-/// All pools of the network are deleted, so the length of its blocks is not known any more. Its last block
-/// is returned all the same.
+/// All pools of the network are deleted, so the length of its blocks is not known any more. Its
+/// last block is returned all the same.
 #[test]
 fn last_block_of_a_network_without_pools_can_be_unused() {
     let mut ledger = ledger();
@@ -169,7 +169,7 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
         ledger.insert_reservation(&found);
         assert_eq!(view(&ledger, 4), Some((true, true)));
         assert!(!begin_return(&mut ledger, 4, "s-4"));
-        ledger.remove_reservation(&found);
+        ledger.delete(&found);
         assert_eq!(view(&ledger, 4), Some((false, true)));
     }
     // An object that is not valid takes the name of a reservation.
@@ -192,7 +192,7 @@ fn block_is_used_as_long_as_an_address_is_not_free() {
     assert_eq!(view(&ledger, 8), None);
     ledger.apply_pool(&member("q", "10.0.0.8-10.0.0.12"));
     assert_eq!(view(&ledger, 8), Some((true, false)));
-    ledger.remove_reservation(&in_pool);
+    ledger.delete(&in_pool);
     assert_eq!(view(&ledger, 8), None);
 }
 

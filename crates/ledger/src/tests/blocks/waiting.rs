@@ -88,16 +88,16 @@ fn claim_waits_for_the_block_of_the_address_that_it_requests() {
         requested: Some(block(last)),
         ..ClaimAttributes::from(1)
     };
-    let needs_block = Outcome::NotNow(Reason::Unavailable(Unavailable::NeedsBlock(MissingBlock {
+    let needs_block = unavailable(Unavailable::NeedsBlock(MissingBlock {
         network: "lab".into(),
         registry: Some("site".to_owned()),
         obstacle: None,
-    })));
+    }));
     assert_eq!(
         ledger.propose(&key(), &claim("a"), requests(9)),
         needs_block
     );
-    let outside = Outcome::NotNow(Reason::Unavailable(Unavailable::NotInPool));
+    let outside = unavailable(Unavailable::NotInPool);
     assert_eq!(ledger.propose(&key(), &claim("b"), requests(15)), outside);
     let blocks = ledger.network_blocks("lab").unwrap();
     assert_eq!(blocks.members[0].requested, [block(9)]);
