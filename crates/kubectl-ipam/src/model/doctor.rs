@@ -34,7 +34,7 @@ pub(crate) use self::snapshot::{
     AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
     EventRow, LeaseRow, PodRow, Rule, ServedDefinition, Snapshot, WebhookMode, WebhookRow,
 };
-pub(crate) use self::waiting::is_old;
+pub(crate) use self::waiting::{is_old, is_unprocessed};
 use super::finding::{Check, FindingList, Unchecked};
 use super::slices::without_effect;
 use crate::objects::Kind;
@@ -73,16 +73,16 @@ const CHECKS: &[(&[Check], Examine)] = &[
         ],
         pools::reported,
     ),
-    (&[Check::NetworkNotReady], networks::not_ready),
-    (&[Check::RegistryNotReady], registries::not_ready),
     (
         &[
+            Check::NetworkNotReady,
             Check::BlockConflict,
             Check::BlockSizeDiffers,
             Check::ExclusionsDiffer,
         ],
-        registries::of_networks,
+        networks::reported,
     ),
+    (&[Check::RegistryNotReady], registries::not_ready),
     (&[Check::StaleCluster], registries::stale),
     (&[Check::RecordWithoutSlice], registries::without_slice),
     (&[Check::UnreadableObject], unreadable),
@@ -146,17 +146,13 @@ pub(crate) fn diagnosis(snapshot: &Snapshot) -> FindingList {
 /// Objects that cannot be decoded.
 fn unreadable(snapshot: &Snapshot) -> Examination {
     let repair = "correct or delete the objects: kubectl edit";
-    let finding = |text: &String| {
-        Check::UnreadableObject.finding("objects".to_owned(), text.clone(), repair.to_owned())
-    };
-    let mut missing = snapshot.objects.lacking(&Kind::ALL);
-    for right in &snapshot.registries.missing {
-        if !missing.contains(right) {
-            missing.push(right.clone());
-        }
-    }
-    let findings = snapshot.unreadable.iter().map(finding);
-    Examination::complete(findings).with_unknown(missing, snapshot.has_objects())
+    let texts = snapshot.unreadable.iter();
+    let findings = texts.map(|text| Check::UnreadableObject.finding("objects", text, repair));
+    let missing = [
+        snapshot.objects.lacking(&Kind::ALL),
+        snapshot.registries.missing.clone(),
+    ];
+    Examination::complete(findings).with_unknown(missing.concat(), snapshot.has_objects())
 }
 
 /// Slices that have no effect.

@@ -65,37 +65,45 @@ pub(crate) struct Subject {
 }
 
 /// An object of the provider.
-impl From<String> for Subject {
-    fn from(name: String) -> Self {
+impl<T: ToString> From<T> for Subject {
+    fn from(name: T) -> Self {
         Self {
-            name,
+            name: name.to_string(),
             places: Vec::new(),
         }
     }
 }
 
-impl From<&PoolKey> for Subject {
-    fn from(pool: &PoolKey) -> Self {
+impl Subject {
+    /// A pool.
+    pub(super) fn pool(pool: &PoolKey) -> Self {
         Self::from(full(pool)).of_pool(pool)
     }
-}
 
-impl Subject {
-    pub(super) fn of_claim(claim: &NamespacedName) -> Self {
-        let place = Place::Namespace(claim.namespace().to_owned());
-        Self::from(format!("ipaddressclaim {claim}")).at(place)
+    /// A claim.
+    pub(super) fn claim(claim: &NamespacedName) -> Self {
+        Self::from(format!("ipaddressclaim {claim}")).in_namespace(claim.namespace())
     }
 
-    pub(super) fn of_network(name: &str) -> Self {
-        Self::from(format!("IPNetwork {name}")).at(Place::Network(name.to_owned()))
+    /// A registry.
+    pub(super) fn registry(name: &str) -> Self {
+        Self::from(format!("IPRegistry {name}")).of_registry(name)
     }
 
-    pub(super) fn of_registry(name: &str) -> Self {
-        Self::from(format!("IPRegistry {name}")).at(Place::Registry(name.to_owned()))
+    pub(super) fn in_namespace(self, name: &str) -> Self {
+        self.at(Place::Namespace(name.to_owned()))
     }
 
     pub(super) fn of_pool(self, pool: &PoolKey) -> Self {
         self.at(Place::Pool(pool.clone()))
+    }
+
+    pub(super) fn of_network(self, name: &str) -> Self {
+        self.at(Place::Network(name.to_owned()))
+    }
+
+    pub(super) fn of_registry(self, name: &str) -> Self {
+        self.at(Place::Registry(name.to_owned()))
     }
 
     pub(super) fn at(mut self, place: Place) -> Self {
@@ -114,8 +122,8 @@ impl Finding {
     }
 
     /// The same finding with the commands of its repair.
-    pub(super) fn with_commands(mut self, commands: Vec<String>) -> Self {
-        self.commands = commands;
+    pub(super) fn with_commands(mut self, commands: impl IntoIterator<Item = String>) -> Self {
+        self.commands = commands.into_iter().collect();
         self
     }
 
@@ -420,19 +428,19 @@ impl Check {
     pub(super) fn finding(
         self,
         object: impl Into<Subject>,
-        problem: String,
-        repair: String,
+        problem: impl Into<String>,
+        repair: impl Into<String>,
     ) -> Finding {
         let Subject { name, places } = object.into();
         Finding {
             severity: self.severity(),
             check: self,
             object: name,
-            problem,
+            problem: problem.into(),
             since: None,
             cause: None,
             places,
-            repair,
+            repair: repair.into(),
             commands: Vec::new(),
         }
     }

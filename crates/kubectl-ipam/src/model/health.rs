@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::doctor::{LeaseRow, is_held, is_old};
+use super::doctor::{LeaseRow, is_held, is_old, is_unprocessed};
 use crate::objects::{ClaimEntry, Objects};
 
 /// Why the API server gives no usable answer.
@@ -89,7 +89,7 @@ pub(crate) fn manager(
     let Some(leases) = leases else {
         return Manager::new(ManagerState::Unknown);
     };
-    let name = |lease: &LeaseRow| lease.holder.clone().filter(|holder| !holder.is_empty());
+    let name = |lease: &LeaseRow| lease.holder().map(str::to_owned);
     if let Some(held) = leases.iter().find(|lease| is_held(lease, now)) {
         return Manager {
             holder: name(held),
@@ -118,16 +118,10 @@ pub(crate) fn unprocessed(
     is_go_provider: bool,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let mut oldest: Option<Timestamp> = None;
-    let mut add = |created: Option<Timestamp>| {
-        if is_old(created, now) {
-            oldest = oldest.into_iter().chain(created).min();
-        }
-    };
+    let mut created: Vec<Option<Timestamp>> = Vec::new();
     for pool in objects.pools() {
-        let is_processed = is_go_provider || !pool.conditions.is_empty();
-        if !is_processed && !pool.paused && !pool.is_deleting() {
-            add(pool.created);
+        if is_unprocessed(pool, is_go_provider, now) {
+            created.push(pool.created);
         }
     }
     for entry in objects.claims.iter() {
@@ -135,11 +129,12 @@ pub(crate) fn unprocessed(
             && claim.is_waiting()
             && claim.reason.is_none()
             && !claim.paused
+            && is_old(claim.created, now)
         {
-            add(claim.created);
+            created.push(claim.created);
         }
     }
-    oldest
+    created.into_iter().flatten().min()
 }
 
 #[cfg(test)]

@@ -216,7 +216,7 @@ fn lease(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn holder(lease: &LeaseRow, now: Timestamp) -> String {
-    let Some(holder) = lease.holder.as_deref().filter(|it| !it.is_empty()) else {
+    let Some(holder) = lease.holder() else {
         return format!(
             "no holder in {}; the last one released the lease",
             lease.namespace

@@ -15,19 +15,19 @@ pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
 }
 
 fn outdated_owners(addresses: &[&AddressRow]) -> Option<Finding> {
-    let mut outdated = addresses.iter().filter(|address| address.has_old_owner);
-    let first = outdated.next()?;
-    let count = outdated.count().saturating_add(1);
-    let named = match count {
-        1 => format!("IPAddress {}", first.key),
-        _ => format!("{count} IPAddresses, such as {},", first.key),
+    let mut outdated = addresses.to_vec();
+    outdated.retain(|address| address.has_old_owner);
+    let named = match outdated.as_slice() {
+        [] => return None,
+        [one] => format!("IPAddress {}", one.key),
+        [first, ..] => format!("{} IPAddresses, such as {},", outdated.len(), first.key),
     };
     let problem = format!(
         "the owner references of {named} are in the version v1beta1, which Cluster API v1.16 does not serve"
     );
     let repair = "the provider rewrites 10 a second, except those of paused Clusters and claims: unpause them before \
                   Cluster API is upgraded";
-    Some(Check::OutdatedOwner.finding("ipaddresses".to_owned(), problem, repair.to_owned()))
+    Some(Check::OutdatedOwner.finding("ipaddresses", problem, repair))
 }
 
 #[cfg(test)]

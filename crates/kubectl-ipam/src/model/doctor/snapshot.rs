@@ -30,6 +30,13 @@ impl From<Lease> for LeaseRow {
     }
 }
 
+impl LeaseRow {
+    /// The process that holds it, or has held it last; `None` if that one has released it.
+    pub(crate) fn holder(&self) -> Option<&str> {
+        self.holder.as_deref().filter(|holder| !holder.is_empty())
+    }
+}
+
 /// A kind that the provider needs.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionRow {
@@ -185,14 +192,11 @@ impl Snapshot {
     /// Whether any object of the provider could be read.
     pub(super) fn has_objects(&self) -> bool {
         let objects = &self.objects;
-        let is_empty = [
-            objects.pools().is_empty(),
-            objects.networks.iter().next().is_none(),
-            objects.addresses.iter().next().is_none(),
-            objects.reservations.iter().next().is_none(),
-            objects.claims.iter().next().is_none(),
-            objects.slices.iter().next().is_none(),
-        ];
-        is_empty.contains(&false)
+        !objects.pools().is_empty()
+            || objects.networks.iter().next().is_some()
+            || objects.addresses.iter().next().is_some()
+            || objects.reservations.iter().next().is_some()
+            || objects.claims.iter().next().is_some()
+            || objects.slices.iter().next().is_some()
     }
 }
