@@ -12,7 +12,7 @@ use crate::cluster::ListError;
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{
-    BlockLine, block_holder, contains, held_block, is_in_network, key_of, searched_blocks,
+    BlockLine, contains, held_block, is_in_network, key_of, of_record, searched_blocks,
     unknown_block,
 };
 use crate::objects::{Kind, NetworkRow, Objects};
@@ -80,24 +80,23 @@ async fn ask(
     network: &NetworkRow,
     block: Block,
 ) -> Result<BlockLine, Error> {
+    let unknown = |reason| Ok(unknown_block(&network.name, block, reason));
     let name = network.registry().unwrap_or_default();
     loader.read(&[Kind::Registry], None).await?;
     let Some(row) = loader.objects.registry(name).cloned() else {
-        let problem = match loader.objects.lacking(&[Kind::Registry]).first() {
+        return unknown(match loader.objects.lacking(&[Kind::Registry]).first() {
             Some(right) => right.to_string(),
             None => format!("IPRegistry {name} does not exist"),
-        };
-        return Ok(block_holder(network, block, None, Err(problem)));
+        });
     };
     let own = registry::identity(loader.cluster, &row).await?;
-    let access = RegistryAccess::default();
-    let found = match registry::open(loader, &row, &access).await? {
-        Ok(opened) => {
-            let read = opened.read(&key_of(&network.name, block)).await;
-            read.map_err(|error| error_chain(&error))
-        }
-        Err(unread) => Err(unread.reason),
+    let opened = registry::open(loader, &row, &RegistryAccess::default()).await;
+    let opened = match registry::unless_unread(opened)? {
+        Ok(opened) => opened,
+        Err(unread) => return unknown(unread.reason),
     };
-    let found = found.as_ref().map(Option::as_ref).map_err(Clone::clone);
-    Ok(block_holder(network, block, own.as_deref(), found))
+    match opened.read(&key_of(&network.name, block)).await {
+        Ok(entry) => Ok(of_record(&network.name, block, entry.as_ref(), own.as_deref())),
+        Err(error) => unknown(error_chain(&error)),
+    }
 }

@@ -203,7 +203,7 @@ fn with_slice(slice: &SliceRow, network: &str, block: Block, entry: Option<&Entr
 }
 
 /// A block by its record. `own` is the identity of this management cluster, if it is known.
-pub(super) fn of_record(
+pub(crate) fn of_record(
     network: &str,
     block: Block,
     entry: Option<&Entry>,

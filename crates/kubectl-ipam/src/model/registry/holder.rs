@@ -1,9 +1,9 @@
 //! `who`: which management cluster has the block of an address.
 
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Entry, Key};
+use capi_ipam_registry::Key;
 
-use super::block_lines::{BlockLine, BlockState, of_record};
+use super::block_lines::{BlockLine, BlockState};
 use crate::objects::{NetworkRow, Objects, PoolRow};
 
 /// Whether a pool of a network contains an address. Other pools share no blocks.
@@ -49,20 +49,6 @@ pub(crate) fn held_block(network: &NetworkRow, block: Block, cluster: String) ->
         clusters: vec![cluster],
         is_own: true,
         ..BlockLine::new(&network.name, block, BlockState::Held)
-    }
-}
-
-/// Describes who has a block. `own` is the identity of this management cluster, and `found` what
-/// the registry shows, or why it cannot be read.
-pub(crate) fn block_holder(
-    network: &NetworkRow,
-    block: Block,
-    own: Option<&str>,
-    found: Result<Option<&Entry>, String>,
-) -> BlockLine {
-    match found {
-        Ok(entry) => of_record(&network.name, block, entry, own),
-        Err(reason) => unknown_block(&network.name, block, reason),
     }
 }
 
