@@ -39,7 +39,7 @@ pub(crate) use self::doctor::{
 };
 pub use self::fact::Fact;
 pub(crate) use self::fact::list;
-pub(crate) use self::finding::counted;
+pub(crate) use self::finding::{counted, word};
 pub use self::finding::{
     Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked,
 };

@@ -156,7 +156,7 @@ fn renewed(lease: &Lease) -> Option<jiff::Timestamp> {
 }
 
 /// The selected objects of all namespaces; none without the permission: another guess is left.
-async fn allowed<T: DeserializeOwned>(
+pub(crate) async fn allowed<T: DeserializeOwned>(
     cluster: &Cluster,
     kind: OtherKind,
     parameters: &ListParams,

@@ -1,5 +1,7 @@
 //! What a check of `doctor` reports.
 
+use std::fmt::Debug;
+
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
@@ -172,18 +174,6 @@ pub enum PartState {
     Error,
 }
 
-impl PartState {
-    /// As the text has it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
-
 /// The state of one part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -254,17 +244,6 @@ pub enum Severity {
     Warning,
     /// It can be intended, so it does not change the exit code.
     Note,
-}
-
-impl Severity {
-    /// As the text has it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
-    }
 }
 
 /// A check of `doctor`, the most urgent first: those of the provider, without which no claim is
@@ -472,6 +451,11 @@ pub(super) fn full(key: &PoolKey) -> String {
         || format!("{kind} {name}"),
         |namespace| format!("{kind} {namespace}/{name}"),
     )
+}
+
+/// A state or a severity as the text has it.
+pub(crate) fn word(state: impl Debug) -> String {
+    format!("{state:?}").to_lowercase()
 }
 
 /// `1 claim`, `2 claims`.

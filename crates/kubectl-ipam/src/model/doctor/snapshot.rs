@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::ResourceRule;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::load::Readable;
@@ -91,6 +92,18 @@ pub(crate) struct Rule {
     pub(crate) resources: BTreeSet<String>,
     pub(crate) resource_names: BTreeSet<String>,
     pub(crate) verbs: BTreeSet<String>,
+}
+
+impl From<ResourceRule> for Rule {
+    fn from(rule: ResourceRule) -> Self {
+        let set = |texts: Option<Vec<String>>| texts.unwrap_or_default().into_iter().collect();
+        Self {
+            api_groups: set(rule.api_groups),
+            resources: set(rule.resources),
+            resource_names: set(rule.resource_names),
+            verbs: rule.verbs.into_iter().collect(),
+        }
+    }
 }
 
 /// A service that the API server calls for webhooks.

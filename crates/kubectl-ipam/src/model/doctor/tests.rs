@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::error::MissingRight;
 use crate::load::Readable;
-use crate::model::finding::{Finding, Severity};
+use crate::model::finding::{Finding, Severity, word};
 use crate::model::{Part, PartState, parts};
 use crate::objects::{AddressRow, ClaimRow, Objects, PoolRow};
 
@@ -181,7 +181,7 @@ fn found(snapshot: &Snapshot, check: Check) -> Vec<String> {
         assert!(!finding.repair.is_empty(), "{finding:?}");
         format!(
             "{} {}: {}",
-            finding.severity.word(),
+            word(finding.severity),
             finding.object,
             finding.problem
         )

@@ -40,10 +40,7 @@ impl RegistryCheck {
         let mut used: BTreeMap<Block, u64> = BTreeMap::new();
         for address in in_use(&pools, objects) {
             match shared_block(lengths, self.size, address) {
-                Some(block) => {
-                    let count = used.entry(block).or_default();
-                    *count = count.saturating_add(1);
-                }
+                Some(block) => *used.entry(block).or_default() += 1,
                 None => self.problems.push(format!(
                     "{address}: a block of {} does not fit into the address space",
                     self.size

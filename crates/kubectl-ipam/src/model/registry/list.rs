@@ -197,7 +197,7 @@ pub(super) fn clusters_of_records(
             let cluster = &record.cluster;
             let entry = found.entry(cluster.clone());
             let line = entry.or_insert_with(|| line(cluster, None));
-            line.blocks = line.blocks.saturating_add(1);
+            line.blocks += 1;
         }
     }
     found.into_values().collect()
@@ -254,7 +254,7 @@ impl NetworkBlocksLine {
         records: &RecordCache,
         own: Option<&str>,
     ) -> Self {
-        let (mut held, mut others, mut conflicts) = (0_u64, 0_u64, 0_u64);
+        let (mut held, mut others, mut conflicts) = (0, 0, 0);
         for (_, entry) in records.blocks(&network) {
             let (_, clusters) = holders(Some(&entry), own);
             let is_own = own.is_some() && clusters.first().copied() == own;
@@ -262,9 +262,14 @@ impl NetworkBlocksLine {
             if is_own && is_returned(&entry) {
                 continue;
             }
-            held = held.saturating_add(is_own.into());
-            others = others.saturating_add((!is_own).into());
-            conflicts = conflicts.saturating_add((is_used_here && clusters.len() > 1).into());
+            if is_own {
+                held += 1;
+            } else {
+                others += 1;
+            }
+            if is_used_here && clusters.len() > 1 {
+                conflicts += 1;
+            }
         }
         let recorded = records.network(&network).map(|record| record.size);
         let known = |count: u64| own.map(|_| count);

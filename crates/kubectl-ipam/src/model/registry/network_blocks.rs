@@ -222,8 +222,7 @@ fn used_by_block(
             && seen.insert(row.block)
             && let Some(block) = network.block_of(row.block)
         {
-            let count = used.entry(block).or_default();
-            *count = count.saturating_add(1);
+            *used.entry(block).or_default() += 1;
         }
     }
     used

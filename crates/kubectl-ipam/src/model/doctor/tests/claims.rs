@@ -19,7 +19,7 @@ fn waiting_claims_have_one_finding_for_each_cause() {
             .map(|it| {
                 format!(
                     "{} {:?} {}: {}",
-                    it.severity.word(),
+                    word(it.severity),
                     it.check,
                     it.object,
                     it.problem
