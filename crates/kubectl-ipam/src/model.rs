@@ -39,10 +39,10 @@ pub(crate) use self::doctor::{
 };
 pub use self::fact::Fact;
 pub(crate) use self::fact::list;
-pub(crate) use self::finding::{counted, word};
 pub use self::finding::{
     Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked,
 };
+pub(crate) use self::finding::{counted, word};
 pub(crate) use self::health::{Answer, Manager, Outage, OutageCause, manager, unprocessed};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};

@@ -96,7 +96,12 @@ async fn ask(
         Err(unread) => return unknown(unread.reason),
     };
     match opened.read(&key_of(&network.name, block)).await {
-        Ok(entry) => Ok(of_record(&network.name, block, entry.as_ref(), own.as_deref())),
+        Ok(entry) => Ok(of_record(
+            &network.name,
+            block,
+            entry.as_ref(),
+            own.as_deref(),
+        )),
         Err(error) => unknown(error_chain(&error)),
     }
 }

@@ -29,6 +29,7 @@ mod webhooks;
 
 use self::examination::Examination;
 pub(crate) use self::lease::is_held;
+pub(crate) use self::names::grouped;
 pub(crate) use self::selection::{Selection, retain};
 pub(crate) use self::snapshot::{
     AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,

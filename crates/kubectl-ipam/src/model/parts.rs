@@ -275,8 +275,8 @@ fn certificate(snapshot: &Snapshot) -> Option<String> {
             texts.push(format!("{}, valid until {}", row.secret, facts.not_after));
         }
     }
-    let is_known = snapshot.webhooks.is_complete()
-        && webhooks.iter().all(|it| it.certificates.is_complete());
+    let is_known =
+        snapshot.webhooks.is_complete() && webhooks.iter().all(|it| it.certificates.is_complete());
     joined(texts).or_else(|| is_known.then(|| "no Secret".to_owned()))
 }
 

@@ -11,9 +11,9 @@ mod plain;
 mod release;
 mod returned;
 
+pub(crate) use self::block_lines::of_record;
 pub use self::block_lines::{BlockLine, BlockState};
 pub use self::check::RegistryCheck;
-pub(crate) use self::block_lines::of_record;
 pub(crate) use self::check::{check_command, members};
 pub(crate) use self::facts::{LastRecords, RegistryFacts, Unread};
 pub(crate) use self::holder::{

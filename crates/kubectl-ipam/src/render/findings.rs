@@ -8,7 +8,8 @@ use super::style::{Color, Style};
 use super::words::{age, wrapped_words};
 use crate::error::{MissingRight, sentences};
 use crate::model::{
-    Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked, counted, word,
+    Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked, counted,
+    word,
 };
 
 /// Maximum number of findings of one kind, and of what a finding causes, that the text names.

@@ -81,7 +81,9 @@ impl RecordCommand {
     /// What is done, for an error: `release management cluster west of`.
     fn name(&self) -> String {
         match self {
-            Self::Release { cluster_id, .. } => format!("release management cluster {cluster_id} of"),
+            Self::Release { cluster_id, .. } => {
+                format!("release management cluster {cluster_id} of")
+            }
             Self::Adopt { .. } => "adopt the blocks of a former management cluster of".to_owned(),
             Self::CreateNetwork { network, .. } => format!("create network {network} in"),
         }

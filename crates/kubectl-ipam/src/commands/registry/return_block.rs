@@ -52,7 +52,8 @@ async fn return_block(
     loader.require(&Kind::POOLS, None, in_use).await?;
     let holders = [Kind::Address, Kind::Reservation];
     loader.require(&holders, None, in_use).await?;
-    let of_network = slices_of(&loader.objects, &own, &network.name);
+    let mut of_network = loader.objects.slices_of(&network.name);
+    of_network.retain(|slice| slice.owner.name == own);
     let is_wanted = |row: &&&SliceRow| row.shared_block() == Some((&network.name, block));
     let held = of_network.iter().find(is_wanted);
     let is_held = |slice: &&IPSlice| held.is_some_and(|row| slice.name_any() == row.name);
@@ -83,15 +84,6 @@ async fn return_block(
         dry_run,
         changes: vec![change],
     })
-}
-
-/// The slices of this management cluster in a network.
-fn slices_of<'a>(objects: &'a Objects, own: &str, network: &str) -> Vec<&'a SliceRow> {
-    let is_of_network = |slice: &&SliceRow| {
-        let place = slice.shared_block();
-        slice.owner.name == own && place.is_some_and(|(name, _)| name == network)
-    };
-    objects.slices.iter().filter(is_of_network).collect()
 }
 
 /// The network of the flag, or the only one with the block.

@@ -75,7 +75,7 @@ pub(super) fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
 }
 
 /// Objects with the same key, by key.
-pub(super) fn grouped<K: Ord, T>(
+pub(crate) fn grouped<K: Ord, T>(
     all: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
 ) -> BTreeMap<K, Vec<T>> {

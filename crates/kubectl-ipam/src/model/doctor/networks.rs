@@ -23,8 +23,7 @@ fn problems(network: &NetworkRow) -> Vec<Finding> {
         Some(problem) => Some(not_ready(network, problem, None)),
         None => network.problem().and_then(|ready| of_ready(network, ready)),
     });
-    let exclude_the_same =
-        "apply the same pools and the same IPNetwork to all management clusters";
+    let exclude_the_same = "apply the same pools and the same IPNetwork to all management clusters";
     for (check, type_, repair) in [
         (
             Check::BlockConflict,

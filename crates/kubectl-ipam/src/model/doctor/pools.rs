@@ -7,6 +7,7 @@ use super::examination::Examination;
 use super::names::network_of;
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Subject, counted, edit, resource_of};
+use crate::model::registry::check_command;
 use crate::objects::{Kind, PoolRow};
 
 /// What pools report in their conditions.
@@ -44,6 +45,11 @@ fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
                 let (repair, command) = repair_of_ready(pool, reason)?;
                 (Check::PoolNotReady, repair, command)
             }
+            (conditions::OUT_OF_RANGE, "True", conditions::ADDRESSES_IN_OTHER_BLOCKS) => (
+                Check::AddressesOutOfRange,
+                "see which management cluster has the blocks, and what the network reports",
+                check_command(network_of(pool).unwrap_or("NETWORK")),
+            ),
             (conditions::OUT_OF_RANGE, "True", _) => (
                 Check::AddressesOutOfRange,
                 "add the addresses again, or replace the machines",

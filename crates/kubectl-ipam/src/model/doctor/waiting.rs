@@ -8,7 +8,8 @@ use serde_json::json;
 use super::examination::Examination;
 use super::manifest::logs;
 use super::names::{
-    MAX_NAMED, claim_names, claim_resource, claims_wait, describe_claim, grouped, of_claim, of_claims, oldest, places,
+    MAX_NAMED, claim_names, claim_resource, claims_wait, describe_claim, grouped, of_claim,
+    of_claims, oldest, places,
 };
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};

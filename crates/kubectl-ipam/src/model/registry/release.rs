@@ -395,7 +395,8 @@ mod tests {
 
     fn planned(records: &[(&str, Value)], cluster: &str) -> Result<Vec<RecordChange>, String> {
         let plan = plan(&entries(records), cluster, "west", now());
-        plan.map(|plan| plan.lines()).map_err(|error| error.to_string())
+        plan.map(|plan| plan.lines())
+            .map_err(|error| error.to_string())
     }
 
     fn cluster(id: &str, seen: &str) -> Value {
@@ -506,7 +507,8 @@ mod tests {
         let adopted = |record: Value, uid: &str| {
             let records = entries(&[("cluster.west", record)]);
             let plan = adoption(&records, "west", uid, now());
-            plan.map(|plan| plan.changes).map_err(|error| error.to_string())
+            plan.map(|plan| plan.changes)
+                .map_err(|error| error.to_string())
         };
         let changes = adopted(cluster("west", "2026-01-01T00:00:00Z"), "a").unwrap();
         let Write::Update(_, Record::Cluster(record)) = &changes[0].write else {

@@ -112,7 +112,8 @@ mod tests {
         let check = |text: &str, spare| {
             let slices: Vec<&SliceRow> = slices.iter().collect();
             let (block, rules) = (block(text), rules(spare));
-            let returned = returned_block("lab", block, &rules, &slices, &objects.pools(), &objects);
+            let returned =
+                returned_block("lab", block, &rules, &slices, &objects.pools(), &objects);
             returned.map_err(|error| error.to_string())
         };
         let used = check("10.0.0.0/26", 0).unwrap_err();

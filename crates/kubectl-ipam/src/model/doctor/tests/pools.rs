@@ -141,24 +141,45 @@ fn pool_that_joins_a_network_is_one_cause_with_its_undo() {
 }
 
 #[test]
-fn pool_that_stays_in_its_network_is_found() {
-    let mut kept = pool("p", &range("10.0.0.1"));
-    let message = "spec.network was removed while 12 addresses are in use";
-    kept["status"]["conditions"] = json!([
-        {"type": "KeptInNetwork", "status": "True", "reason": "AddressesInUse", "message": message,
-         "lastTransitionTime": "2026-01-01T00:00:00Z"},
-    ]);
-    let snapshot = with(&[kept], &[], &[]);
-    let text = format!("warning InClusterIPPool n/p: {message}");
-    assert_eq!(found(&snapshot, Check::KeptInNetwork), [text]);
-    let findings = diagnosis(&snapshot).findings;
-    let of_check = findings
-        .iter()
-        .find(|finding| finding.check == Check::KeptInNetwork);
-    let since = of_check
-        .and_then(|finding| finding.since)
-        .expect("it says since when");
-    assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
+fn condition_of_a_pool_is_found_with_its_time() {
+    let edit = "kubectl edit inclusterippools p --namespace n";
+    for (type_, reason, check, command) in [
+        (
+            "KeptInNetwork",
+            "AddressesInUse",
+            Check::KeptInNetwork,
+            edit,
+        ),
+        (
+            "OutOfRange",
+            "AddressesOutOfRange",
+            Check::AddressesOutOfRange,
+            edit,
+        ),
+        (
+            "OutOfRange",
+            "AddressesInOtherBlocks",
+            Check::AddressesOutOfRange,
+            "kubectl ipam registry check lab",
+        ),
+    ] {
+        let mut spec = range("10.0.0.1");
+        spec["network"] = json!("lab");
+        let mut reported = pool("p", &spec);
+        reported["status"]["conditions"] = json!([
+            {"type": type_, "status": "True", "reason": reason, "message": "about it",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]);
+        let snapshot = with(&[reported], &[], &[]);
+        let text = "warning InClusterIPPool n/p: about it";
+        assert_eq!(found(&snapshot, check), [text]);
+        let findings = diagnosis(&snapshot).findings;
+        let mut of_check = findings.iter().filter(|finding| finding.check == check);
+        let finding = of_check.next().unwrap();
+        assert_eq!(finding.commands, [command]);
+        let since = finding.since.expect("it says since when");
+        assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
+    }
 }
 
 #[test]
