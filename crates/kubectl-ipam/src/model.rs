@@ -64,9 +64,9 @@ pub use self::registry::{
     RecordChange, RecordProblem, RegistryCheck, RegistryLine, RegistryRelease, RegistryState,
 };
 pub(crate) use self::registry::{
-    Change, LastRecords, NetworkBlocks, Plan, RegistryFacts, Unread, Write, adoption, contains,
-    creation, held_block, is_in_network, key_of, members, network_blocks, of_record, plan,
-    registry_lines, returned_block, searched_blocks, unknown, unknown_block,
+    Change, LastRecords, NetworkBlocks, Plan, RegistryFacts, Unread, Write, adoption, creation,
+    held_block, key_of, members, network_blocks, networks_with, of_record, plan, registry_lines,
+    returned_block, unknown, unknown_block,
 };
 pub(crate) use self::search::{SearchResult, search_address, search_text};
 pub use self::show::PoolDetails;

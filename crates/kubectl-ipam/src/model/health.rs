@@ -69,16 +69,6 @@ pub(crate) enum ManagerState {
     Unknown,
 }
 
-impl Manager {
-    fn new(state: ManagerState) -> Self {
-        Self {
-            state,
-            holder: None,
-            since: None,
-        }
-    }
-}
-
 /// Decides from the leases whether there is a manager. `unprocessed` is since when an object waits
 /// that a manager would have processed.
 pub(crate) fn manager(
@@ -87,27 +77,24 @@ pub(crate) fn manager(
     now: Timestamp,
 ) -> Manager {
     let Some(leases) = leases else {
-        return Manager::new(ManagerState::Unknown);
-    };
-    let name = |lease: &LeaseRow| lease.holder().map(str::to_owned);
-    if let Some(held) = leases.iter().find(|lease| is_held(lease, now)) {
         return Manager {
-            holder: name(held),
-            ..Manager::new(ManagerState::Active)
+            state: ManagerState::Unknown,
+            holder: None,
+            since: None,
         };
-    }
-    let last = leases.iter().max_by_key(|lease| lease.renewed);
-    match (last, unprocessed) {
-        (Some(lease), _) => Manager {
-            holder: name(lease),
-            since: lease.renewed,
-            state: ManagerState::Missing,
-        },
-        (None, Some(since)) => Manager {
-            since: Some(since),
-            ..Manager::new(ManagerState::Missing)
-        },
-        (None, None) => Manager::new(ManagerState::WithoutLease),
+    };
+    let held = leases.iter().find(|lease| is_held(lease, now));
+    let lease = held.or_else(|| leases.iter().max_by_key(|lease| lease.renewed));
+    let (state, since) = match (lease, unprocessed) {
+        (Some(_), _) if held.is_some() => (ManagerState::Active, None),
+        (Some(lease), _) => (ManagerState::Missing, lease.renewed),
+        (None, Some(since)) => (ManagerState::Missing, Some(since)),
+        (None, None) => (ManagerState::WithoutLease, None),
+    };
+    Manager {
+        state,
+        holder: lease.and_then(LeaseRow::holder).map(str::to_owned),
+        since,
     }
 }
 

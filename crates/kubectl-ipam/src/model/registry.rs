@@ -16,11 +16,9 @@ pub use self::block_lines::{BlockLine, BlockState};
 pub use self::check::RegistryCheck;
 pub(crate) use self::check::{check_command, members};
 pub(crate) use self::facts::{LastRecords, RegistryFacts, Unread};
-pub(crate) use self::holder::{
-    contains, held_block, is_in_network, key_of, searched_blocks, unknown_block,
-};
-pub(crate) use self::list::registry_lines;
+pub(crate) use self::holder::{held_block, key_of, networks_with, unknown_block};
 pub use self::list::{ClusterLine, NetworkBlocksLine, RecordProblem, RegistryLine, RegistryState};
+pub(crate) use self::list::{clusters_of, registry_lines};
 pub use self::liveness::ClusterState;
 pub(crate) use self::liveness::STALE_AFTER;
 pub(crate) use self::network_blocks::{NetworkBlocks, block_count, network_blocks};

@@ -11,9 +11,7 @@ use capi_ipam_registry::{Key, Record, cidr};
 use super::examination::Examination;
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, Subject, counted};
-use crate::model::registry::{
-    ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, registry_lines,
-};
+use crate::model::registry::{ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, clusters_of};
 use crate::objects::{Kind, RegistryRow, SliceRow};
 
 /// What registries report.
@@ -53,13 +51,11 @@ fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
 /// Management clusters that give no sign of life.
 pub(super) fn stale(snapshot: &Snapshot) -> Examination {
     Examination::inspect_list(&snapshot.registries, |facts| {
-        let mut findings = Vec::new();
-        for line in registry_lines(std::slice::from_ref(facts), &[], snapshot.now) {
-            let clusters = line.clusters.iter();
-            let stale = clusters.filter(|it| it.state == ClusterState::Stale && !it.this);
-            findings.extend(stale.map(|cluster| of_cluster(&facts.row, cluster)));
-        }
-        findings
+        let mut stale = clusters_of(facts, snapshot.now);
+        stale.retain(|it| it.state == ClusterState::Stale && !it.this);
+        stale
+            .into_iter()
+            .map(|cluster| of_cluster(&facts.row, &cluster))
     })
 }
 

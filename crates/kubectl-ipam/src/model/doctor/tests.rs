@@ -106,12 +106,10 @@ fn address(name: &str, pool: &str, address: &str) -> Value {
 
 /// A claim for the pool `p` that is as old as this, with a reason.
 fn claim(name: &str, age: i64, reason: &str) -> Value {
-    let ready =
-        json!({"type": "Ready", "status": "False", "reason": reason, "message": "about it"});
     let conditions = if reason.is_empty() {
         json!([])
     } else {
-        json!([ready])
+        json!([not_ready(reason)])
     };
     json!({
         "metadata": {"namespace": "n", "name": name, "creationTimestamp": ago(age)},
@@ -187,6 +185,18 @@ fn found(snapshot: &Snapshot, check: Check) -> Vec<String> {
         )
     };
     of_check.map(text).collect()
+}
+
+/// The first finding of a check.
+fn finding(snapshot: &Snapshot, check: Check) -> Finding {
+    let findings = diagnosis(snapshot).findings;
+    let mut of_check = findings.into_iter().filter(|it| it.check == check);
+    of_check.next().expect("the check finds something")
+}
+
+/// A condition Ready that is False.
+fn not_ready(reason: &str) -> Value {
+    json!({"type": "Ready", "status": "False", "reason": reason, "message": "about it"})
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Claims that wait, by their cause. A cause has one finding, whatever number of claims waits for
-//! it: [`cause`] decides which check reports a claim.
+//! it: [`check_of`] decides which check reports a claim.
 
 use capi_ipam_api::{PoolKey, advice, conditions, installed, names};
 use jiff::{SignedDuration, Timestamp};
@@ -18,41 +18,25 @@ use crate::objects::{ClaimRow, Kind, PoolRow};
 /// Age from which a manager should have processed a claim or a pool.
 const MAX_UNPROCESSED: SignedDuration = SignedDuration::from_secs(10);
 
-/// Why a claim waits, as far as checks differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// No manager has processed it.
-    NotReconciled,
-    /// It was created just now.
-    New,
-    PoolExhausted,
-    ClusterNotFound,
-    /// Other checks report it: the pool does not exist or is being deleted, or something is paused.
-    Elsewhere,
-    Other,
-}
-
-fn cause(claim: &ClaimRow, snapshot: &Snapshot) -> Cause {
+/// The check that reports why a claim waits; `None` if it was created just now, or if other checks
+/// report it: the pool does not exist or is being deleted, or something is paused.
+fn check_of(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Check> {
     let pool = snapshot.objects.pool(&claim.pool);
-    if pool.is_none() && snapshot.objects.has(&Kind::POOLS) {
-        return Cause::Elsewhere;
-    }
-    if pool.is_some_and(|pool| pool.paused) {
-        return Cause::Elsewhere;
+    let is_missing = pool.is_none() && snapshot.objects.has(&Kind::POOLS);
+    if is_missing || pool.is_some_and(|pool| pool.paused) {
+        return None;
     }
     let Some(reason) = claim.reason.as_deref() else {
-        return if is_old(claim.created, snapshot.now) {
-            Cause::NotReconciled
-        } else {
-            Cause::New
-        };
+        return is_old(claim.created, snapshot.now).then_some(Check::NotReconciled);
     };
     match (reason, pool) {
-        (conditions::PAUSED_REASON, _) => Cause::Elsewhere,
-        (conditions::CLUSTER_NOT_FOUND, _) => Cause::ClusterNotFound,
-        (_, Some(pool)) if pool.is_deleting() => Cause::Elsewhere,
-        (conditions::POOL_EXHAUSTED, Some(pool)) if pool.is_exhausted() => Cause::PoolExhausted,
-        _ => Cause::Other,
+        (conditions::PAUSED_REASON, _) => None,
+        (conditions::CLUSTER_NOT_FOUND, _) => Some(Check::ClusterNotFound),
+        (_, Some(pool)) if pool.is_deleting() => None,
+        (conditions::POOL_EXHAUSTED, Some(pool)) if pool.is_exhausted() => {
+            Some(Check::PoolExhausted)
+        }
+        _ => Some(Check::ClaimsWait),
     }
 }
 
@@ -61,10 +45,10 @@ pub(crate) fn is_old(created: Option<Timestamp>, now: Timestamp) -> bool {
     created.is_some_and(|created| now.duration_since(created) > MAX_UNPROCESSED)
 }
 
-/// The waiting claims with a cause.
-fn waiting(snapshot: &Snapshot, wanted: Cause) -> Vec<&ClaimRow> {
+/// The waiting claims that a check reports.
+fn waiting(snapshot: &Snapshot, check: Check) -> Vec<&ClaimRow> {
     let mut claims = snapshot.objects.served();
-    claims.retain(|claim| claim.is_waiting() && cause(claim, snapshot) == wanted);
+    claims.retain(|claim| claim.is_waiting() && check_of(claim, snapshot) == Some(check));
     claims
 }
 
@@ -94,7 +78,7 @@ fn of_all(snapshot: &Snapshot, find: impl FnOnce() -> Vec<Finding>) -> Examinati
 /// Pools without a free address.
 pub(super) fn exhausted(snapshot: &Snapshot) -> Examination {
     of_all(snapshot, || {
-        let of_pool = grouped(waiting(snapshot, Cause::PoolExhausted), |it| &it.pool);
+        let of_pool = grouped(waiting(snapshot, Check::PoolExhausted), |it| &it.pool);
         let mut pools = snapshot.objects.pools();
         pools.retain(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
         let mut findings = Vec::new();
@@ -139,7 +123,7 @@ fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
 /// Clusters that claims name, and that do not exist.
 pub(super) fn missing_clusters(snapshot: &Snapshot) -> Examination {
     of_all(snapshot, || {
-        let of_cluster = grouped(waiting(snapshot, Cause::ClusterNotFound), |claim| {
+        let of_cluster = grouped(waiting(snapshot, Check::ClusterNotFound), |claim| {
             let name = claim.cluster.as_deref().unwrap_or_default();
             (claim.key.namespace(), name)
         });
@@ -164,7 +148,7 @@ pub(super) fn not_reconciled(snapshot: &Snapshot) -> Examination {
 
 fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let waiting = waiting(snapshot, Cause::NotReconciled);
+    let waiting = waiting(snapshot, Check::NotReconciled);
     for (pool, claims) in grouped(waiting, |claim| &claim.pool) {
         let problem = format!(
             "{} without any condition: no manager has processed them",
@@ -319,7 +303,7 @@ fn remove_finalizer(claim: &ClaimRow) -> Option<String> {
 /// Claims that wait for another reason, by pool and reason.
 pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
     of_all(snapshot, || {
-        let groups = grouped(waiting(snapshot, Cause::Other), |claim| {
+        let groups = grouped(waiting(snapshot, Check::ClaimsWait), |claim| {
             (&claim.pool, claim.reason.as_deref().unwrap_or_default())
         });
         let mut findings = Vec::new();

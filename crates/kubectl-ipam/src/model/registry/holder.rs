@@ -1,15 +1,19 @@
 //! `who`: which management cluster has the block of an address.
 
+use std::collections::BTreeSet;
+
 use capi_ipam_ip::Block;
 use capi_ipam_registry::Key;
 
 use super::block_lines::{BlockLine, BlockState};
 use crate::objects::{NetworkRow, Objects, PoolRow};
 
-/// Whether a pool of a network contains an address. Other pools share no blocks.
-pub(crate) fn is_in_network(objects: &Objects, address: Block) -> bool {
-    let mut pools = objects.pools().into_iter();
-    pools.any(|pool| pool.network.is_some() && contains(pool, address))
+/// The networks of the pools that contain an address. Other pools share no blocks.
+pub(crate) fn networks_with(objects: &Objects, address: Block) -> BTreeSet<String> {
+    let mut pools = objects.pools();
+    pools.retain(|pool| contains(pool, address));
+    let pools = pools.into_iter();
+    pools.filter_map(|pool| pool.network.clone()).collect()
 }
 
 /// Whether a pool has an address of a block.
@@ -21,20 +25,6 @@ pub(crate) fn contains(pool: &PoolRow, address: Block) -> bool {
         Some(span) => usable.set.overlaps(span),
         None => false,
     }
-}
-
-/// The shared blocks that contain an address, in the networks of the pools that contain it.
-pub(crate) fn searched_blocks(objects: &Objects, address: Block) -> Vec<(&NetworkRow, Block)> {
-    let mut found = Vec::new();
-    for network in objects.networks.sorted() {
-        let mut members = objects.members(&network.name).into_iter();
-        if let Some(block) = network.block_of(address)
-            && members.any(|pool| contains(pool, address))
-        {
-            found.push((network, block));
-        }
-    }
-    found
 }
 
 /// The name of the record of a block.

@@ -139,7 +139,6 @@ pub(crate) fn registry_lines(
 
 fn line(facts: &RegistryFacts, networks: &[&NetworkRow], now: Timestamp) -> RegistryLine {
     let row = &facts.row;
-    let cluster = facts.cluster.as_deref();
     let mut own = networks.to_vec();
     own.retain(|network| network.registry() == Some(row.name.as_str()));
     let mut line = RegistryLine {
@@ -147,26 +146,33 @@ fn line(facts: &RegistryFacts, networks: &[&NetworkRow], now: Timestamp) -> Regi
         cluster_id: facts.cluster.clone(),
         state: RegistryState::of(Some(row)),
         unread: None,
-        clusters: Vec::new(),
+        clusters: clusters_of(facts, now),
         networks: Vec::new(),
         problems: Vec::new(),
     };
     match &facts.records {
         Ok(records) => {
-            line.clusters = clusters_of_records(records, cluster, now);
-            line.networks = networks_of_records(records, cluster, &own);
+            line.networks = networks_of_records(records, facts.cluster.as_deref(), &own);
             let problems = records.problems();
             line.problems
                 .extend(problems.iter().filter_map(|it| RecordProblem::of(it)));
         }
         Err(unread) => {
             line.unread = Some(unread.reason.clone());
-            line.clusters = clusters_of_status(row, cluster, now);
             line.networks
                 .extend(own.into_iter().map(NetworkBlocksLine::of_status));
         }
     }
     line
+}
+
+/// The management clusters that use a registry.
+pub(crate) fn clusters_of(facts: &RegistryFacts, now: Timestamp) -> Vec<ClusterLine> {
+    let own = facts.cluster.as_deref();
+    match &facts.records {
+        Ok(records) => clusters_of_records(records, own, now),
+        Err(_) => clusters_of_status(&facts.row, own, now),
+    }
 }
 
 /// The clusters that have a record, and those that have a block.

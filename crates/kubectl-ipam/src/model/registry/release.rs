@@ -147,17 +147,12 @@ pub(crate) fn plan(
     let seen = last_seen(entry.as_deref(), cluster, now_of_others)?;
     // Blocks first: after an interruption, the record of the cluster shows what is left to do.
     let mut changes = Vec::new();
-    let mut withdrawn = Vec::new();
     for entry in records.entries() {
-        match entry.record() {
-            Some(Record::Block(record)) if record.cluster == cluster => {
-                changes.push(of_block(&entry, record, cluster, now));
-            }
-            Some(Record::Block(record)) => withdrawn.extend(withdrawal(&entry, record, cluster)),
-            _ => {}
+        if let Some(Record::Block(record)) = entry.record() {
+            changes.extend(of_block(&entry, record, cluster, now));
         }
     }
-    changes.extend(withdrawn);
+    changes.sort_by_key(|change: &Change| change.line.action == RecordAction::Withdrawn);
     if let Some(entry) = &entry {
         changes.push(Change {
             write: Write::DeleteCluster,
@@ -327,55 +322,42 @@ pub(super) fn line(record: &str, action: RecordAction) -> RecordChange {
     }
 }
 
-/// A line for the record of a block.
-fn block_line(entry: &Entry, record: &BlockRecord, action: RecordAction) -> RecordChange {
-    RecordChange {
+/// A block of the cluster is deleted, or gets another holder that uses addresses of it. The record of
+/// another cluster is never deleted, and only the name of the released one is removed from it.
+fn of_block(
+    entry: &Arc<Entry>,
+    record: &BlockRecord,
+    cluster: &str,
+    now: Timestamp,
+) -> Option<Change> {
+    let mut wanted = record.clone();
+    wanted.contenders.retain(|id| id != cluster);
+    let is_holder = record.cluster == cluster;
+    let action = match wanted.contenders.first().cloned() {
+        Some(contender) if is_holder => {
+            // Records have whole seconds.
+            let second = Timestamp::from_second(now.as_second()).unwrap_or(now);
+            hand_over(&mut wanted, contender, Time(second));
+            RecordAction::HandedOver
+        }
+        None if is_holder => RecordAction::Freed,
+        _ if wanted == *record => return None,
+        _ => RecordAction::Withdrawn,
+    };
+    let is_freed = action == RecordAction::Freed;
+    let line = RecordChange {
         network: Some(record.network.clone()),
         block: Some(record.block.clone()),
         used: record.used,
+        holder: (!is_freed).then(|| wanted.cluster.clone()),
         ..line(&entry.key, action)
-    }
-}
-
-/// A block of the cluster is deleted, or gets another holder that uses addresses of it.
-fn of_block(entry: &Arc<Entry>, record: &BlockRecord, cluster: &str, now: Timestamp) -> Change {
-    let mut wanted = record.clone();
-    wanted.contenders.retain(|id| id != cluster);
-    // Records have whole seconds.
-    let second = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    if let Some(contender) = wanted.contenders.first().cloned() {
-        hand_over(&mut wanted, contender, Time(second));
-        let line = RecordChange {
-            holder: Some(wanted.cluster.clone()),
-            ..block_line(entry, record, RecordAction::HandedOver)
-        };
-        return Change {
-            write: Write::Update(Arc::clone(entry), Record::Block(wanted)),
-            line,
-        };
-    }
-    Change {
-        write: Write::Delete(Arc::clone(entry)),
-        line: block_line(entry, record, RecordAction::Freed),
-    }
-}
-
-/// The cluster uses no address of a block of another one any more. The record of another cluster is never
-/// deleted, and only the name of the released one is removed from it.
-fn withdrawal(entry: &Arc<Entry>, record: &BlockRecord, cluster: &str) -> Option<Change> {
-    let mut wanted = record.clone();
-    wanted.contenders.retain(|id| id != cluster);
-    if wanted == *record {
-        return None;
-    }
-    let line = RecordChange {
-        holder: Some(record.cluster.clone()),
-        ..block_line(entry, record, RecordAction::Withdrawn)
     };
-    Some(Change {
-        write: Write::Update(Arc::clone(entry), Record::Block(wanted)),
-        line,
-    })
+    let write = if is_freed {
+        Write::Delete(Arc::clone(entry))
+    } else {
+        Write::Update(Arc::clone(entry), Record::Block(wanted))
+    };
+    Some(Change { write, line })
 }
 
 impl Plan {
@@ -414,21 +396,25 @@ mod tests {
 
     #[test]
     fn only_a_cluster_that_is_gone_is_released() {
-        let alive = [("cluster.east", cluster("east", "2026-01-05T02:54:05Z"))];
-        let refusal = planned(&alive, "east").unwrap_err();
-        assert!(refusal.contains("is alive: "), "{refusal}");
-        let late = [("cluster.east", cluster("east", "2026-01-05T09:00:00Z"))];
-        assert!(planned(&late, "east").is_err(), "by a clock that is ahead");
-        let unreadable = [("cluster.east", json!({"cluster": "other"}))];
-        let refusal = planned(&unreadable, "east").unwrap_err();
-        assert!(refusal.contains("it is unknown whether"), "{refusal}");
-        let own = [("cluster.west", cluster("west", OLD))];
-        let refusal = planned(&own, "west").unwrap_err();
-        assert!(refusal.contains("is this management"), "{refusal}");
-        let refusal = planned(&own, "east").unwrap_err();
-        assert!(refusal.contains("has no record"), "{refusal}");
-        let gone = [("cluster.east", cluster("east", OLD))];
-        let lines = planned(&gone, "east").unwrap();
+        let own = ("cluster.west", cluster("west", OLD));
+        let east = |record: Value| ("cluster.east", record);
+        // By a clock that is ahead, it was seen in the future.
+        let (alive, late) = ("2026-01-05T02:54:05Z", "2026-01-05T09:00:00Z");
+        for (record, released, refusal) in [
+            (east(cluster("east", alive)), "east", "is alive: "),
+            (east(cluster("east", late)), "east", "is alive: "),
+            (
+                east(json!({"cluster": "other"})),
+                "east",
+                "it is unknown whether",
+            ),
+            (own.clone(), "west", "is this management cluster"),
+            (own, "east", "has no record"),
+        ] {
+            let refused = planned(&[record], released).unwrap_err();
+            assert!(refused.contains(refusal), "{refused}");
+        }
+        let lines = planned(&[east(cluster("east", OLD))], "east").unwrap();
         assert_eq!(lines[0].action, RecordAction::ClusterDeleted);
     }
 

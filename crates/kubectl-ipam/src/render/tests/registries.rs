@@ -125,7 +125,9 @@ fn check_shows_who_has_the_blocks_in_use() {
     .iter()
     .enumerate()
     .map(|(number, it)| address(&format!("vm-{number}"), it));
-    let objects = Objects::of([web()], rows, [], []);
+    let mut pool = web();
+    pool.network = Some("region".to_owned());
+    let objects = Objects::of([pool], rows, [], []);
     let records = entries(&records());
     let checked = |size| {
         let mut check = RegistryCheck {

@@ -27,22 +27,18 @@ fn address_of_a_removed_pool_counts() {
     let text = "error address 10.0.0.1: 10.0.0.1 is in use by n/x (InClusterIPPool n/old) and n/y (InClusterIPPool \
                 n/new); one of these pools does not exist";
     assert_eq!(found(&snapshot, Check::DuplicateAddress), [text]);
-    let findings = diagnosis(&snapshot).findings;
-    let found = findings
-        .iter()
-        .find(|it| it.check == Check::DuplicateAddress)
-        .unwrap();
+    let duplicate = finding(&snapshot, Check::DuplicateAddress);
     let exclude = "1. end the overlap, otherwise the pools allocate more of these addresses: exclude the addresses";
-    assert!(found.repair.starts_with(exclude), "{}", found.repair);
+    assert!(duplicate.repair.starts_with(exclude), "{duplicate:?}");
     assert_eq!(
-        found.commands[0],
+        duplicate.commands[0],
         "kubectl edit inclusterippools new --namespace n"
     );
     // Both pools are gone.
     let snapshot = with(&[], &used, &[]);
     let text = "error address 10.0.0.1: 10.0.0.1 is in use by n/x (InClusterIPPool n/old) and n/y (InClusterIPPool \
                 n/new); these pools do not exist";
-    assert_eq!(super::found(&snapshot, Check::DuplicateAddress), [text]);
+    assert_eq!(found(&snapshot, Check::DuplicateAddress), [text]);
 }
 
 #[test]
@@ -106,13 +102,6 @@ fn reservation_of_a_missing_pool_is_found() {
     let text = "warning ipreservation p.n.r.10.0.0.1: InClusterIPPool n/r does not exist; 10.0.0.1 stays reserved, also \
                 in a new pool of this name";
     assert_eq!(found(&snapshot, Check::InvalidReservation), [text]);
-    let findings = diagnosis(&snapshot).findings;
-    let found = findings
-        .iter()
-        .find(|it| it.check == Check::InvalidReservation)
-        .unwrap();
-    assert_eq!(
-        found.commands,
-        ["kubectl delete ipreservation p.n.r.10.0.0.1"]
-    );
+    let commands = finding(&snapshot, Check::InvalidReservation).commands;
+    assert_eq!(commands, ["kubectl delete ipreservation p.n.r.10.0.0.1"]);
 }
