@@ -4,7 +4,7 @@
 mod changes;
 mod claims;
 mod contents;
-mod doctor;
+pub(crate) mod doctor;
 mod fact;
 mod finding;
 mod health;
@@ -17,7 +17,7 @@ mod pool_name;
 mod pools;
 mod ranking;
 mod regions;
-mod registry;
+pub(crate) mod registry;
 mod search;
 mod show;
 mod size;
@@ -32,11 +32,7 @@ pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::contents::has_supply;
-pub(crate) use self::doctor::{
-    AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
-    EventRow, LeaseRow, PodRow, Rule, Selection, ServedDefinition, Snapshot, WebhookMode,
-    WebhookRow, diagnosis, is_held, retain,
-};
+pub(crate) use self::doctor::{LeaseRow, Selection, Snapshot, diagnosis, is_held, retain};
 pub use self::fact::Fact;
 pub(crate) use self::fact::list;
 pub use self::finding::{
@@ -57,16 +53,12 @@ pub(crate) use self::parts::{health, parts};
 pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
-#[cfg(test)]
-pub(crate) use self::registry::tests as registry_tests;
 pub use self::registry::{
     BlockLine, BlockState, ClusterLine, ClusterState, NetworkBlocksLine, RecordAction,
     RecordChange, RecordProblem, RegistryCheck, RegistryLine, RegistryRelease, RegistryState,
 };
 pub(crate) use self::registry::{
-    Change, LastRecords, NetworkBlocks, Plan, RegistryFacts, Unread, Write, adoption, creation,
-    held_block, key_of, members, network_blocks, networks_with, of_record, plan, registry_lines,
-    returned_block, unknown, unknown_block,
+    LastRecords, NetworkBlocks, RegistryFacts, Unread, network_blocks, registry_lines,
 };
 pub(crate) use self::search::{SearchResult, search_address, search_text};
 pub use self::show::PoolDetails;

@@ -20,7 +20,7 @@ use crate::cli::RegistryAccess;
 use crate::cluster::{Cluster, ListError, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{RegistryFacts, Unread};
+use crate::model::{LeaseRow, RegistryFacts, Unread};
 use crate::objects::{Kind, RegistryRow};
 
 /// How long it may take to open a registry, and to list its records: less than a request to the API
@@ -137,22 +137,15 @@ async fn secret(
 /// Deployment, or that of the manifests.
 async fn manager_namespace(cluster: &Cluster) -> Result<String, Error> {
     let leases = allowed::<Lease>(cluster, OtherKind::Lease, &lease_selector()).await?;
-    let lease = leases.into_iter().max_by_key(renewed);
-    if let Some(namespace) = lease.and_then(|lease| lease.metadata.namespace) {
-        return Ok(namespace);
+    let leases = leases.into_iter().map(LeaseRow::from);
+    if let Some(lease) = leases.max_by_key(|lease| lease.renewed) {
+        return Ok(lease.namespace);
     }
     let selector = provider_selector();
     let found = allowed::<Deployment>(cluster, OtherKind::Deployment, &selector).await?;
     let mut namespaces = found.into_iter().filter_map(|it| it.metadata.namespace);
-    Ok(namespaces
-        .next()
-        .unwrap_or_else(|| installed::NAMESPACE.to_owned()))
-}
-
-/// When a lease was last renewed.
-fn renewed(lease: &Lease) -> Option<jiff::Timestamp> {
-    let spec = lease.spec.as_ref()?;
-    spec.renew_time.as_ref().map(|time| time.0)
+    let namespace = namespaces.next();
+    Ok(namespace.unwrap_or_else(|| installed::NAMESPACE.to_owned()))
 }
 
 /// The selected objects of all namespaces; none without the permission: another guess is left.

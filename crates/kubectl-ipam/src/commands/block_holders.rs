@@ -9,7 +9,8 @@ use crate::cli::RegistryAccess;
 use crate::cluster::ListError;
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{BlockLine, held_block, key_of, networks_with, of_record, unknown_block};
+use crate::model::BlockLine;
+use crate::model::registry::{held_block, key_of, networks_with, of_record, unknown_block};
 use crate::objects::{Kind, NetworkRow};
 use crate::registry;
 

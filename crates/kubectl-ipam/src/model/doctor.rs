@@ -23,7 +23,7 @@ mod promises;
 mod registries;
 mod replicas;
 mod selection;
-mod snapshot;
+pub(crate) mod snapshot;
 mod waiting;
 mod webhooks;
 
@@ -31,10 +31,7 @@ use self::examination::Examination;
 pub(crate) use self::lease::is_held;
 pub(crate) use self::names::grouped;
 pub(crate) use self::selection::{Selection, retain};
-pub(crate) use self::snapshot::{
-    AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
-    EventRow, LeaseRow, PodRow, Rule, ServedDefinition, Snapshot, WebhookMode, WebhookRow,
-};
+pub(crate) use self::snapshot::{LeaseRow, Snapshot};
 pub(crate) use self::waiting::{is_old, is_unprocessed};
 use super::finding::{Check, FindingList, Unchecked};
 use super::slices::without_effect;

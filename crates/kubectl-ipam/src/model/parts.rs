@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use capi_ipam_api::names;
 use jiff::Timestamp;
 
-use super::doctor::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
+use super::doctor::snapshot::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
 use super::finding::{Check, FindingList, Part, PartLine, PartState, Severity, counted};
 use super::registry::RegistryFacts;
 use crate::objects::Kind;
@@ -248,7 +248,7 @@ fn probes(snapshot: &Snapshot) -> Option<String> {
 
 fn permissions(snapshot: &Snapshot) -> Option<String> {
     let deployments = snapshot.deployments.seen().iter();
-    let accounts = deployments.map(|it| format!("{}/{}", it.namespace, it.account.name));
+    let accounts = deployments.map(|it| format!("{}/{}", it.namespace, it.account));
     Some(format!("service account {}", joined(accounts)?))
 }
 

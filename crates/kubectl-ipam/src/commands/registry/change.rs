@@ -14,9 +14,8 @@ use crate::cluster::Cluster;
 use crate::commands::confirm::confirm;
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::{
-    Change, Plan, RecordChange, RegistryRelease, Report, Write, adoption, creation, plan,
-};
+use crate::model::registry::{Change, Plan, Write, adoption, creation, plan};
+use crate::model::{RecordChange, RegistryRelease, Report};
 use crate::render::{age, record_change_lines};
 use crate::{output, registry};
 

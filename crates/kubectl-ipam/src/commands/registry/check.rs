@@ -6,7 +6,8 @@ use crate::cli::{CheckFlags, Global};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::{RegistryCheck, Report, members};
+use crate::model::registry::members;
+use crate::model::{RegistryCheck, Report};
 use crate::objects::{Kind, NetworkRow};
 use crate::{output, registry};
 

@@ -17,7 +17,8 @@ use crate::cluster::{Cluster, Identity};
 use crate::error::{Code, Error};
 use crate::input::parse_block;
 use crate::load::Loader;
-use crate::model::{RegistryRelease, Report, members, returned_block, unknown};
+use crate::model::registry::{members, returned_block, unknown};
+use crate::model::{RegistryRelease, Report};
 use crate::objects::{Kind, NetworkRow, Objects, SliceRow};
 use crate::{output, registry};
 

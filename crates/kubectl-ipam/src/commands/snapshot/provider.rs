@@ -12,7 +12,8 @@ use kube::api::ListParams;
 use crate::cluster::{Cluster, OtherKind, PAGE_SIZE, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, PodRow, Rule, WebhookMode};
+use crate::model::LeaseRow;
+use crate::model::doctor::snapshot::{DeploymentRow, EventRow, PodRow, Rule, WebhookMode};
 use crate::registry::allowed;
 
 /// The reporter of the events of the provider.
@@ -64,8 +65,7 @@ pub(super) async fn running_pods(cluster: &Cluster) -> Result<Vec<PodRow>, Error
             problem = answer.ok().and_then(Result::err);
         }
         rows.push(PodRow {
-            namespace,
-            name,
+            name: format!("{namespace}/{name}"),
             problem,
         });
     }
@@ -125,10 +125,8 @@ async fn row(loader: &mut Loader<'_>, deployment: &Deployment) -> Result<Deploym
         image: image.unwrap_or_default(),
         elects: has_argument(&pod.containers, &LEADER_ELECTION),
         webhooks: webhook_mode(&pod.containers),
-        account: AccountRow {
-            name: account,
-            rules,
-        },
+        account,
+        rules,
     })
 }
 

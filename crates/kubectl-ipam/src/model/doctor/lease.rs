@@ -42,10 +42,7 @@ fn running(snapshot: &Snapshot) -> Option<String> {
     if pods.is_empty() {
         return None;
     }
-    let names = pods
-        .iter()
-        .map(|pod| format!("{}/{}", pod.namespace, pod.name));
-    let names = first_names(names);
+    let names = first_names(pods.iter().map(|pod| &pod.name));
     let verb = if pods.len() == 1 { "runs" } else { "run" };
     let count = counted(pods.len(), "pod");
     let text = format!("{count} {verb}, and cannot write the lease ({names})");

@@ -38,7 +38,7 @@ pub(super) fn missing(snapshot: &Snapshot) -> Examination {
         return Examination::not_visible(reason, false);
     }
     Examination::of_each(deployments, |deployment| {
-        let rules = &deployment.account.rules;
+        let rules = &deployment.rules;
         match rules.known() {
             None => Examination::default().with_unknown(rules.missing.clone(), false),
             Some(None) => {
@@ -67,7 +67,7 @@ fn finding(deployment: &DeploymentRow, granted: &[Rule]) -> Option<Finding> {
         ),
         _ => format!("it may not {}", missing.join(", ")),
     };
-    let (namespace, account) = (&deployment.namespace, &deployment.account.name);
+    let (namespace, account) = (&deployment.namespace, &deployment.account);
     let object = format!("serviceaccount {namespace}/{account}");
     Some(Check::MissingPermission.finding(object, problem, apply_for(deployment)))
 }

@@ -62,7 +62,10 @@ pub(crate) struct DeploymentRow {
     /// Whether it runs with leader election.
     pub(crate) elects: bool,
     pub(crate) webhooks: WebhookMode,
-    pub(crate) account: AccountRow,
+    /// Name of its service account.
+    pub(crate) account: String,
+    /// The permissions of the service account; `None` if the API server does not know all of them.
+    pub(crate) rules: Readable<Option<Vec<Rule>>>,
 }
 
 /// How a manager serves webhooks, by its arguments.
@@ -74,14 +77,6 @@ pub(crate) enum WebhookMode {
     SelfManaged,
     /// It does not.
     Off,
-}
-
-/// The service account of a Deployment, and its permissions.
-#[derive(Clone, Debug)]
-pub(crate) struct AccountRow {
-    pub(crate) name: String,
-    /// `None` if the API server does not know all of them.
-    pub(crate) rules: Readable<Option<Vec<Rule>>>,
 }
 
 /// A rule of a role.
@@ -125,7 +120,7 @@ pub(crate) struct WebhookRow {
 /// A pod of the provider that runs.
 #[derive(Clone, Debug)]
 pub(crate) struct PodRow {
-    pub(crate) namespace: String,
+    /// Its namespace and name.
     pub(crate) name: String,
     /// Why it is not ready; `None` if it is, or if its probe cannot be asked.
     pub(crate) problem: Option<String>,

@@ -17,6 +17,10 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::schema_for;
 use serde_json::{Value, json};
 
+use super::snapshot::{
+    CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow, EventRow,
+    PodRow, ServedDefinition, WebhookMode, WebhookRow,
+};
 use super::*;
 use crate::error::MissingRight;
 use crate::load::Readable;
@@ -153,10 +157,8 @@ fn deployment(replicas: i32, ready: i32, elects: bool) -> DeploymentRow {
         image: "image".to_owned(),
         elects,
         webhooks: WebhookMode::Off,
-        account: AccountRow {
-            name: "manager".to_owned(),
-            rules: Readable::complete(Some(Vec::new())),
-        },
+        account: "manager".to_owned(),
+        rules: Readable::complete(Some(Vec::new())),
     }
 }
 

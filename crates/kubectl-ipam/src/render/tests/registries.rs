@@ -5,10 +5,10 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, IPRegistry};
 
 use super::*;
-use crate::model::registry_tests::entries;
+use crate::model::registry::tests::entries;
+use crate::model::registry::{of_record, plan, unknown_block};
 use crate::model::{
-    BlockLine, BlockState, RegistryCheck, RegistryFacts, RegistryRelease, Unread, of_record, plan,
-    registry_lines, unknown_block,
+    BlockLine, BlockState, RegistryCheck, RegistryFacts, RegistryRelease, Unread, registry_lines,
 };
 use crate::objects::RegistryRow;
 
