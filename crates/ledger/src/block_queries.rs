@@ -211,8 +211,9 @@ impl Ledger {
         !is_known || self.has_address_in(&Scope::Network(network.into()), block)
     }
 
-    /// How many IPAddresses of a pool have an address that it contains, in a block of its network that is
-    /// not usable, such as one that another management cluster uses as well. They count as out of range.
+    /// How many IPAddresses of a pool have an address that it contains, in a block of its network
+    /// that is not usable, such as one that another management cluster uses as well. They count as
+    /// out of range.
     pub(super) fn in_unusable_blocks(&self, pool: &PoolKey) -> usize {
         let Some(entry) = self.pools.get(pool) else {
             return 0;

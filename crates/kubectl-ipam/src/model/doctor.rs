@@ -130,7 +130,7 @@ fn add(list: &mut FindingList, checks: &[Check], examination: Examination) {
 /// Makes all checks.
 pub(crate) fn diagnosis(snapshot: &Snapshot) -> FindingList {
     let mut found = FindingList {
-        waiting: waiting::count(snapshot, |_, _| true),
+        waiting: waiting::count(snapshot, &Selection::default()),
         ..FindingList::default()
     };
     for (checks, examine) in CHECKS {

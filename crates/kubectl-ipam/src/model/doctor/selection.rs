@@ -39,11 +39,14 @@ impl Selection {
                 |cause: &Cause| (cause.check, &cause.object) == (finding.check, &finding.object);
             includes(finding) || causes.iter().any(is_cause)
         });
-        list.waiting = waiting::count(snapshot, |namespace, pool| {
-            let has_pool = self.pool.is_none() || self.pool.as_ref() == pool;
-            let has_namespace = self.namespace.as_deref().is_none_or(|it| it == namespace);
-            has_pool && has_namespace
-        });
+        list.waiting = waiting::count(snapshot, self);
+    }
+
+    /// Whether a claim of a namespace is selected. `pool` is `None` if it is of another provider.
+    pub(super) fn has_claim(&self, namespace: &str, pool: Option<&PoolKey>) -> bool {
+        let has_pool = self.pool.is_none() || self.pool.as_ref() == pool;
+        let has_namespace = self.namespace.as_deref().is_none_or(|it| it == namespace);
+        has_pool && has_namespace
     }
 
     fn has_place(&self, finding: &Finding) -> bool {

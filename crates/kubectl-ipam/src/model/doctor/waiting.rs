@@ -11,6 +11,7 @@ use super::names::{
     MAX_NAMED, claim_names, claim_resource, claims_wait, describe_claim, grouped, of_claim,
     of_claims, oldest, places,
 };
+use super::selection::Selection;
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};
 use crate::objects::{ClaimRow, Kind, PoolRow};
@@ -52,22 +53,17 @@ fn waiting(snapshot: &Snapshot, check: Check) -> Vec<&ClaimRow> {
     claims
 }
 
-/// Number of the selected claims that wait, also of those that this provider does not serve. They
-/// are selected by namespace and pool.
-pub(super) fn count(
-    snapshot: &Snapshot,
-    is_selected: impl Fn(&str, Option<&PoolKey>) -> bool,
-) -> Option<u64> {
+/// Number of the selected claims that wait, also of those that this provider does not serve.
+pub(super) fn count(snapshot: &Snapshot, selection: &Selection) -> Option<u64> {
     let objects = &snapshot.objects;
     if !objects.has(&[Kind::Claim]) {
         return None;
     }
-    let served = objects.served().into_iter().filter(|claim| {
-        claim.is_waiting() && is_selected(claim.key.namespace(), Some(&claim.pool))
-    });
-    let unserved = objects.unserved().into_iter();
-    let unserved = unserved.filter(|it| it.is_waiting() && is_selected(it.key.namespace(), None));
-    u64::try_from(served.count().saturating_add(unserved.count())).ok()
+    let mut served = objects.served();
+    served.retain(|it| it.is_waiting() && selection.has_claim(it.key.namespace(), Some(&it.pool)));
+    let mut unserved = objects.unserved();
+    unserved.retain(|it| it.is_waiting() && selection.has_claim(it.key.namespace(), None));
+    u64::try_from(served.len() + unserved.len()).ok()
 }
 
 /// Checks of claims and pools. Without all of them, another check could be the right one.
@@ -176,8 +172,8 @@ fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
     findings
 }
 
-/// Whether a manager should have processed a pool, and none has. The Go provider writes no conditions of
-/// pools.
+/// Whether a manager should have processed a pool, and none has. The Go provider writes no
+/// conditions of pools.
 pub(crate) fn is_unprocessed(pool: &PoolRow, is_go_provider: bool, now: Timestamp) -> bool {
     let is_processed = is_go_provider || !pool.conditions.is_empty();
     let is_left_alone = pool.paused || pool.is_deleting();

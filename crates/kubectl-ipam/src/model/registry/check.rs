@@ -33,8 +33,8 @@ pub struct RegistryCheck {
 }
 
 impl RegistryCheck {
-    /// Finds the blocks and the problems. `lengths` are those of what the pools of the network allocate,
-    /// as far as they are known.
+    /// Finds the blocks and the problems. `lengths` are those of what the pools of the network
+    /// allocate, as far as they are known.
     pub(crate) fn run(&mut self, lengths: BlockLengths, objects: &Objects, records: &RecordCache) {
         let pools = members(objects, &self.network);
         let mut used: BTreeMap<Block, u64> = BTreeMap::new();

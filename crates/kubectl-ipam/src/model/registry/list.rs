@@ -229,8 +229,8 @@ pub(super) fn clusters_of_status(
     lines
 }
 
-/// The networks of this management cluster, and those that have a record. `own` is the identity of this
-/// one, if it is known.
+/// The networks of this management cluster, and those that have a record. `own` is the identity of
+/// this one, if it is known.
 fn networks_of_records(
     records: &RecordCache,
     own: Option<&str>,

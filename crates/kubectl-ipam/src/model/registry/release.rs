@@ -322,8 +322,8 @@ pub(super) fn line(record: &str, action: RecordAction) -> RecordChange {
     }
 }
 
-/// A block of the cluster is deleted, or gets another holder that uses addresses of it. The record of
-/// another cluster is never deleted, and only the name of the released one is removed from it.
+/// A block of the cluster is deleted, or gets another holder that uses addresses of it. The record
+/// of another cluster is never deleted, and only the name of the released one is removed from it.
 fn of_block(
     entry: &Arc<Entry>,
     record: &BlockRecord,

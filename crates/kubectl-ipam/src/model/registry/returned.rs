@@ -12,8 +12,8 @@ use super::release::{RecordAction, RecordChange, line, refused};
 use crate::error::Error;
 use crate::objects::{Objects, PoolRow, SliceRow};
 
-/// What becomes of a block that is returned; an error if the manager keeps it. `slices` are those of this
-/// management cluster in the network, and `pools` are the pools of the network.
+/// What becomes of a block that is returned; an error if the manager keeps it. `slices` are those of
+/// this management cluster in the network, and `pools` are the pools of the network.
 pub(crate) fn returned_block(
     network: &str,
     block: Block,
