@@ -15,7 +15,6 @@ mod manifest;
 mod names;
 mod networks;
 mod overlaps;
-mod owners;
 mod paused;
 mod permissions;
 mod pools;
@@ -104,7 +103,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
         claims::reported,
     ),
     (&[Check::InvalidReservation], promises::invalid),
-    (&[Check::OutdatedOwner], owners::outdated),
+    (&[Check::OutdatedOwner], addresses::outdated_owners),
 ];
 
 /// Adds the result of some checks.
@@ -130,7 +129,7 @@ fn add(list: &mut FindingList, checks: &[Check], examination: Examination) {
 /// Makes all checks.
 pub(crate) fn diagnosis(snapshot: &Snapshot) -> FindingList {
     let mut found = FindingList {
-        waiting: waiting::count(snapshot, &Selection::default()),
+        waiting: Selection::default().waiting(snapshot),
         ..FindingList::default()
     };
     for (checks, examine) in CHECKS {

@@ -225,7 +225,7 @@ fn paragraph(first: &Finding, group: &[&Finding], style: Style) -> String {
 /// The repairs of a group: what several objects have in common once, and the commands of each.
 fn repairs(group: &[&Finding]) -> String {
     let mut lines: Vec<String> = Vec::new();
-    let mut left: usize = 0;
+    let mut left = 0;
     for (number, finding) in group.iter().enumerate() {
         let mut of_finding: Vec<String> = Vec::new();
         let repair = clean(&finding.repair);
@@ -240,7 +240,7 @@ fn repairs(group: &[&Finding]) -> String {
         if number < MAX_NAMED {
             lines.append(&mut of_finding);
         } else {
-            left = left.saturating_add(1);
+            left += 1;
         }
     }
     if left > 0 {

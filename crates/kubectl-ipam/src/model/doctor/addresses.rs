@@ -182,3 +182,27 @@ pub(super) fn of_reservation(
     let finding = check.finding(subject, problem, repair);
     finding.with_commands([format!("kubectl delete ipreservation {name}")])
 }
+
+/// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
+/// longer served.
+pub(super) fn outdated_owners(snapshot: &Snapshot) -> Examination {
+    let addresses = snapshot.objects.addresses.sorted();
+    let missing = snapshot.objects.lacking(&[Kind::Address]);
+    let has_some = !addresses.is_empty();
+    Examination::complete(with_old_owner(addresses)).with_unknown(missing, has_some)
+}
+
+fn with_old_owner(mut outdated: Vec<&AddressRow>) -> Option<Finding> {
+    outdated.retain(|address| address.has_old_owner);
+    let named = match outdated.as_slice() {
+        [] => return None,
+        [one] => format!("IPAddress {}", one.key),
+        [first, ..] => format!("{} IPAddresses, such as {},", outdated.len(), first.key),
+    };
+    let problem = format!(
+        "the owner references of {named} are in the version v1beta1, which Cluster API v1.16 does not serve"
+    );
+    let repair = "the provider rewrites 10 a second, except those of paused Clusters and claims: unpause them before \
+                  Cluster API is upgraded";
+    Some(Check::OutdatedOwner.finding("ipaddresses", problem, repair))
+}

@@ -78,20 +78,17 @@ fn equal_in_one_scope(users: &[User<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let of_slot = grouped(users, |user| (&user.scope, user.address.block));
     for ((_, block), users) in of_slot {
-        let mut names = Vec::new();
-        let mut pools = Vec::new();
-        for user in &users {
-            names.push(user.address.key.to_string());
-            pools.push(&user.address.pool);
+        if users.len() < 2 {
+            continue;
         }
+        let names: Vec<String> = users.iter().map(|it| it.address.key.to_string()).collect();
+        let pools: Vec<&PoolKey> = users.iter().map(|it| &it.address.pool).collect();
         let problem = format!(
             "{} IPAddresses have this address: {}",
-            names.len(),
+            users.len(),
             names.join(", ")
         );
-        if names.len() > 1 {
-            findings.push(finding(block, &pools, problem, advice::DUPLICATE));
-        }
+        findings.push(finding(block, &pools, problem, advice::DUPLICATE));
     }
     findings
 }

@@ -11,7 +11,6 @@ use super::names::{
     MAX_NAMED, claim_names, claim_resource, claims_wait, describe_claim, grouped, of_claim,
     of_claims, oldest, places,
 };
-use super::selection::Selection;
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};
 use crate::objects::{ClaimRow, Kind, PoolRow};
@@ -51,19 +50,6 @@ fn waiting(snapshot: &Snapshot, check: Check) -> Vec<&ClaimRow> {
     let mut claims = snapshot.objects.served();
     claims.retain(|claim| claim.is_waiting() && check_of(claim, snapshot) == Some(check));
     claims
-}
-
-/// Number of the selected claims that wait, also of those that this provider does not serve.
-pub(super) fn count(snapshot: &Snapshot, selection: &Selection) -> Option<u64> {
-    let objects = &snapshot.objects;
-    if !objects.has(&[Kind::Claim]) {
-        return None;
-    }
-    let mut served = objects.served();
-    served.retain(|it| it.is_waiting() && selection.has_claim(it.key.namespace(), Some(&it.pool)));
-    let mut unserved = objects.unserved();
-    unserved.retain(|it| it.is_waiting() && selection.has_claim(it.key.namespace(), None));
-    u64::try_from(served.len() + unserved.len()).ok()
 }
 
 /// Checks of claims and pools. Without all of them, another check could be the right one.

@@ -1,4 +1,4 @@
-//! Addresses that several claims have.
+//! Addresses: those that several claims have, and the owners of IPAddresses.
 
 use capi_ipam_api::IPReservation;
 
@@ -104,4 +104,26 @@ fn reservation_of_a_missing_pool_is_found() {
     assert_eq!(found(&snapshot, Check::InvalidReservation), [text]);
     let commands = finding(&snapshot, Check::InvalidReservation).commands;
     assert_eq!(commands, ["kubectl delete ipreservation p.n.r.10.0.0.1"]);
+}
+
+#[test]
+fn owners_in_an_old_version_are_one_finding() {
+    let owned = |name: &str, version: &str| {
+        let mut address = address(name, "p", "10.0.0.1");
+        let version = format!("{GROUP}/{version}");
+        let owner =
+            json!({"apiVersion": version, "kind": "IPAddressClaim", "name": name, "uid": "u"});
+        address["metadata"]["ownerReferences"] = json!([owner]);
+        address
+    };
+    let rows = [
+        owned("a", "v1beta2"),
+        owned("b", "v1beta1"),
+        owned("c", "v1beta1"),
+    ];
+    let found_in = |rows: &[Value]| found(&with(&[], rows, &[]), Check::OutdatedOwner);
+    assert!(found_in(&rows[..1]).is_empty());
+    let problem = &found_in(&rows)[0];
+    let several = "of 2 IPAddresses, such as n/b, are in the version v1beta1";
+    assert!(problem.contains(several), "{problem}");
 }
