@@ -54,6 +54,10 @@ pub const NO_OVERLAP: &str = "NoOverlap";
 /// Reason of a pool with addresses in use that it no longer contains.
 pub const ADDRESSES_OUT_OF_RANGE: &str = "AddressesOutOfRange";
 
+/// Reason of a pool whose addresses in use outside of its range are all in blocks of its network
+/// that this management cluster does not have to itself.
+pub const ADDRESSES_IN_OTHER_BLOCKS: &str = "AddressesInOtherBlocks";
+
 /// Reason of a pool that contains all its addresses in use.
 pub const ALL_IN_RANGE: &str = "AllInRange";
 

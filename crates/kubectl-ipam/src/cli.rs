@@ -270,6 +270,14 @@ pub enum RegistryCommand {
     /// Return a block of this management cluster without an address in use, before
     /// spec.blocks.keepSeconds of its network is over.
     Return(ReturnFlags),
+    /// A command that changes records.
+    #[command(flatten)]
+    Change(RecordCommand),
+}
+
+/// A command that changes the records of a registry.
+#[derive(Debug, Subcommand)]
+pub enum RecordCommand {
     /// Delete the records of a management cluster that no longer exists: others can take its blocks.
     Release {
         /// Identity of the management cluster in the registry.

@@ -4,7 +4,7 @@
 mod changes;
 mod claims;
 mod contents;
-mod doctor;
+pub(crate) mod doctor;
 mod fact;
 mod finding;
 mod health;
@@ -17,7 +17,7 @@ mod pool_name;
 mod pools;
 mod ranking;
 mod regions;
-mod registry;
+pub(crate) mod registry;
 mod search;
 mod show;
 mod size;
@@ -32,17 +32,13 @@ pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
 pub(crate) use self::contents::has_supply;
-pub(crate) use self::doctor::{
-    AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
-    EventRow, LeaseRow, PodRow, Rule, Selection, ServedDefinition, Snapshot, WebhookMode,
-    WebhookRow, diagnosis, is_held, retain,
-};
+pub(crate) use self::doctor::{LeaseRow, Selection, Snapshot, diagnosis, is_held, retain};
 pub use self::fact::Fact;
 pub(crate) use self::fact::list;
-pub(crate) use self::finding::counted;
 pub use self::finding::{
     Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked,
 };
+pub(crate) use self::finding::{counted, word};
 pub(crate) use self::health::{Answer, Manager, Outage, OutageCause, manager, unprocessed};
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};
@@ -57,16 +53,12 @@ pub(crate) use self::parts::{health, parts};
 pub use self::pool_name::PoolName;
 pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
-#[cfg(test)]
-pub(crate) use self::registry::tests as registry_tests;
 pub use self::registry::{
     BlockLine, BlockState, ClusterLine, ClusterState, NetworkBlocksLine, RecordAction,
     RecordChange, RecordProblem, RegistryCheck, RegistryLine, RegistryRelease, RegistryState,
 };
 pub(crate) use self::registry::{
-    Change, Checked, LastRecords, NetworkBlocks, Plan, Refusal, RegistryFacts, Returned, Unread,
-    Write, adoption, block_holder, check_network, contains, creation, held_block, is_in_network,
-    key_of, members, network_blocks, plan, registry_lines, searched_blocks, unknown_block,
+    LastRecords, NetworkBlocks, RegistryFacts, Unread, network_blocks, registry_lines,
 };
 pub(crate) use self::search::{SearchResult, search_address, search_text};
 pub use self::show::PoolDetails;

@@ -2,11 +2,12 @@
 //! their records.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_api::{IPRegistrySpec, installed};
 use capi_ipam_controller::client::error_chain;
-use capi_ipam_registry::{IDENTITY_NAMESPACE, Registry, SecretRef, list, secret_of};
+use capi_ipam_registry::{IDENTITY_NAMESPACE, RecordCache, Registry, SecretRef, list, secret_of};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -19,7 +20,7 @@ use crate::cli::RegistryAccess;
 use crate::cluster::{Cluster, ListError, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{RegistryFacts, Unread};
+use crate::model::{LeaseRow, RegistryFacts, Unread};
 use crate::objects::{Kind, RegistryRow};
 
 /// How long it may take to open a registry, and to list its records: less than a request to the API
@@ -35,55 +36,59 @@ pub(crate) async fn facts(
     row: &RegistryRow,
     access: &RegistryAccess,
 ) -> Result<RegistryFacts, Error> {
-    let cluster = identity(loader.cluster, row).await?;
-    let records = match open(loader, row, access).await? {
-        Ok(registry) => {
-            let listed = list(&registry, TIMEOUT).await;
-            listed.map_err(|error| Unread::new(error_chain(&error)))
-        }
-        Err(unread) => Err(unread),
-    };
     Ok(RegistryFacts {
         row: row.clone(),
-        cluster,
-        records,
+        cluster: identity(loader.cluster, row).await?,
+        records: unless_unread(records(loader, row, access).await)?,
     })
 }
 
-/// Opens a registry. The inner error is the reason why it cannot be opened.
+/// Reads the records of a registry.
+pub(crate) async fn records(
+    loader: &mut Loader<'_>,
+    row: &RegistryRow,
+    access: &RegistryAccess,
+) -> Result<Arc<RecordCache>, Error> {
+    let registry = open(loader, row, access).await?;
+    let listed = list(&registry, TIMEOUT).await;
+    listed.map_err(|error| unreadable(row, error_chain(&error)))
+}
+
+/// Opens a registry.
 pub(crate) async fn open(
     loader: &mut Loader<'_>,
     row: &RegistryRow,
     access: &RegistryAccess,
-) -> Result<Result<Registry, Unread>, Error> {
+) -> Result<Registry, Error> {
     let spec = spec(row, access);
-    let secret = match &access.hub_kubeconfig {
-        Some(path) if spec.kubernetes.is_some() => Some(secret_of_file(path)?),
-        _ => match secret_of(&spec) {
-            Some(named) => match secret(loader, &named).await? {
-                Ok(secret) => Some(secret),
-                Err(unread) => return Ok(Err(unread)),
-            },
-            None => None,
-        },
+    let secret = match (&access.hub_kubeconfig, secret_of(&spec)) {
+        (Some(path), _) if spec.kubernetes.is_some() => Some(secret_of_file(path)?),
+        (_, Some(named)) => Some(secret(loader, row, &named).await?),
+        (_, None) => None,
     };
     let opened = capi_ipam_registry::open(&spec, secret.as_ref(), USER_AGENT);
-    Ok(match timeout(TIMEOUT, opened).await {
-        Ok(Ok(registry)) => Ok(registry),
-        Ok(Err(error)) => Err(Unread::new(error_chain(&error))),
-        Err(_) => Err(Unread::new(format!("no answer within {TIMEOUT:?}"))),
-    })
+    match timeout(TIMEOUT, opened).await {
+        Ok(opened) => opened.map_err(|error| unreadable(row, error_chain(&error))),
+        Err(_) => Err(unreadable(row, format!("no answer within {TIMEOUT:?}"))),
+    }
 }
 
-/// The error of a command that needs the records of a registry.
-pub(crate) fn unread_error(registry: &str, unread: Unread) -> Error {
-    match unread.missing {
-        Some(right) => Error::Forbidden(right),
-        None => Error::Registry {
-            operation: "read".to_owned(),
-            registry: registry.to_owned(),
-            reason: unread.reason,
-        },
+/// The records of a registry cannot be read.
+fn unreadable(row: &RegistryRow, reason: String) -> Error {
+    Error::Registry {
+        operation: "read".to_owned(),
+        registry: row.name.clone(),
+        reason,
+    }
+}
+
+/// What was read of a registry, or why it cannot be read. Another failure is an error.
+pub(crate) fn unless_unread<T>(read: Result<T, Error>) -> Result<Result<T, Unread>, Error> {
+    match read {
+        Ok(read) => Ok(Ok(read)),
+        Err(Error::Forbidden(right)) => Ok(Err(right.into())),
+        Err(Error::Registry { reason, .. }) => Ok(Err(Unread::new(reason))),
+        Err(error) => Err(error),
     }
 }
 
@@ -113,44 +118,38 @@ fn secret_of_file(path: &Path) -> Result<Secret, Error> {
 /// Reads the Secret of a registry.
 async fn secret(
     loader: &mut Loader<'_>,
+    row: &RegistryRow,
     named: &SecretRef<'_>,
-) -> Result<Result<Secret, Unread>, Error> {
+) -> Result<Secret, Error> {
     let namespace = manager_namespace(loader.cluster).await?;
     let parameters = ListParams::default().fields(&format!("metadata.name={}", named.name));
     let found = loader
         .others::<Secret>(OtherKind::Secret, Some(&namespace), &parameters)
         .await?;
     if let Some(right) = found.missing.first() {
-        return Ok(Err(right.clone().into()));
+        return Err(Error::Forbidden(right.clone()));
     }
     let secret = found.into_seen().into_iter().next();
-    Ok(secret.ok_or_else(|| Unread::new(named.missing_in(&namespace).to_string())))
+    secret.ok_or_else(|| unreadable(row, named.missing_in(&namespace).to_string()))
 }
 
 /// The namespace of the manager: that of its lease, which was renewed last, or else that of its
 /// Deployment, or that of the manifests.
 async fn manager_namespace(cluster: &Cluster) -> Result<String, Error> {
     let leases = allowed::<Lease>(cluster, OtherKind::Lease, &lease_selector()).await?;
-    let lease = leases.into_iter().max_by_key(renewed);
-    if let Some(namespace) = lease.and_then(|lease| lease.metadata.namespace) {
-        return Ok(namespace);
+    let leases = leases.into_iter().map(LeaseRow::from);
+    if let Some(lease) = leases.max_by_key(|lease| lease.renewed) {
+        return Ok(lease.namespace);
     }
     let selector = provider_selector();
     let found = allowed::<Deployment>(cluster, OtherKind::Deployment, &selector).await?;
     let mut namespaces = found.into_iter().filter_map(|it| it.metadata.namespace);
-    Ok(namespaces
-        .next()
-        .unwrap_or_else(|| installed::NAMESPACE.to_owned()))
-}
-
-/// When a lease was last renewed.
-fn renewed(lease: &Lease) -> Option<jiff::Timestamp> {
-    let spec = lease.spec.as_ref()?;
-    spec.renew_time.as_ref().map(|time| time.0)
+    let namespace = namespaces.next();
+    Ok(namespace.unwrap_or_else(|| installed::NAMESPACE.to_owned()))
 }
 
 /// The selected objects of all namespaces; none without the permission: another guess is left.
-async fn allowed<T: DeserializeOwned>(
+pub(crate) async fn allowed<T: DeserializeOwned>(
     cluster: &Cluster,
     kind: OtherKind,
     parameters: &ListParams,
@@ -167,11 +166,18 @@ pub(crate) async fn identity(
     cluster: &Cluster,
     row: &RegistryRow,
 ) -> Result<Option<String>, Error> {
-    let known = row.spec.cluster_id.as_ref();
-    if let Some(id) = known.or(row.status.cluster_id.as_ref()) {
-        return Ok(Some(id.clone()));
+    match row.cluster_id() {
+        Some(id) => Ok(Some(id.clone())),
+        None => namespace_uid(cluster).await,
     }
-    namespace_uid(cluster).await
+}
+
+/// As [`identity`]. Fails if it is unknown.
+pub(crate) async fn known_identity(cluster: &Cluster, row: &RegistryRow) -> Result<String, Error> {
+    let id = identity(cluster, row).await?;
+    id.ok_or_else(|| Error::NoIdentity {
+        registry: row.name.clone(),
+    })
 }
 
 /// The UID of the namespace that identifies this cluster; `None` if it cannot be read.

@@ -214,6 +214,26 @@ impl Ledger {
         !is_known || self.has_address_in(&Scope::Network(network.into()), block)
     }
 
+    /// How many IPAddresses of a pool have an address that it contains, in a block of its network
+    /// that is not usable, such as one that another management cluster uses as well. They count as
+    /// out of range.
+    pub(super) fn in_unusable_blocks(&self, pool: &PoolKey) -> usize {
+        let Some(entry) = self.pools.get(pool) else {
+            return 0;
+        };
+        let (Some(allowed), Some(usable)) = (entry.allowed_blocks(), entry.usable()) else {
+            return 0;
+        };
+        if entry.counts().out_of_range == 0 || !entry.shares_blocks() {
+            return 0;
+        }
+        let scope = entry.scope(pool);
+        let usage = self.addresses.usage_in(&scope);
+        let is_unusable = |block: Block| allowed.contains(block) && !usable.contains(block);
+        let used = usage.filter(|(_, usage)| usage.has_address_of(pool));
+        used.filter(|(block, _)| is_unusable(*block)).count()
+    }
+
     /// Whether the pools of a network may allocate all addresses of a block of any size. True in a
     /// network that shares no blocks.
     pub fn is_block_usable(&self, network: &str, block: Block) -> bool {

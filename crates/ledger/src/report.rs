@@ -36,6 +36,8 @@ pub struct PoolReport {
     pub info: Arc<PoolInfo>,
     /// The counts of its addresses.
     pub counts: AddressCounts,
+    /// How many of the addresses out of range are in blocks of the network that are not usable.
+    pub in_unusable_blocks: usize,
     /// When the next cool-down ends, in seconds since the Unix epoch.
     pub cooldown_end: Option<i64>,
     /// The block of its network that the pool needs for its next claim.
@@ -215,6 +217,7 @@ impl Ledger {
         Some(PoolReport {
             key: key.clone(),
             counts: entry.counts(),
+            in_unusable_blocks: self.in_unusable_blocks(key),
             cooldown_end: self.pools.cooldown_end(key),
             missing_block: self.missing_block(key),
             overlapping,

@@ -280,24 +280,33 @@ impl PoolSnapshot<'_> {
                 "",
             );
         }
-        let addresses = if count == 1 {
-            "1 address in use is no longer in the pool; it stays in use until it is released"
-                .to_owned()
-        } else {
-            format!(
-                "{count} addresses in use are no longer in the pool; they stay in use until they are released"
-            )
-        };
-        let message = format!(
-            "{addresses}; to list them: {}",
-            advice::show(&self.report.key)
+        let in_blocks = i64::try_from(self.report.in_unusable_blocks).unwrap_or(count);
+        let removed = counted(
+            count - in_blocks,
+            "address in use is no longer in the pool",
+            "addresses in use are no longer in the pool",
         );
-        Condition::new(
-            conditions::OUT_OF_RANGE,
-            true,
-            conditions::ADDRESSES_OUT_OF_RANGE,
-            message,
-        )
+        let in_other_blocks = counted(
+            in_blocks,
+            "address in use is in a block of the network that this management cluster does not have to itself",
+            "addresses in use are in blocks of the network that this management cluster does not have to itself",
+        );
+        let (reason, addresses) = if in_blocks == 0 {
+            (conditions::ADDRESSES_OUT_OF_RANGE, removed)
+        } else if in_blocks < count {
+            let both = format!("{removed}; {in_other_blocks}");
+            (conditions::ADDRESSES_OUT_OF_RANGE, both)
+        } else {
+            (conditions::ADDRESSES_IN_OTHER_BLOCKS, in_other_blocks)
+        };
+        let stay = if count == 1 {
+            "it stays in use until it is released"
+        } else {
+            "they stay in use until they are released"
+        };
+        let list = advice::show(&self.report.key);
+        let message = format!("{addresses}; {stay}; to list them: {list}");
+        Condition::new(conditions::OUT_OF_RANGE, true, reason, message)
     }
 }
 
@@ -391,6 +400,7 @@ mod tests {
             key: PoolKey::of(pool),
             info: Arc::new(PoolInfo::of(pool)),
             counts: AddressCounts::default(),
+            in_unusable_blocks: 0,
             cooldown_end: None,
             missing_block: None,
             overlapping: Vec::new(),
@@ -559,6 +569,52 @@ mod tests {
                 ("True", Some(reason))
             );
             assert!(is_warning(&none));
+        }
+    }
+
+    #[test]
+    fn addresses_in_other_blocks_are_not_called_removed() {
+        let pool = json!({"kind": "InClusterIPPool", "metadata": {"namespace": "n", "name": "p"}});
+        let pool = serde_json::from_value::<Pool>(pool).unwrap();
+        for (out_of_range, in_unusable_blocks, reason, start) in [
+            (
+                2,
+                0,
+                "AddressesOutOfRange",
+                "2 addresses in use are no longer in the pool; they stay",
+            ),
+            (
+                1,
+                1,
+                "AddressesInOtherBlocks",
+                "1 address in use is in a block of the network that this management cluster does not have to itself; it \
+                 stays",
+            ),
+            (
+                3,
+                2,
+                "AddressesOutOfRange",
+                "1 address in use is no longer in the pool; 2 addresses in use are in blocks of the network",
+            ),
+        ] {
+            let report = PoolReport {
+                counts: AddressCounts {
+                    out_of_range,
+                    ..AddressCounts::default()
+                },
+                in_unusable_blocks,
+                ..report(&pool)
+            };
+            let snapshot = PoolSnapshot {
+                report: &report,
+                finalizer_error: None,
+                blocker: None,
+                kept_in_network: None,
+            };
+            let condition = snapshot.out_of_range();
+            assert_eq!(condition.reason.as_deref(), Some(reason));
+            let message = condition.message.unwrap_or_default();
+            assert!(message.starts_with(start), "{message}");
         }
     }
 

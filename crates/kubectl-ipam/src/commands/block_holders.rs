@@ -1,7 +1,5 @@
 //! Which management clusters have the blocks of an address.
 
-use std::collections::BTreeSet;
-
 use capi_ipam_api::{IPSlice, Scope, reservation_name};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -11,46 +9,36 @@ use crate::cli::RegistryAccess;
 use crate::cluster::ListError;
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{
-    BlockLine, block_holder, contains, held_block, is_in_network, key_of, searched_blocks,
-    unknown_block,
-};
-use crate::objects::{Kind, NetworkRow, Objects};
+use crate::model::BlockLine;
+use crate::model::registry::{held_block, key_of, networks_with, of_record, unknown_block};
+use crate::objects::{Kind, NetworkRow};
 use crate::registry;
 
 /// Describes who has the blocks of an address, one for each network that shares blocks and contains
 /// it. Asks the registry about blocks that this management cluster does not have.
 pub(super) async fn read(loader: &mut Loader<'_>, address: Block) -> Result<Vec<BlockLine>, Error> {
-    if !is_in_network(&loader.objects, address) {
-        return Ok(Vec::new());
+    let names = networks_with(&loader.objects, address);
+    let mut found = Vec::new();
+    if names.is_empty() {
+        return Ok(found);
     }
     loader.read(&[Kind::Network], None).await?;
-    let mut searched = Vec::new();
-    for (network, block) in searched_blocks(&loader.objects, address) {
-        searched.push((network.clone(), block));
+    // A network that may not be listed can share blocks.
+    if let Some(right) = loader.objects.lacking(&[Kind::Network]).first() {
+        let unknown = |name: &String| unknown_block(name, address, right.to_string());
+        return Ok(names.iter().map(unknown).collect());
     }
-    let mut found = unknown_networks(&loader.objects, address);
-    for (network, block) in &searched {
-        let holder = match own_slice(loader, network, *block).await? {
-            Some(cluster) => held_block(network, *block, cluster),
-            None => ask(loader, network, *block).await?,
-        };
-        found.push(holder);
+    for name in names {
+        if let Some(network) = loader.objects.network(&name).cloned()
+            && let Some(block) = network.block_of(address)
+        {
+            found.push(match own_slice(loader, &network, block).await? {
+                Some(cluster) => held_block(&network, block, cluster),
+                None => ask(loader, &network, block).await?,
+            });
+        }
     }
     Ok(found)
-}
-
-/// The networks of pools with an address that may not be listed: they can share blocks.
-fn unknown_networks(objects: &Objects, address: Block) -> Vec<BlockLine> {
-    let lacking = objects.lacking(&[Kind::Network]);
-    let Some(right) = lacking.first() else {
-        return Vec::new();
-    };
-    let pools = objects.pools().into_iter();
-    let names = pools.filter(|pool| contains(pool, address));
-    let names: BTreeSet<&str> = names.filter_map(|pool| pool.network.as_deref()).collect();
-    let unknown = |name: &str| unknown_block(name, address, right.to_string());
-    names.into_iter().map(unknown).collect()
 }
 
 /// The management cluster in the IPSlice of a block, without a conflict; `None` if the registry has
@@ -80,24 +68,28 @@ async fn ask(
     network: &NetworkRow,
     block: Block,
 ) -> Result<BlockLine, Error> {
+    let unknown = |reason| Ok(unknown_block(&network.name, block, reason));
     let name = network.registry().unwrap_or_default();
     loader.read(&[Kind::Registry], None).await?;
     let Some(row) = loader.objects.registry(name).cloned() else {
-        let problem = match loader.objects.lacking(&[Kind::Registry]).first() {
+        return unknown(match loader.objects.lacking(&[Kind::Registry]).first() {
             Some(right) => right.to_string(),
             None => format!("IPRegistry {name} does not exist"),
-        };
-        return Ok(block_holder(network, block, None, Err(problem)));
+        });
     };
     let own = registry::identity(loader.cluster, &row).await?;
-    let access = RegistryAccess::default();
-    let found = match registry::open(loader, &row, &access).await? {
-        Ok(opened) => {
-            let read = opened.read(&key_of(&network.name, block)).await;
-            read.map_err(|error| error_chain(&error))
-        }
-        Err(unread) => Err(unread.reason),
+    let opened = registry::open(loader, &row, &RegistryAccess::default()).await;
+    let opened = match registry::unless_unread(opened)? {
+        Ok(opened) => opened,
+        Err(unread) => return unknown(unread.reason),
     };
-    let found = found.as_ref().map(Option::as_ref).map_err(Clone::clone);
-    Ok(block_holder(network, block, own.as_deref(), found))
+    match opened.read(&key_of(&network.name, block)).await {
+        Ok(entry) => Ok(of_record(
+            &network.name,
+            block,
+            entry.as_ref(),
+            own.as_deref(),
+        )),
+        Err(error) => unknown(error_chain(&error)),
+    }
 }

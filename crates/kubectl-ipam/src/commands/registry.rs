@@ -5,7 +5,6 @@ mod check;
 mod list;
 mod return_block;
 
-use self::change::Operation;
 use crate::cli::{Global, ListFlags, RegistryAccess, RegistryCommand};
 use crate::error::{Code, Error};
 
@@ -23,32 +22,6 @@ pub(super) async fn run(global: &Global, command: Option<&RegistryCommand>) -> R
         }) => list::run(global, names, list, access).await,
         Some(RegistryCommand::Check(wanted)) => check::run(global, wanted).await,
         Some(RegistryCommand::Return(wanted)) => return_block::run(global, wanted).await,
-        Some(RegistryCommand::Release {
-            cluster_id,
-            yes,
-            records,
-        }) => {
-            let operation = Operation::Release {
-                cluster: cluster_id,
-                yes: *yes,
-            };
-            change::run(global, records, &operation).await
-        }
-        Some(RegistryCommand::Adopt { yes, records }) => {
-            change::run(global, records, &Operation::Adopt { yes: *yes }).await
-        }
-        Some(RegistryCommand::CreateNetwork {
-            network,
-            size,
-            quarantine_seconds,
-            records,
-        }) => {
-            let operation = Operation::CreateNetwork {
-                network,
-                size: *size,
-                quarantine: *quarantine_seconds,
-            };
-            change::run(global, records, &operation).await
-        }
+        Some(RegistryCommand::Change(command)) => change::run(global, command).await,
     }
 }

@@ -14,7 +14,8 @@ use crate::cli::RegistryAccess;
 use crate::cluster::{CLUSTERS, Cluster};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{DefinitionRow, RegistryFacts, Snapshot, is_held};
+use crate::model::doctor::snapshot::DefinitionRow;
+use crate::model::{RegistryFacts, Snapshot, is_held};
 use crate::objects::{Kind, RegistryRow};
 use crate::registry;
 

@@ -15,7 +15,6 @@ mod manifest;
 mod names;
 mod networks;
 mod overlaps;
-mod owners;
 mod paused;
 mod permissions;
 mod pools;
@@ -23,18 +22,16 @@ mod promises;
 mod registries;
 mod replicas;
 mod selection;
-mod snapshot;
+pub(crate) mod snapshot;
 mod waiting;
 mod webhooks;
 
 use self::examination::Examination;
 pub(crate) use self::lease::is_held;
+pub(crate) use self::names::grouped;
 pub(crate) use self::selection::{Selection, retain};
-pub(crate) use self::snapshot::{
-    AccountRow, CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow,
-    EventRow, LeaseRow, PodRow, Rule, ServedDefinition, Snapshot, WebhookMode, WebhookRow,
-};
-pub(crate) use self::waiting::is_old;
+pub(crate) use self::snapshot::{LeaseRow, Snapshot};
+pub(crate) use self::waiting::{is_old, is_unprocessed};
 use super::finding::{Check, FindingList, Unchecked};
 use super::slices::without_effect;
 use crate::objects::Kind;
@@ -73,16 +70,16 @@ const CHECKS: &[(&[Check], Examine)] = &[
         ],
         pools::reported,
     ),
-    (&[Check::NetworkNotReady], networks::not_ready),
-    (&[Check::RegistryNotReady], registries::not_ready),
     (
         &[
+            Check::NetworkNotReady,
             Check::BlockConflict,
             Check::BlockSizeDiffers,
             Check::ExclusionsDiffer,
         ],
-        registries::of_networks,
+        networks::reported,
     ),
+    (&[Check::RegistryNotReady], registries::not_ready),
     (&[Check::StaleCluster], registries::stale),
     (&[Check::RecordWithoutSlice], registries::without_slice),
     (&[Check::UnreadableObject], unreadable),
@@ -106,7 +103,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
         claims::reported,
     ),
     (&[Check::InvalidReservation], promises::invalid),
-    (&[Check::OutdatedOwner], owners::outdated),
+    (&[Check::OutdatedOwner], addresses::outdated_owners),
 ];
 
 /// Adds the result of some checks.
@@ -132,7 +129,7 @@ fn add(list: &mut FindingList, checks: &[Check], examination: Examination) {
 /// Makes all checks.
 pub(crate) fn diagnosis(snapshot: &Snapshot) -> FindingList {
     let mut found = FindingList {
-        waiting: waiting::count(snapshot, |_, _| true),
+        waiting: Selection::default().waiting(snapshot),
         ..FindingList::default()
     };
     for (checks, examine) in CHECKS {
@@ -146,17 +143,13 @@ pub(crate) fn diagnosis(snapshot: &Snapshot) -> FindingList {
 /// Objects that cannot be decoded.
 fn unreadable(snapshot: &Snapshot) -> Examination {
     let repair = "correct or delete the objects: kubectl edit";
-    let finding = |text: &String| {
-        Check::UnreadableObject.finding("objects".to_owned(), text.clone(), repair.to_owned())
-    };
-    let mut missing = snapshot.objects.lacking(&Kind::ALL);
-    for right in &snapshot.registries.missing {
-        if !missing.contains(right) {
-            missing.push(right.clone());
-        }
-    }
-    let findings = snapshot.unreadable.iter().map(finding);
-    Examination::complete(findings).with_unknown(missing, snapshot.has_objects())
+    let texts = snapshot.unreadable.iter();
+    let findings = texts.map(|text| Check::UnreadableObject.finding("objects", text, repair));
+    let missing = [
+        snapshot.objects.lacking(&Kind::ALL),
+        snapshot.registries.missing.clone(),
+    ];
+    Examination::complete(findings).with_unknown(missing.concat(), snapshot.has_objects())
 }
 
 /// Slices that have no effect.

@@ -1,5 +1,7 @@
 //! What a check of `doctor` reports.
 
+use std::fmt::Debug;
+
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
@@ -65,37 +67,45 @@ pub(crate) struct Subject {
 }
 
 /// An object of the provider.
-impl From<String> for Subject {
-    fn from(name: String) -> Self {
+impl<T: ToString> From<T> for Subject {
+    fn from(name: T) -> Self {
         Self {
-            name,
+            name: name.to_string(),
             places: Vec::new(),
         }
     }
 }
 
-impl From<&PoolKey> for Subject {
-    fn from(pool: &PoolKey) -> Self {
+impl Subject {
+    /// A pool.
+    pub(super) fn pool(pool: &PoolKey) -> Self {
         Self::from(full(pool)).of_pool(pool)
     }
-}
 
-impl Subject {
-    pub(super) fn of_claim(claim: &NamespacedName) -> Self {
-        let place = Place::Namespace(claim.namespace().to_owned());
-        Self::from(format!("ipaddressclaim {claim}")).at(place)
+    /// A claim.
+    pub(super) fn claim(claim: &NamespacedName) -> Self {
+        Self::from(format!("ipaddressclaim {claim}")).in_namespace(claim.namespace())
     }
 
-    pub(super) fn of_network(name: &str) -> Self {
-        Self::from(format!("IPNetwork {name}")).at(Place::Network(name.to_owned()))
+    /// A registry.
+    pub(super) fn registry(name: &str) -> Self {
+        Self::from(format!("IPRegistry {name}")).of_registry(name)
     }
 
-    pub(super) fn of_registry(name: &str) -> Self {
-        Self::from(format!("IPRegistry {name}")).at(Place::Registry(name.to_owned()))
+    pub(super) fn in_namespace(self, name: &str) -> Self {
+        self.at(Place::Namespace(name.to_owned()))
     }
 
     pub(super) fn of_pool(self, pool: &PoolKey) -> Self {
         self.at(Place::Pool(pool.clone()))
+    }
+
+    pub(super) fn of_network(self, name: &str) -> Self {
+        self.at(Place::Network(name.to_owned()))
+    }
+
+    pub(super) fn of_registry(self, name: &str) -> Self {
+        self.at(Place::Registry(name.to_owned()))
     }
 
     pub(super) fn at(mut self, place: Place) -> Self {
@@ -114,8 +124,8 @@ impl Finding {
     }
 
     /// The same finding with the commands of its repair.
-    pub(super) fn with_commands(mut self, commands: Vec<String>) -> Self {
-        self.commands = commands;
+    pub(super) fn with_commands(mut self, commands: impl IntoIterator<Item = String>) -> Self {
+        self.commands = commands.into_iter().collect();
         self
     }
 
@@ -162,18 +172,6 @@ pub enum PartState {
     Warning,
     /// A check of the part has an error.
     Error,
-}
-
-impl PartState {
-    /// As the text has it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
 }
 
 /// The state of one part.
@@ -246,17 +244,6 @@ pub enum Severity {
     Warning,
     /// It can be intended, so it does not change the exit code.
     Note,
-}
-
-impl Severity {
-    /// As the text has it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
-    }
 }
 
 /// A check of `doctor`, the most urgent first: those of the provider, without which no claim is
@@ -420,19 +407,19 @@ impl Check {
     pub(super) fn finding(
         self,
         object: impl Into<Subject>,
-        problem: String,
-        repair: String,
+        problem: impl Into<String>,
+        repair: impl Into<String>,
     ) -> Finding {
         let Subject { name, places } = object.into();
         Finding {
             severity: self.severity(),
             check: self,
             object: name,
-            problem,
+            problem: problem.into(),
             since: None,
             cause: None,
             places,
-            repair,
+            repair: repair.into(),
             commands: Vec::new(),
         }
     }
@@ -464,6 +451,11 @@ pub(super) fn full(key: &PoolKey) -> String {
         || format!("{kind} {name}"),
         |namespace| format!("{kind} {namespace}/{name}"),
     )
+}
+
+/// A state or a severity as the text has it.
+pub(crate) fn word(state: impl Debug) -> String {
+    format!("{state:?}").to_lowercase()
 }
 
 /// `1 claim`, `2 claims`.

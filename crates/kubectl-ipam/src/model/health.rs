@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::doctor::{LeaseRow, is_held, is_old};
+use super::doctor::{LeaseRow, is_held, is_old, is_unprocessed};
 use crate::objects::{ClaimEntry, Objects};
 
 /// Why the API server gives no usable answer.
@@ -69,16 +69,6 @@ pub(crate) enum ManagerState {
     Unknown,
 }
 
-impl Manager {
-    fn new(state: ManagerState) -> Self {
-        Self {
-            state,
-            holder: None,
-            since: None,
-        }
-    }
-}
-
 /// Decides from the leases whether there is a manager. `unprocessed` is since when an object waits
 /// that a manager would have processed.
 pub(crate) fn manager(
@@ -87,27 +77,24 @@ pub(crate) fn manager(
     now: Timestamp,
 ) -> Manager {
     let Some(leases) = leases else {
-        return Manager::new(ManagerState::Unknown);
-    };
-    let name = |lease: &LeaseRow| lease.holder.clone().filter(|holder| !holder.is_empty());
-    if let Some(held) = leases.iter().find(|lease| is_held(lease, now)) {
         return Manager {
-            holder: name(held),
-            ..Manager::new(ManagerState::Active)
+            state: ManagerState::Unknown,
+            holder: None,
+            since: None,
         };
-    }
-    let last = leases.iter().max_by_key(|lease| lease.renewed);
-    match (last, unprocessed) {
-        (Some(lease), _) => Manager {
-            holder: name(lease),
-            since: lease.renewed,
-            state: ManagerState::Missing,
-        },
-        (None, Some(since)) => Manager {
-            since: Some(since),
-            ..Manager::new(ManagerState::Missing)
-        },
-        (None, None) => Manager::new(ManagerState::WithoutLease),
+    };
+    let held = leases.iter().find(|lease| is_held(lease, now));
+    let lease = held.or_else(|| leases.iter().max_by_key(|lease| lease.renewed));
+    let (state, since) = match (lease, unprocessed) {
+        (Some(_), _) if held.is_some() => (ManagerState::Active, None),
+        (Some(lease), _) => (ManagerState::Missing, lease.renewed),
+        (None, Some(since)) => (ManagerState::Missing, Some(since)),
+        (None, None) => (ManagerState::WithoutLease, None),
+    };
+    Manager {
+        state,
+        holder: lease.and_then(LeaseRow::holder).map(str::to_owned),
+        since,
     }
 }
 
@@ -118,16 +105,10 @@ pub(crate) fn unprocessed(
     is_go_provider: bool,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let mut oldest: Option<Timestamp> = None;
-    let mut add = |created: Option<Timestamp>| {
-        if is_old(created, now) {
-            oldest = oldest.into_iter().chain(created).min();
-        }
-    };
+    let mut created: Vec<Option<Timestamp>> = Vec::new();
     for pool in objects.pools() {
-        let is_processed = is_go_provider || !pool.conditions.is_empty();
-        if !is_processed && !pool.paused && !pool.is_deleting() {
-            add(pool.created);
+        if is_unprocessed(pool, is_go_provider, now) {
+            created.push(pool.created);
         }
     }
     for entry in objects.claims.iter() {
@@ -135,11 +116,12 @@ pub(crate) fn unprocessed(
             && claim.is_waiting()
             && claim.reason.is_none()
             && !claim.paused
+            && is_old(claim.created, now)
         {
-            add(claim.created);
+            created.push(claim.created);
         }
     }
-    oldest
+    created.into_iter().flatten().min()
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use capi_ipam_api::names;
 use jiff::Timestamp;
 
-use super::doctor::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
+use super::doctor::snapshot::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
 use super::finding::{Check, FindingList, Part, PartLine, PartState, Severity, counted};
+use super::registry::RegistryFacts;
 use crate::objects::Kind;
 
 impl Part {
@@ -75,10 +76,7 @@ impl Part {
 
     /// Whether claims are served although the part has an error: it is about single objects.
     pub(crate) fn is_of_objects(self) -> bool {
-        matches!(
-            self,
-            Self::Sweeper | Self::Pools | Self::Registries | Self::Claims
-        )
+        self >= Self::Sweeper
     }
 }
 
@@ -96,39 +94,35 @@ pub(crate) fn parts(diagnosis: &FindingList, snapshot: &Snapshot) -> Vec<PartLin
 
 /// Whether the provider works, whatever is wrong with single objects; `None` if this is unknown.
 pub(crate) fn health(parts: &[PartLine]) -> Option<bool> {
-    let of_provider = parts.iter().filter(|line| !line.part.is_of_objects());
-    let states: Vec<PartState> = of_provider.map(|line| line.state).collect();
-    if states.contains(&PartState::Error) {
-        Some(false)
-    } else if states.contains(&PartState::Unknown) {
-        None
-    } else {
-        Some(true)
+    let has = |state: PartState| {
+        let mut of_provider = parts.iter().filter(|line| !line.part.is_of_objects());
+        of_provider.any(|line| line.state == state)
+    };
+    match (has(PartState::Error), has(PartState::Unknown)) {
+        (true, _) => Some(false),
+        (false, true) => None,
+        (false, false) => Some(true),
     }
 }
 
 fn line(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> PartLine {
     let findings = diagnosis.findings.iter();
     let of_part = findings.filter(|finding| Part::of(finding.check) == part);
-    let worst = of_part.map(|finding| finding.severity).min();
     let mut unchecked = diagnosis.unchecked.iter();
     let is_unchecked = unchecked.any(|unchecked| Part::of(unchecked.check) == part);
     let unserved = unserved(part, snapshot);
-    let state = match worst {
+    let state = match of_part.map(|finding| finding.severity).min() {
         Some(Severity::Error) => PartState::Error,
         Some(Severity::Warning) => PartState::Warning,
         _ if is_unchecked || unserved.is_some() => PartState::Unknown,
         Some(Severity::Note) | None => PartState::Ok,
     };
     // The list of a kind that is not served is empty, which says nothing.
-    let detail = match unserved {
-        Some(problem) => problem,
-        None => facts(part, snapshot).unwrap_or_default(),
-    };
+    let detail = unserved.or_else(|| facts(part, diagnosis, snapshot));
     PartLine {
         part,
         state,
-        detail,
+        detail: detail.unwrap_or_default(),
     }
 }
 
@@ -151,7 +145,7 @@ fn unserved(part: Part, snapshot: &Snapshot) -> Option<String> {
 }
 
 /// What the cluster shows of a part; `None` if nothing.
-fn facts(part: Part, snapshot: &Snapshot) -> Option<String> {
+fn facts(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> Option<String> {
     let objects = &snapshot.objects;
     match part {
         Part::Definitions => Some(definitions(snapshot)),
@@ -166,27 +160,30 @@ fn facts(part: Part, snapshot: &Snapshot) -> Option<String> {
             is_known.then(|| counted(count, "reservation"))
         }
         Part::Pools => {
-            let is_known = objects.has(&Kind::POOLS) && objects.has(&[Kind::Network]);
             let pools = counted(objects.pools().len(), "pool");
             let networks = counted(objects.networks.iter().count(), "network");
+            let is_known = objects.has(&Kind::POOLS) && objects.has(&[Kind::Network]);
             is_known.then(|| format!("{pools}, {networks}"))
         }
         Part::Registries => registries(snapshot),
-        Part::Claims => claims(snapshot),
+        Part::Claims => Some(claims(snapshot, diagnosis.waiting?)),
     }
 }
 
 /// The registries, with the identity of this management cluster in each.
 fn registries(snapshot: &Snapshot) -> Option<String> {
+    let name = |facts: &RegistryFacts| match &facts.cluster {
+        Some(cluster) => format!("{} (as {cluster})", facts.row.name),
+        None => facts.row.name.clone(),
+    };
     let registries = snapshot.registries.known()?;
-    let mut names = Vec::new();
-    for facts in registries {
-        names.push(match &facts.cluster {
-            Some(cluster) => format!("{} (as {cluster})", facts.row.name),
-            None => facts.row.name.clone(),
-        });
-    }
-    Some(names.join(", "))
+    joined(registries.iter().map(name))
+}
+
+/// What is known, separated by commas; `None` if it is nothing.
+fn joined(texts: impl IntoIterator<Item = String>) -> Option<String> {
+    let texts: Vec<String> = texts.into_iter().collect();
+    (!texts.is_empty()).then(|| texts.join(", "))
 }
 
 fn definitions(snapshot: &Snapshot) -> String {
@@ -211,21 +208,18 @@ fn definitions(snapshot: &Snapshot) -> String {
 
 fn lease(snapshot: &Snapshot) -> Option<String> {
     let leases = snapshot.leases.known()?.iter();
-    let texts: Vec<String> = leases.map(|lease| holder(lease, snapshot.now)).collect();
-    (!texts.is_empty()).then(|| texts.join(", "))
+    joined(leases.map(|lease| holder(lease, snapshot.now)))
 }
 
 fn holder(lease: &LeaseRow, now: Timestamp) -> String {
-    let Some(holder) = lease.holder.as_deref().filter(|it| !it.is_empty()) else {
+    let Some(holder) = lease.holder() else {
         return format!(
             "no holder in {}; the last one released the lease",
             lease.namespace
         );
     };
-    let seconds = lease
-        .renewed
-        .map(|renewed| now.duration_since(renewed).as_secs().max(0))
-        .unwrap_or_default();
+    let age = lease.renewed.map(|renewed| now.duration_since(renewed));
+    let seconds = age.unwrap_or_default().as_secs().max(0);
     format!("{holder} in {}, renewed {seconds}s ago", lease.namespace)
 }
 
@@ -249,15 +243,13 @@ fn probes(snapshot: &Snapshot) -> Option<String> {
             "no Deployment: the manager runs outside of the cluster, or not at all".to_owned(),
         );
     }
-    (!texts.is_empty()).then(|| texts.join(", "))
+    joined(texts)
 }
 
 fn permissions(snapshot: &Snapshot) -> Option<String> {
     let deployments = snapshot.deployments.seen().iter();
-    let accounts: Vec<String> = deployments
-        .map(|it| format!("{}/{}", it.namespace, it.account.name))
-        .collect();
-    (!accounts.is_empty()).then(|| format!("service account {}", accounts.join(", ")))
+    let accounts = deployments.map(|it| format!("{}/{}", it.namespace, it.account));
+    Some(format!("service account {}", joined(accounts)?))
 }
 
 fn webhooks(snapshot: &Snapshot) -> Option<String> {
@@ -277,34 +269,26 @@ fn webhooks(snapshot: &Snapshot) -> Option<String> {
 
 fn certificate(snapshot: &Snapshot) -> Option<String> {
     let webhooks = snapshot.webhooks.seen();
-    let certificates = webhooks.iter().flat_map(|it| it.certificates.seen());
-    let texts: Vec<String> = certificates
-        .filter_map(|row| Some((row, row.facts.as_ref().ok()?)))
-        .map(|(row, facts)| format!("{}, valid until {}", row.secret, facts.not_after))
-        .collect();
-    if !texts.is_empty() {
-        return Some(texts.join(", "));
+    let mut texts = Vec::new();
+    for row in webhooks.iter().flat_map(|it| it.certificates.seen()) {
+        if let Ok(facts) = &row.facts {
+            texts.push(format!("{}, valid until {}", row.secret, facts.not_after));
+        }
     }
-    let is_known = webhooks.iter().all(|it| it.certificates.is_complete());
-    (is_known && snapshot.webhooks.is_complete()).then(|| "no Secret".to_owned())
+    let is_known =
+        snapshot.webhooks.is_complete() && webhooks.iter().all(|it| it.certificates.is_complete());
+    joined(texts).or_else(|| is_known.then(|| "no Secret".to_owned()))
 }
 
-fn claims(snapshot: &Snapshot) -> Option<String> {
-    let objects = &snapshot.objects;
-    if !objects.has(&[Kind::Claim]) {
-        return None;
+/// The claims, of which this many wait.
+fn claims(snapshot: &Snapshot, waiting: u64) -> String {
+    let (mut bound, mut deleting) = (0, 0);
+    for claim in snapshot.objects.served() {
+        if claim.is_deleting() {
+            deleting += 1;
+        } else if claim.bound.is_some() {
+            bound += 1;
+        }
     }
-    let served = objects.served();
-    let deleting = served.iter().filter(|claim| claim.is_deleting()).count();
-    let waiting = served.iter().filter(|claim| claim.is_waiting()).count();
-    let bound = served
-        .len()
-        .saturating_sub(waiting)
-        .saturating_sub(deleting);
-    let unserved = objects.unserved().into_iter();
-    let unserved = unserved.filter(|claim| claim.is_waiting());
-    let waiting = waiting.saturating_add(unserved.count());
-    Some(format!(
-        "{bound} bound, {waiting} wait, {deleting} in deletion"
-    ))
+    format!("{bound} bound, {waiting} wait, {deleting} in deletion")
 }

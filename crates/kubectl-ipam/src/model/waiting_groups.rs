@@ -1,11 +1,9 @@
-use std::collections::BTreeMap;
-
-use capi_ipam_api::PoolKey;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::claims::{ClaimLine, UNKNOWN_POOL_KIND, claims};
+use super::doctor::grouped;
 use super::pool_name::PoolName;
 use crate::objects::{ClaimRow, Objects, UnservedClaim};
 
@@ -33,68 +31,61 @@ pub(crate) struct WaitingGroup {
     pub(crate) claims: Vec<ClaimLine>,
 }
 
+impl WaitingGroup {
+    /// A group of this many claims, the oldest of which are listed.
+    fn of(pool: PoolName, reason: Option<&str>, count: usize, mut claims: Vec<ClaimLine>) -> Self {
+        let oldest = claims.first().and_then(|claim| claim.created);
+        let message = claims.first().and_then(|claim| claim.message.clone());
+        for claim in &mut claims {
+            if claim.message == message {
+                claim.message = None;
+            }
+        }
+        Self {
+            pool,
+            reason: reason.map(str::to_owned),
+            message,
+            count: u64::try_from(count).unwrap_or(u64::MAX),
+            oldest,
+            claims,
+        }
+    }
+}
+
 /// Groups waiting claims by pool and reason, and those whose pool has a kind that does not exist by
 /// kind and pool. The group that waits longest is first.
 pub(crate) fn waiting_groups(
-    rows: Vec<&ClaimRow>,
-    unserved: Vec<&UnservedClaim>,
+    mut rows: Vec<&ClaimRow>,
+    mut unserved: Vec<&UnservedClaim>,
     objects: &Objects,
 ) -> Vec<WaitingGroup> {
-    let mut found: BTreeMap<(&PoolKey, Option<&str>), Vec<&ClaimRow>> = BTreeMap::new();
-    for row in rows {
-        let key = (&row.pool, row.reason.as_deref());
-        found.entry(key).or_default().push(row);
-    }
+    rows.sort_by_key(|row| (row.created, &row.key));
+    unserved.sort_by_key(|row| (row.created, &row.key));
     let mut groups = Vec::new();
+    let found = grouped(rows, |row| (&row.pool, row.reason.as_deref()));
     for ((pool, reason), mut rows) in found {
-        rows.sort_by_key(|row| (row.created, &row.key));
-        let size = (rows.len(), rows.first().and_then(|row| row.created));
+        let count = rows.len();
         rows.truncate(MAX_LISTED);
         let lines = claims(rows, [], objects);
-        groups.push(group(pool.into(), reason.map(str::to_owned), size, lines));
+        groups.push(WaitingGroup::of(pool.into(), reason, count, lines));
     }
-    let mut found: BTreeMap<(&str, &str, &str), Vec<&UnservedClaim>> = BTreeMap::new();
-    for claim in unserved {
-        let key = (&*claim.group, &*claim.kind, &*claim.pool);
-        found.entry(key).or_default().push(claim);
-    }
+    let found = grouped(unserved, |claim| {
+        (&*claim.group, &*claim.kind, &*claim.pool)
+    });
     for ((_, kind, name), mut rows) in found {
-        rows.sort_by_key(|row| (row.created, &row.key));
-        let size = (rows.len(), rows.first().and_then(|row| row.created));
+        let count = rows.len();
         rows.truncate(MAX_LISTED);
         let pool = PoolName {
             kind: kind.to_owned(),
             namespace: None,
             name: name.to_owned(),
         };
-        let reason = Some(UNKNOWN_POOL_KIND.to_owned());
-        groups.push(group(pool, reason, size, claims([], rows, objects)));
+        let lines = claims([], rows, objects);
+        let reason = Some(UNKNOWN_POOL_KIND);
+        groups.push(WaitingGroup::of(pool, reason, count, lines));
     }
     groups.sort_by_key(|group| group.oldest);
     groups
-}
-
-/// A group with this many claims, the first of which was created at that time.
-fn group(
-    pool: PoolName,
-    reason: Option<String>,
-    (count, oldest): (usize, Option<Timestamp>),
-    mut claims: Vec<ClaimLine>,
-) -> WaitingGroup {
-    let message = claims.first().and_then(|claim| claim.message.clone());
-    for claim in &mut claims {
-        if claim.message == message {
-            claim.message = None;
-        }
-    }
-    WaitingGroup {
-        pool,
-        reason,
-        message,
-        count: u64::try_from(count).unwrap_or(u64::MAX),
-        oldest,
-        claims,
-    }
 }
 
 #[cfg(test)]

@@ -190,6 +190,15 @@ impl Objects {
         }
     }
 
+    /// The slices of management clusters in a network.
+    pub(crate) fn slices_of(&self, network: &str) -> Vec<&SliceRow> {
+        let is_of_network = |row: &&SliceRow| {
+            let place = row.shared_block();
+            place.is_some_and(|(name, _)| name == network)
+        };
+        self.slices.iter().filter(is_of_network).collect()
+    }
+
     pub(crate) fn network(&self, name: &str) -> Option<&NetworkRow> {
         self.networks.get(&NamespacedName::new("", name))
     }

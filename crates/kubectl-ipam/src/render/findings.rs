@@ -9,6 +9,7 @@ use super::words::{age, wrapped_words};
 use crate::error::{MissingRight, sentences};
 use crate::model::{
     Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked, counted,
+    word,
 };
 
 /// Maximum number of findings of one kind, and of what a finding causes, that the text names.
@@ -25,27 +26,24 @@ const DETAIL_WIDTH: usize = 60;
 /// finding causes is a part of its paragraph.
 pub(super) fn text(list: &FindingList, style: Style) -> String {
     let mut text = verdict(list);
+    text.push('\n');
     let mut effects: HashMap<&Cause, Vec<&Finding>> = HashMap::new();
     let mut causes: BTreeMap<Part, Vec<&Finding>> = BTreeMap::new();
     for finding in &list.findings {
-        match &finding.cause {
-            Some(cause) => effects.entry(cause).or_default().push(finding),
-            None => causes
-                .entry(Part::of(finding.check))
-                .or_default()
-                .push(finding),
-        }
+        let group = match &finding.cause {
+            Some(cause) => effects.entry(cause).or_default(),
+            None => causes.entry(Part::of(finding.check)).or_default(),
+        };
+        group.push(finding);
     }
-    let parts = if has_checked(list) {
-        &list.parts[..]
-    } else {
-        // All of them are unknown.
-        &[]
-    };
-    for line in parts {
-        text.push_str(&part(line, style));
-        let findings = causes.remove(&line.part).unwrap_or_default();
-        text.push_str(&indented(&paragraphs(&findings, &effects, style)));
+    if has_checked(list) {
+        for line in &list.parts {
+            text.push_str(&part(line, style));
+            let findings = causes.remove(&line.part).unwrap_or_default();
+            for line in paragraphs(&findings, &effects, style).lines() {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
     }
     // Those of parts that are not shown.
     for findings in causes.values() {
@@ -58,11 +56,6 @@ pub(super) fn text(list: &FindingList, style: Style) -> String {
 
 /// The first line: whether the provider works.
 fn verdict(list: &FindingList) -> String {
-    if !has_checked(list) {
-        return "It is unknown whether the provider works: nothing could be checked.
-"
-        .to_owned();
-    }
     let named = |state: PartState| {
         let mut lines: Vec<&PartLine> = list.parts.iter().collect();
         lines.retain(|line| line.state == state && !line.part.is_of_objects());
@@ -73,17 +66,16 @@ fn verdict(list: &FindingList) -> String {
         names.join(", ")
     };
     match list.healthy {
-        Some(true) => "The provider works.
-"
-        .to_owned(),
+        _ if !has_checked(list) => {
+            "It is unknown whether the provider works: nothing could be checked.".to_owned()
+        }
+        Some(true) => "The provider works.".to_owned(),
         Some(false) => format!(
-            "The provider does not work, see {}.
-",
+            "The provider does not work, see {}.",
             named(PartState::Error)
         ),
         None => format!(
-            "It is unknown whether the provider works, see {}.
-",
+            "It is unknown whether the provider works, see {}.",
             named(PartState::Unknown)
         ),
     }
@@ -98,27 +90,16 @@ fn part(line: &PartLine, style: Style) -> String {
     };
     let name = format!("{:?}", line.part);
     // Colors do not count for the width.
-    let state = format!("{:8}", line.state.word());
-    let head = format!("{name:12} {}", style.paint(&state, color));
-    let mut details = wrapped_words(&line.detail, DETAIL_WIDTH).into_iter();
-    let first = details.next().unwrap_or_default();
-    let mut text = format!(
-        "{}
-",
-        format!("{head} {first}").trim_end()
-    );
-    for more in details {
-        let _ = writeln!(text, "{:22}{more}", "");
+    let state = format!("{:8}", word(line.state));
+    let mut text = format!("{name:12} {}", style.paint(&state, color));
+    for (number, detail) in wrapped_words(&line.detail, DETAIL_WIDTH).iter().enumerate() {
+        if number == 0 {
+            let _ = write!(text, " {detail}");
+        } else {
+            let _ = write!(text, "\n{:22}{detail}", "");
+        }
     }
-    text
-}
-
-fn indented(text: &str) -> String {
-    let mut indented = String::new();
-    for line in text.lines() {
-        let _ = writeln!(indented, "  {line}");
-    }
-    indented
+    format!("{}\n", text.trim_end())
 }
 
 /// The paragraphs of the findings of a part.
@@ -153,19 +134,20 @@ fn caused(group: &[&Finding], effects: &HashMap<&Cause, Vec<&Finding>>) -> Strin
         };
         all.extend(effects.get(&cause).into_iter().flatten());
     }
-    let mut lines: Vec<String> = all
-        .iter()
-        .take(MAX_NAMED)
-        .map(|finding| {
-            let (object, problem) = (clean(&finding.object), clean(&finding.problem));
-            format!("{:?}: {object}: {problem}", finding.check)
-        })
-        .collect();
+    let mut lines: Vec<String> = Vec::new();
+    for finding in all.iter().take(MAX_NAMED) {
+        lines.push(format!("{:?}: {}", finding.check, described(finding)));
+    }
     let more = all.len().saturating_sub(MAX_NAMED);
     if more > 0 {
         lines.push(format!("and {more} more: {ALL}"));
     }
     labelled("Causes:", &lines)
+}
+
+/// An object, and what is wrong with it.
+fn described(finding: &Finding) -> String {
+    clean(&format!("{}: {}", finding.object, finding.problem))
 }
 
 /// Lines after a label.
@@ -201,7 +183,7 @@ fn paragraph(first: &Finding, group: &[&Finding], style: Style) -> String {
         Severity::Warning => Color::Yellow,
         Severity::Note => Color::Blue,
     };
-    let check = format!("{} {:?}", first.severity.word(), first.check);
+    let check = format!("{} {:?}", word(first.severity), first.check);
     let check = style.paint(&check, color);
     let more = group.len().saturating_sub(MAX_NAMED);
     let named = group.iter().take(MAX_NAMED);
@@ -222,11 +204,7 @@ fn paragraph(first: &Finding, group: &[&Finding], style: Style) -> String {
         };
         format!("{}{more}", objects.join(", "))
     } else {
-        let line = |finding: &&Finding| {
-            let (object, problem) = (clean(&finding.object), clean(&finding.problem));
-            format!("{object}: {problem}")
-        };
-        lines.extend(named.map(line));
+        lines.extend(named.map(|finding| described(finding)));
         if more > 0 {
             lines.push(format!("and {more} more: {ALL}"));
         }
@@ -247,7 +225,7 @@ fn paragraph(first: &Finding, group: &[&Finding], style: Style) -> String {
 /// The repairs of a group: what several objects have in common once, and the commands of each.
 fn repairs(group: &[&Finding]) -> String {
     let mut lines: Vec<String> = Vec::new();
-    let mut left: usize = 0;
+    let mut left = 0;
     for (number, finding) in group.iter().enumerate() {
         let mut of_finding: Vec<String> = Vec::new();
         let repair = clean(&finding.repair);
@@ -262,7 +240,7 @@ fn repairs(group: &[&Finding]) -> String {
         if number < MAX_NAMED {
             lines.append(&mut of_finding);
         } else {
-            left = left.saturating_add(1);
+            left += 1;
         }
     }
     if left > 0 {
@@ -274,77 +252,44 @@ fn repairs(group: &[&Finding]) -> String {
 /// The checks that were not possible, by their reason. Those that lack permissions have one, in
 /// which each permission is named once; `-o json` has them by check.
 fn unknown(unchecked: &[Unchecked], style: Style) -> String {
-    let mut paragraphs: Vec<UnknownChecks<'_>> = Vec::new();
-    for skipped in unchecked {
-        let known = paragraphs.iter_mut().find(|it| it.includes(skipped));
-        match known {
-            Some(paragraph) => paragraph.add(skipped),
-            None => paragraphs.push(UnknownChecks::of(skipped)),
-        }
-    }
     let mut text = String::new();
-    for paragraph in &paragraphs {
-        text.push_str(&paragraph.text(style));
+    let mut rest: Vec<&Unchecked> = unchecked.iter().collect();
+    while let Some(first) = rest.first().copied() {
+        let is_same = |other: &&Unchecked| {
+            let lack_permissions = !first.missing.is_empty() && !other.missing.is_empty();
+            let is_same_reason = lack_permissions || first.reason == other.reason;
+            is_same_reason && first.partly == other.partly
+        };
+        let (same, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_same);
+        let names: Vec<String> = same.iter().map(|it| format!("{:?}", it.check)).collect();
+        let missing: Vec<MissingRight> = same.iter().flat_map(|it| it.missing.clone()).collect();
+        let reason = if missing.is_empty() {
+            first.reason.clone()
+        } else {
+            sentences(&missing).join("; ")
+        };
+        let names = style.paint(&format!("unknown {}", names.join(", ")), Color::Yellow);
+        let problem = if first.partly {
+            "checked only for the objects that you may list"
+        } else {
+            "not checked"
+        };
+        let _ = writeln!(text, "{names}\n  {problem}: {}", clean(&reason));
+        rest = others;
     }
     text
 }
 
-/// Checks that were not possible for one reason.
-struct UnknownChecks<'a> {
-    first: &'a Unchecked,
-    names: Vec<String>,
-    missing: Vec<MissingRight>,
-}
-
-impl<'a> UnknownChecks<'a> {
-    fn of(first: &'a Unchecked) -> Self {
-        Self {
-            first,
-            names: vec![format!("{:?}", first.check)],
-            missing: first.missing.clone(),
-        }
-    }
-
-    fn includes(&self, other: &Unchecked) -> bool {
-        let lack_permissions = !self.missing.is_empty() && !other.missing.is_empty();
-        let is_same_reason = lack_permissions || self.first.reason == other.reason;
-        is_same_reason && self.first.partly == other.partly
-    }
-
-    fn add(&mut self, other: &Unchecked) {
-        self.names.push(format!("{:?}", other.check));
-        self.missing.extend_from_slice(&other.missing);
-    }
-
-    fn text(&self, style: Style) -> String {
-        let names = format!("unknown {}", self.names.join(", "));
-        let names = style.paint(&names, Color::Yellow);
-        let problem = unchecked_problem(self.first);
-        let reason = if self.missing.is_empty() {
-            clean(&self.first.reason)
-        } else {
-            clean(&sentences(&self.missing).join("; "))
-        };
-        format!("{names}\n  {problem}: {reason}\n")
-    }
-}
-
 /// The last line: what was checked, what was found, and how many claims wait.
 pub(super) fn summary(list: &FindingList) -> String {
-    let count = |severity: Severity| {
-        let found = list.findings.iter().filter(|it| it.severity == severity);
-        found.count()
-    };
-    let numbers = [
-        (count(Severity::Error), "error"),
-        (count(Severity::Warning), "warning"),
-        (count(Severity::Note), "note"),
-    ];
-    let found: Vec<String> = numbers
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, noun)| counted(number, noun))
-        .collect();
+    let mut found: Vec<String> = Vec::new();
+    for severity in [Severity::Error, Severity::Warning, Severity::Note] {
+        let of_severity = list.findings.iter().filter(|it| it.severity == severity);
+        let number = of_severity.count();
+        if number > 0 {
+            found.push(counted(number, &word(severity)));
+        }
+    }
     let checks = counted(list.checks.len(), "check");
     let mut text = if list.has_problems() {
         format!("{checks}: {}.", found.join(", "))
@@ -377,13 +322,4 @@ pub(super) fn summary(list: &FindingList) -> String {
     }
     text.push('\n');
     text
-}
-
-/// What is not known without a check.
-pub(super) fn unchecked_problem(skipped: &Unchecked) -> &'static str {
-    if skipped.partly {
-        "checked only for the objects that you may list"
-    } else {
-        "not checked"
-    }
 }

@@ -20,10 +20,10 @@ use super::*;
 use crate::cli::Format;
 use crate::error::MissingRight;
 use crate::load::Readable;
+use crate::model::doctor::snapshot::{DefinitionRow, DeploymentRow, Rule, WebhookMode, WebhookRow};
 use crate::model::{
-    AccountRow, Check, DefinitionRow, DeploymentRow, Fact, HolderState, LeaseRow, PartState,
-    PoolDetails, Rule, Snapshot, WebhookMode, WebhookRow, claims, diagnosis, health, holders,
-    matches_of, network_line, parts, pools, show,
+    Check, Fact, HolderState, LeaseRow, PartState, PoolDetails, Snapshot, claims, diagnosis,
+    health, holders, matches_of, network_line, parts, pools, show,
 };
 use crate::objects::{
     AddressRow, ClaimRow, Deletion, Kind, NetworkRow, Objects, PoolRow, ReservationRow,

@@ -125,6 +125,20 @@ fn findings(kubeconfig: &Path) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Runs a command that succeeds without a warning, with this text.
+fn succeeds(admin: &Path, arguments: &[&str], text: &str) {
+    let (code, output, errors) = run(admin, arguments);
+    assert_eq!((code, errors.as_str()), (0, ""), "{arguments:?}: {output}");
+    assert!(output.contains(text), "{arguments:?}: {output}");
+}
+
+/// Runs a command that fails with this code and text.
+fn fails(admin: &Path, arguments: &[&str], code: i32, text: &str) {
+    let (found, _, errors) = run(admin, arguments);
+    let is_expected = found == code && errors.contains(text);
+    assert!(is_expected, "{arguments:?}: {found} {errors}");
+}
+
 #[tokio::test]
 async fn registry_at_a_hub_is_shown_checked_and_released() {
     let program = manager();
@@ -213,28 +227,24 @@ async fn registry_at_a_hub_is_shown_checked_and_released() {
     );
 
     // A network with addresses in use in a block of another management cluster.
-    let (code, text, errors) = run(admin, &["registry", "check", "region"]);
-    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
-    assert!(text.contains("10.40.0.0/26  1     Held"), "{text}");
-    let (code, _, errors) = run(admin, &["registry", "check", "lan"]);
-    assert!(code == 2 && errors.contains("--size"), "{errors}");
+    let held = "10.40.0.0/26  1     Held";
+    succeeds(admin, &["registry", "check", "region"], held);
+    fails(admin, &["registry", "check", "lan"], 2, "--size");
     let check = ["registry", "check", "lan", "--size", "64"];
-    let (code, text, _) = run(admin, &check);
-    assert!(code == 0 && text.contains("Free"), "{text}");
+    succeeds(admin, &check, "Free");
     block(&registry, "lan", "10.50.0.0", "east", &["north"]).await;
     let (code, text, _) = run(admin, &check);
     assert!(code == 1 && text.contains("Conflict  east"), "{text}");
-    let (code, _, errors) = run(admin, &["registry", "check", "none"]);
-    assert!(code == 6, "{errors}");
+    fails(admin, &["registry", "check", "none"], 6, "");
 
-    let (code, text, _) = run(admin, &["who", "10.40.0.70"]);
-    let expected = "Block 10.40.0.64/26 of network region: management cluster east";
-    assert!(code == 0 && text.contains(expected), "{text}");
-    let expected = "Nothing in this management cluster holds 10.40.0.70. Management cluster east";
-    assert!(text.contains(expected), "{text}");
-    let (code, text, _) = run(admin, &["who", "10.40.0.9"]);
+    for expected in [
+        "Block 10.40.0.64/26 of network region: management cluster east",
+        "Nothing in this management cluster holds 10.40.0.70. Management cluster east",
+    ] {
+        succeeds(admin, &["who", "10.40.0.70"], expected);
+    }
     let expected = "Block 10.40.0.0/26 of network region: this management cluster (west)";
-    assert!(code == 0 && text.contains(expected), "{text}");
+    succeeds(admin, &["who", "10.40.0.9"], expected);
 
     let found = findings(admin);
     let stale = |(check, problem): &(String, String)| {
@@ -262,41 +272,31 @@ async fn registry_at_a_hub_is_shown_checked_and_released() {
     let file = plane.folder().join("hub.kubeconfig");
     std::fs::write(&file, embedded_kubeconfig(hub.kubeconfig())).expect("the folder exists");
     let path = file.to_str().expect("a path in UTF-8");
-    let (code, text, errors) = run(admin, &["registry", "list", "--hub-kubeconfig", path]);
-    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
-    assert!(text.contains("north"), "{text}");
+    let list = ["registry", "list", "--hub-kubeconfig", path];
+    succeeds(admin, &list, "north");
 }
 
 /// The command `registry release`.
 async fn release_of_a_hub(admin: &Path, registry: &Registry) {
-    let release = |id: &'static str, more: &[&str]| {
-        let command = ["registry", "release", "--cluster-id", id];
-        run(admin, &[&command[..], more].concat())
-    };
-    let (code, _, errors) = release("west", &["--yes"]);
-    assert!(
-        code == 7 && errors.contains("this management cluster"),
-        "{errors}"
-    );
-    let (code, _, errors) = release("north", &["--yes"]);
-    assert!(code == 7 && errors.contains("is alive"), "{errors}");
-    let (code, _, errors) = release("south", &["--yes"]);
-    assert!(code == 6, "{errors}");
-    let (code, _, errors) = release("east", &[]);
-    assert!(
-        code == 2 && errors.contains("confirm it with --yes"),
-        "{errors}"
-    );
-    let (code, text, _) = release("east", &["--dry-run=client"]);
-    assert!(
-        code == 0 && text.contains("10.40.0.64/26 of network region freed (dry run)"),
-        "{text}"
-    );
+    let release =
+        |id: &'static str, flag: &'static str| ["registry", "release", "--cluster-id", id, flag];
+    for (command, code, text) in [
+        (release("west", "--yes"), 7, "this management cluster"),
+        (release("north", "--yes"), 7, "is alive"),
+        (release("south", "--yes"), 6, ""),
+        (
+            release("east", "--dry-run=none"),
+            2,
+            "confirm it with --yes",
+        ),
+    ] {
+        fails(admin, &command, code, text);
+    }
+    let freed = "10.40.0.64/26 of network region freed (dry run)";
+    succeeds(admin, &release("east", "--dry-run=client"), freed);
     assert!(read(registry, "cluster.east").await.is_some());
-    let (code, text, errors) = release("east", &["--yes"]);
-    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
     let handed_over = "block 10.50.0.0/26 of network lan handed over to north";
-    assert!(text.contains(handed_over), "{text}");
+    succeeds(admin, &release("east", "--yes"), handed_over);
     assert!(read(registry, "cluster.east").await.is_none());
     assert_eq!(holder(registry, "block.region.10.40.0.64-26").await, None);
     let others = [
@@ -315,21 +315,16 @@ async fn release_of_a_hub(admin: &Path, registry: &Registry) {
 
 /// The command `registry create-network`.
 async fn network_of_a_hub(admin: &Path, registry: &Registry) {
-    let create = |network: &'static str, more: &[&str]| {
-        let command = ["registry", "create-network", network];
-        run(admin, &[&command[..], more].concat())
+    let create = |network: &'static str, size: &'static str, flag: &'static str| {
+        ["registry", "create-network", network, "--size", size, flag]
     };
-    let (code, text, errors) = create("fabric", &["--size", "64", "--dry-run=client"]);
-    assert!(
-        code == 0 && text == "record network.fabric created (dry run)\n",
-        "{text}{errors}"
-    );
+    let dry_run = create("fabric", "64", "--dry-run=client");
+    succeeds(admin, &dry_run, "record network.fabric created (dry run)\n");
     assert!(read(registry, "network.fabric").await.is_none());
-    let wanted = ["--size", "64", "--quarantine-seconds", "60"];
+    let wanted = create("fabric", "64", "--quarantine-seconds=60");
     for expected in ["created", "unchanged"] {
-        let (code, text, errors) = create("fabric", &wanted);
-        assert_eq!((code, errors.as_str()), (0, ""), "{text}");
-        assert_eq!(text, format!("record network.fabric {expected}\n"));
+        let text = format!("record network.fabric {expected}\n");
+        succeeds(admin, &wanted, &text);
     }
     let found = read(registry, "network.fabric").await;
     let expected = Record::Network(NetworkRecord {
@@ -339,43 +334,36 @@ async fn network_of_a_hub(admin: &Path, registry: &Registry) {
         quarantine_seconds: Some(60),
     });
     assert_eq!(found.expect("it was created").record(), Some(&expected));
-    let (code, _, errors) = create("fabric", &["--size", "32"]);
-    assert!(
-        code == 7 && errors.contains("another record of network fabric"),
-        "{errors}"
-    );
-    let (code, text, errors) = create("region", &["--size", "64"]);
-    assert!(
-        code == 0 && text.contains("unchanged"),
-        "the manager has written it: {errors}"
-    );
-    let (code, _, errors) = create("lan", &["--size", "64"]);
-    assert!(
-        code == 7 && errors.contains("blocks of network lan"),
-        "{errors}"
-    );
-    let (code, _, errors) = create("none", &["--size", "3"]);
-    assert!(code == 2 && errors.contains("power of two"), "{errors}");
+    let default = "--quarantine-seconds=604800";
+    // The manager has written it.
+    succeeds(admin, &create("region", "64", default), "unchanged");
+    for (command, code, text) in [
+        (
+            create("fabric", "32", default),
+            7,
+            "another record of network fabric",
+        ),
+        (create("lan", "64", default), 7, "blocks of network lan"),
+        (create("none", "3", default), 2, "power of two"),
+    ] {
+        fails(admin, &command, code, text);
+    }
 }
 
 /// The command `registry return`.
 async fn return_to_a_hub(admin: &Path, registry: &Registry, consumer: &Consumer) {
     let key = "block.region.10.40.0.0-26";
-    let return_block = |block: &'static str, more: &[&str]| {
-        let command = ["registry", "return", block];
-        run(admin, &[&command[..], more].concat())
-    };
     let is_returned = async || match read(registry, key).await?.record() {
         Some(Record::Block(record)) => Some(record.returned_at.is_some()),
         other => panic!("{other:?}"),
     };
-    let (code, _, errors) = return_block("10.40.0.64/26", &[]);
-    assert!(code == 6, "{errors}");
-    let (code, _, errors) = return_block("10.40.0.0/26", &[]);
-    assert!(code == 7 && errors.contains("has 1 such"), "{errors}");
+    let own = ["registry", "return", "10.40.0.0/26"];
+    fails(admin, &["registry", "return", "10.40.0.64/26"], 6, "");
+    fails(admin, &own, 7, "has 1 such");
     consumer.release("machines").await;
     let dry_run = eventually("the block is not in use", async || {
-        let (code, text, _) = return_block("10.40.0.0/26", &["--dry-run=server"]);
+        let dry_run = [&own[..], &["--dry-run=server"]].concat();
+        let (code, text, _) = run(admin, &dry_run);
         (code == 0).then_some(text)
     })
     .await;
@@ -385,15 +373,13 @@ async fn return_to_a_hub(admin: &Path, registry: &Registry, consumer: &Consumer)
         "{dry_run}"
     );
     assert_eq!(is_returned().await, Some(false), "it is kept for a week");
-    let (code, text, errors) = return_block("10.40.0.0/26", &["--network", "region"]);
-    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
-    assert!(text.starts_with(expected), "{text}");
+    let of_network = [&own[..], &["--network", "region"]].concat();
+    succeeds(admin, &of_network, expected);
     eventually("the block is returned", async || {
         (is_returned().await == Some(true)).then_some(())
     })
     .await;
-    let (code, _, errors) = return_block("10.40.0.0/26", &[]);
-    assert!(code == 6, "{errors}");
+    fails(admin, &own, 6, "");
 }
 
 #[tokio::test]
@@ -430,15 +416,8 @@ async fn registry_in_nats_that_is_away_is_shown_by_its_status() {
     let url = node.url();
     let server = ["--nats-server", url.as_str()];
 
-    let (code, text, errors) = run(
-        admin,
-        &[&["registry", "list", "site"][..], &server].concat(),
-    );
-    assert_eq!((code, errors.as_str()), (0, ""), "{text}");
-    assert!(
-        text.contains("region   64    1     ?      1       1"),
-        "{text}"
-    );
+    let list = [&["registry", "list", "site"][..], &server].concat();
+    succeeds(admin, &list, "region   64    1     ?      1       1");
 
     let (code, text, errors) = run(admin, &["registry"]);
     assert!(code == 0 && text.contains("west"), "{text}");
@@ -449,11 +428,8 @@ async fn registry_in_nats_that_is_away_is_shown_by_its_status() {
     assert!(text.contains("cannot be read from here"), "{text}");
 
     let command = ["registry", "release", "--cluster-id", "east", "--yes"];
-    let (code, _, errors) = run(admin, &command);
-    assert!(
-        code == 7 && errors.contains("cannot read IPRegistry site"),
-        "{errors}"
-    );
+    let away = "cannot read IPRegistry site";
+    fails(admin, &command, 7, away);
     let (code, text, errors) = run(admin, &[&command[..], &server].concat());
     assert_eq!((code, errors.as_str()), (0, ""), "{text}");
     assert!(
@@ -467,9 +443,5 @@ async fn registry_in_nats_that_is_away_is_shown_by_its_status() {
     assert_eq!(holder(&registry, "block.region.10.40.0.64-26").await, None);
     assert!(read(&registry, "network.region").await.is_some(), "kept");
     node.kill();
-    let (code, _, errors) = run(admin, &[&command[..], &server].concat());
-    assert!(
-        code == 7 && errors.contains("cannot read IPRegistry site"),
-        "{errors}"
-    );
+    fails(admin, &[&command[..], &server].concat(), 7, away);
 }

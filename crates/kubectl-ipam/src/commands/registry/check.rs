@@ -6,7 +6,8 @@ use crate::cli::{CheckFlags, Global};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::{Checked, RegistryCheck, Report, check_network, members};
+use crate::model::registry::members;
+use crate::model::{RegistryCheck, Report};
 use crate::objects::{Kind, NetworkRow};
 use crate::{output, registry};
 
@@ -33,28 +34,22 @@ async fn check(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<RegistryC
     let of_network = network.as_ref().and_then(NetworkRow::registry);
     let name = wanted.registry.as_deref().or(of_network);
     let row = registry::find(loader, name).await?;
-    let facts = registry::facts(loader, &row, &wanted.access).await?;
-    let records = facts
-        .records
-        .map_err(|unread| registry::unread_error(&row.name, unread))?;
-    let Some(id) = facts.cluster else {
-        return Err(Error::NoIdentity { registry: row.name });
-    };
+    let records = registry::records(loader, &row, &wanted.access).await?;
+    let id = registry::known_identity(loader.cluster, &row).await?;
     let holders = [Kind::Address, Kind::Reservation];
     loader.require(&holders, None, unknown).await?;
-    let lengths = network
-        .as_ref()
-        .and_then(|network| network.status.block_lengths);
-    Ok(check_network(&Checked {
-        registry: &row.name,
-        network: &wanted.network,
-        cluster: &id,
-        size: size(wanted, network.as_ref(), &records)?,
-        lengths: lengths.unwrap_or_default(),
-        pools: &members(&loader.objects, &wanted.network),
-        objects: &loader.objects,
-        records: &records,
-    }))
+    let size = size(wanted, network.as_ref(), &records)?;
+    let lengths = network.and_then(|network| network.status.block_lengths);
+    let mut check = RegistryCheck {
+        registry: row.name,
+        network: wanted.network.clone(),
+        cluster_id: id,
+        size,
+        blocks: Vec::new(),
+        problems: Vec::new(),
+    };
+    check.run(lengths.unwrap_or_default(), &loader.objects, &records);
+    Ok(check)
 }
 
 /// The number of addresses of a block: that of the flag, that of the network, or that on which the

@@ -17,7 +17,8 @@ use crate::cluster::{Cluster, Identity};
 use crate::error::{Code, Error};
 use crate::input::parse_block;
 use crate::load::Loader;
-use crate::model::{Refusal, RegistryRelease, Report, Returned, members};
+use crate::model::registry::{members, returned_block, unknown};
+use crate::model::{RegistryRelease, Report};
 use crate::objects::{Kind, NetworkRow, Objects, SliceRow};
 use crate::{output, registry};
 
@@ -33,8 +34,8 @@ async fn return_block(
     wanted: &ReturnFlags,
 ) -> Result<RegistryRelease, Error> {
     let block = parse_block(&wanted.block, true)?;
-    let unknown = || format!("whether block {} is in use", wanted.block);
-    loader.require(&[Kind::Network], None, unknown).await?;
+    let in_use = || format!("whether block {} is in use", wanted.block);
+    loader.require(&[Kind::Network], None, in_use).await?;
     let slices = loader.read_objects::<IPSlice>(Kind::Slice, None).await?;
     loader.require_known(&[Kind::Slice], || {
         "which blocks this management cluster has".to_owned()
@@ -48,28 +49,26 @@ async fn return_block(
         )));
     };
     let row = registry::find(loader, Some(&rules.registry)).await?;
-    let Some(own) = registry::identity(loader.cluster, &row).await? else {
-        return Err(Error::NoIdentity { registry: row.name });
-    };
-    loader.require(&Kind::POOLS, None, unknown).await?;
+    let own = registry::known_identity(loader.cluster, &row).await?;
+    loader.require(&Kind::POOLS, None, in_use).await?;
     let holders = [Kind::Address, Kind::Reservation];
-    loader.require(&holders, None, unknown).await?;
-    let of_network = slices_of(&loader.objects, &own, &network.name);
+    loader.require(&holders, None, in_use).await?;
+    let mut of_network = loader.objects.slices_of(&network.name);
+    of_network.retain(|slice| slice.owner.name == own);
     let is_wanted = |row: &&&SliceRow| row.shared_block() == Some((&network.name, block));
     let held = of_network.iter().find(is_wanted);
     let is_held = |slice: &&IPSlice| held.is_some_and(|row| slice.name_any() == row.name);
     let Some(slice) = slices.iter().find(is_held) else {
-        return Err(not_held(wanted, &network.name).into());
+        return Err(not_held(wanted, &network.name));
     };
-    let returned = Returned {
-        network: &network.name,
+    let change = returned_block(
+        &network.name,
         block,
-        rules: &rules,
-        slices: &of_network,
-        pools: &members(&loader.objects, &network.name),
-        objects: &loader.objects,
-    };
-    returned.check()?;
+        &rules,
+        &of_network,
+        &members(&loader.objects, &network.name),
+        &loader.objects,
+    )?;
     let empty_since = clock::timestamp()
         .checked_sub(SignedDuration::from_secs(rules.keep_seconds))
         .unwrap_or(Timestamp::UNIX_EPOCH);
@@ -84,17 +83,8 @@ async fn return_block(
         cluster: own,
         last_seen: None,
         dry_run,
-        changes: vec![returned.line()],
+        changes: vec![change],
     })
-}
-
-/// The slices of this management cluster in a network.
-fn slices_of<'a>(objects: &'a Objects, own: &str, network: &str) -> Vec<&'a SliceRow> {
-    let is_of_network = |slice: &&SliceRow| {
-        let place = slice.shared_block();
-        slice.owner.name == own && place.is_some_and(|(name, _)| name == network)
-    };
-    objects.slices.iter().filter(is_of_network).collect()
 }
 
 /// The network of the flag, or the only one with the block.
@@ -103,18 +93,14 @@ fn network<'a>(
     block: Block,
     wanted: &ReturnFlags,
 ) -> Result<&'a NetworkRow, Error> {
-    let mut names: Vec<&str> = Vec::new();
-    for slice in objects.slices.sorted() {
-        if let Some((name, its_block)) = slice.shared_block()
-            && its_block == block
-        {
-            names.push(name);
-        }
-    }
+    let mut slices = objects.slices.sorted();
+    slices.retain(|slice| slice.shared_block().is_some_and(|(_, it)| it == block));
+    let networks = slices.into_iter().filter_map(SliceRow::shared_block);
+    let names: Vec<&str> = networks.map(|(name, _)| name).collect();
     let name = match (&wanted.network, names.as_slice()) {
         (Some(name), _) => name.as_str(),
         (None, [name]) => name,
-        (None, []) => return Err(not_held(wanted, "of any registry").into()),
+        (None, []) => return Err(not_held(wanted, "of any registry")),
         (None, _) => {
             return Err(Error::Argument(format!(
                 "several networks have the block: write --network {}",
@@ -127,9 +113,9 @@ fn network<'a>(
     })
 }
 
-fn not_held(wanted: &ReturnFlags, network: &str) -> Refusal {
-    Refusal::NotHeld {
-        block: wanted.block.clone(),
-        network: network.to_owned(),
-    }
+fn not_held(wanted: &ReturnFlags, network: &str) -> Error {
+    unknown(format!(
+        "this management cluster has no block {} in network {network}",
+        wanted.block
+    ))
 }

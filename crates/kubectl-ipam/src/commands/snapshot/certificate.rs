@@ -13,7 +13,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 use x509_cert::time::Time;
 
-use crate::model::CertificateFacts;
+use crate::model::doctor::snapshot::CertificateFacts;
 
 /// Returns when a certificate expires, and whether an authority of the bundle has signed it. Fails
 /// if it cannot be parsed.

@@ -12,7 +12,7 @@ use super::webhooks::certificates;
 use crate::cluster::{Cluster, ListError, OtherKind};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{ConversionRow, ServedDefinition};
+use crate::model::doctor::snapshot::{ConversionRow, ServedDefinition};
 
 /// The definitions that exist, compared with those of this version. Those of the Go provider have
 /// other fields and another service.

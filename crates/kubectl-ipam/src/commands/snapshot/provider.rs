@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authorization::v1::{ResourceRule, SubjectRulesReviewStatus};
+use k8s_openapi::api::authorization::v1::SubjectRulesReviewStatus;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Container, Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 
-use crate::cluster::{Cluster, ListError, OtherKind, PAGE_SIZE, lease_selector, provider_selector};
+use crate::cluster::{Cluster, OtherKind, PAGE_SIZE, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{AccountRow, DeploymentRow, EventRow, LeaseRow, PodRow, Rule, WebhookMode};
+use crate::model::LeaseRow;
+use crate::model::doctor::snapshot::{DeploymentRow, EventRow, PodRow, Rule, WebhookMode};
+use crate::registry::allowed;
 
 /// The reporter of the events of the provider.
 const REPORTER: &str = "reportingComponent=capi-ipam-in-cluster";
@@ -51,14 +53,7 @@ pub(super) async fn deployments(
 /// The running pods of the provider, with what their probes say. They only add to the finding that
 /// nobody renews the lease, so nothing is unknown without the permissions.
 pub(super) async fn running_pods(cluster: &Cluster) -> Result<Vec<PodRow>, Error> {
-    let found = cluster
-        .list_other::<Pod>(OtherKind::Pod, None, &provider_selector())
-        .await;
-    let pods = match found {
-        Ok(pods) => pods,
-        Err(ListError::Forbidden(_)) => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
+    let pods = allowed::<Pod>(cluster, OtherKind::Pod, &provider_selector()).await?;
     let mut rows = Vec::new();
     for pod in pods.iter().filter(|pod| is_running(pod)) {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
@@ -70,8 +65,7 @@ pub(super) async fn running_pods(cluster: &Cluster) -> Result<Vec<PodRow>, Error
             problem = answer.ok().and_then(Result::err);
         }
         rows.push(PodRow {
-            namespace,
-            name,
+            name: format!("{namespace}/{name}"),
             problem,
         });
     }
@@ -103,56 +97,36 @@ fn probe(pod: &Pod) -> Option<(i32, String)> {
 /// The namespaces, with those in deletion. They only add to findings, so nothing is unknown without
 /// the permission to list them.
 pub(super) async fn deleted_namespaces(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
-    let found = cluster
-        .list_other::<Namespace>(OtherKind::Namespace, None, &ListParams::default())
-        .await;
-    let namespaces = match found {
-        Ok(namespaces) => namespaces,
-        Err(ListError::Forbidden(_)) => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
-    let deleted = namespaces
-        .into_iter()
-        .filter(|namespace| namespace.metadata.deletion_timestamp.is_some());
-    Ok(deleted
+    let parameters = ListParams::default();
+    let mut found = allowed::<Namespace>(cluster, OtherKind::Namespace, &parameters).await?;
+    found.retain(|namespace| namespace.metadata.deletion_timestamp.is_some());
+    let names = found.into_iter();
+    Ok(names
         .filter_map(|namespace| namespace.metadata.name)
         .collect())
 }
 
 async fn row(loader: &mut Loader<'_>, deployment: &Deployment) -> Result<DeploymentRow, Error> {
     let namespace = deployment.metadata.namespace.clone().unwrap_or_default();
-    let mut containers: &[Container] = &[];
-    let mut account = "default";
-    // The API server sets the number.
-    let mut replicas = 1;
-    if let Some(spec) = &deployment.spec {
-        replicas = spec.replicas.unwrap_or(1);
-        if let Some(pod) = &spec.template.spec {
-            containers = &pod.containers;
-            account = pod.service_account_name.as_deref().unwrap_or(account);
-        }
-    }
-    let rules = rules(loader, &namespace, account).await?;
-    let image = match containers.first() {
-        Some(container) => container.image.clone().unwrap_or_default(),
-        None => String::new(),
-    };
-    let ready = match &deployment.status {
-        Some(status) => status.ready_replicas.unwrap_or_default(),
-        None => 0,
-    };
+    let status = deployment.status.clone().unwrap_or_default();
+    let spec = deployment.spec.clone().unwrap_or_default();
+    let pod = spec.template.spec.unwrap_or_default();
+    let account = pod
+        .service_account_name
+        .unwrap_or_else(|| "default".to_owned());
+    let rules = rules(loader, &namespace, &account).await?;
+    let image = pod.containers.first().and_then(|it| it.image.clone());
     Ok(DeploymentRow {
         namespace,
         name: deployment.metadata.name.clone().unwrap_or_default(),
-        replicas,
-        ready,
-        image,
-        elects: has_argument(containers, &LEADER_ELECTION),
-        webhooks: webhook_mode(containers),
-        account: AccountRow {
-            name: account.to_owned(),
-            rules,
-        },
+        // The API server sets the number.
+        replicas: spec.replicas.unwrap_or(1),
+        ready: status.ready_replicas.unwrap_or_default(),
+        image: image.unwrap_or_default(),
+        elects: has_argument(&pod.containers, &LEADER_ELECTION),
+        webhooks: webhook_mode(&pod.containers),
+        account,
+        rules,
     })
 }
 
@@ -185,26 +159,13 @@ async fn rules(
         return Ok(Readable::complete(None));
     }
     let found = loader.cluster.rules_of(namespace, account).await;
-    let found = found.map(|status| all_rules(&status));
-    loader.readable(found, None)
+    loader.readable(found.map(all_rules), None)
 }
 
 /// The rules of a review, if it lists all.
-fn all_rules(status: &SubjectRulesReviewStatus) -> Option<Vec<Rule>> {
-    let rules = status.resource_rules.iter().map(rule).collect();
+fn all_rules(status: SubjectRulesReviewStatus) -> Option<Vec<Rule>> {
+    let rules = status.resource_rules.into_iter().map(Rule::from).collect();
     (!status.incomplete).then_some(rules)
-}
-
-fn rule(rule: &ResourceRule) -> Rule {
-    let set = |texts: Option<&Vec<String>>| -> BTreeSet<String> {
-        texts.into_iter().flatten().cloned().collect()
-    };
-    Rule {
-        api_groups: set(rule.api_groups.as_ref()),
-        resources: set(rule.resources.as_ref()),
-        resource_names: set(rule.resource_names.as_ref()),
-        verbs: rule.verbs.iter().cloned().collect(),
-    }
 }
 
 /// Events of the provider: some of them are enough.
@@ -218,15 +179,15 @@ pub(super) async fn events(loader: &mut Loader<'_>) -> Result<Readable<Vec<Event
 
 /// The first and the last occurrence of an event that was repeated.
 fn occurrences(event: Event) -> Vec<EventRow> {
-    let Some(instance) = event.reporting_instance else {
-        return Vec::new();
-    };
     let repeated = event.series.and_then(|series| series.last_observed_time);
-    let times = [event.event_time, repeated].into_iter().flatten();
-    times
-        .map(|time| EventRow {
-            instance: instance.clone(),
-            time: time.0,
-        })
-        .collect()
+    let mut rows = Vec::new();
+    if let Some(instance) = event.reporting_instance {
+        for time in [event.event_time, repeated].into_iter().flatten() {
+            rows.push(EventRow {
+                instance: instance.clone(),
+                time: time.0,
+            });
+        }
+    }
+    rows
 }

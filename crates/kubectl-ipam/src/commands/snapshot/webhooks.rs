@@ -13,7 +13,7 @@ use super::certificate::facts;
 use crate::cluster::OtherKind;
 use crate::error::Error;
 use crate::load::{Loader, Readable};
-use crate::model::{CertificateRow, WebhookRow};
+use crate::model::doctor::snapshot::{CertificateRow, WebhookRow};
 
 /// The key of a certificate in a Secret.
 const CERTIFICATE: &str = "tls.crt";

@@ -2,30 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam_api::{PoolKey, advice, names};
+use capi_ipam_api::{PoolKey, advice};
 
 use super::examination::Examination;
-use super::names::{claims_wait, describe, first_names, of_address, of_claim};
+use super::names::{
+    claim_names, claims_wait, describe_claim, first_names, of_address, of_claim, oldest, resource,
+};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Place, Subject, counted};
+use crate::model::finding::{Check, Finding, Subject, counted};
 use crate::objects::{AddressRow, ClaimRow, Kind, Objects, ReservationRow};
 
 /// IPAddresses without their claim, and bound claims without their IPAddress.
 pub(super) fn unreferenced(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
     Examination::compare(objects.lacking(&[Kind::Address, Kind::Claim]), || {
-        let mut findings = Vec::new();
-        let mut restored = Vec::new();
-        for address in objects.addresses.sorted() {
-            if objects.claims.contains(&address.claim_key()) {
-                continue;
-            }
-            if address.is_restored {
-                restored.push(address);
-            } else {
-                findings.push(orphan(address));
-            }
-        }
+        let mut orphans = objects.addresses.sorted();
+        orphans.retain(|address| !objects.claims.contains(&address.claim_key()));
+        let (restored, orphans): (Vec<_>, Vec<_>) =
+            orphans.into_iter().partition(|address| address.is_restored);
+        let mut findings: Vec<Finding> = orphans.into_iter().map(orphan).collect();
         findings.extend(awaiting_claims(&restored));
         let claims = objects.served().into_iter();
         findings.extend(claims.filter_map(|claim| lost(claim, objects)));
@@ -34,33 +29,28 @@ pub(super) fn unreferenced(snapshot: &Snapshot) -> Examination {
 }
 
 fn orphan(address: &AddressRow) -> Finding {
-    let (namespace, name) = address.key.parts();
     let problem = format!(
         "its claim {} does not exist; {} counts as in use",
         address.claim, address.block
     );
-    let command = format!(
-        "kubectl delete ipaddresses.{} {name} --namespace {namespace}",
-        names::GROUP
-    );
-    let repair = "delete it if no machine uses it".to_owned();
+    let resource = resource("ipaddresses", &address.key);
     Check::OrphanAddress
-        .finding(of_address(address), problem, repair)
-        .with_commands(vec![command])
+        .finding(
+            of_address(address),
+            problem,
+            "delete it if no machine uses it",
+        )
+        .with_commands([format!("kubectl delete {resource}")])
 }
 
 /// IPAddresses that were restored before their claims.
 fn awaiting_claims(restored: &[&AddressRow]) -> Option<Finding> {
-    let first = restored.first()?;
-    let problem = match restored.len() {
-        1 => "it was restored, and waits for its claim".to_owned(),
-        count => format!(
-            "it and {} others were restored, and wait for their claims",
-            count - 1
-        ),
+    let (first, others) = restored.split_first()?;
+    let problem = match others.len() {
+        0 => "it was restored, and waits for its claim".to_owned(),
+        count => format!("it and {count} others were restored, and wait for their claims"),
     };
-    let repair =
-        "restore the claims; after --restored-claim-timeout the addresses are released".to_owned();
+    let repair = "restore the claims; after --restored-claim-timeout the addresses are released";
     Some(Check::OrphanAddress.finding(of_address(first), problem, repair))
 }
 
@@ -73,9 +63,9 @@ fn lost(claim: &ClaimRow, objects: &Objects) -> Option<Finding> {
         "it is bound to IPAddress {}, which does not exist",
         address.name()
     );
-    let repair = "the provider creates it again; if not, see what the claim reports".to_owned();
+    let repair = "the provider creates it again; if not, see what the claim reports";
     let finding = Check::LostAddress.finding(of_claim(claim), problem, repair);
-    Some(finding.with_commands(vec![describe("ipaddressclaims", &claim.key)]))
+    Some(finding.with_commands([describe_claim(claim)]))
 }
 
 /// What refers to a pool that does not exist.
@@ -93,69 +83,64 @@ pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
     Examination::compare(lacking, || {
         let mut missing: BTreeMap<&PoolKey, Referring<'_>> = BTreeMap::new();
         for address in objects.addresses.sorted() {
-            if !objects.has_pool(&address.pool) {
-                let referring = missing.entry(&address.pool).or_default();
-                referring.addresses.push(address);
-            }
+            let referring = missing.entry(&address.pool).or_default();
+            referring.addresses.push(address);
         }
         for claim in objects.served() {
-            // A claim in deletion needs no pool.
-            if claim.is_deleting() || objects.has_pool(&claim.pool) {
-                continue;
-            }
             let referring = missing.entry(&claim.pool).or_default();
             if claim.is_waiting() {
                 referring.waiting.push(claim);
-            } else {
+            } else if !claim.is_deleting() {
+                // A claim in deletion needs no pool.
                 referring.bound.push(claim);
             }
         }
-        let finding = |(pool, referring)| missing_pool(pool, &referring, objects);
-        missing.into_iter().map(finding).collect()
+        missing.retain(|pool, referring| !objects.has_pool(pool) && !referring.is_empty());
+        missing
+            .into_iter()
+            .map(|(pool, referring)| referring.finding(pool, objects))
     })
 }
 
-fn missing_pool(pool: &PoolKey, referring: &Referring<'_>, objects: &Objects) -> Finding {
-    let Referring {
-        addresses,
-        waiting,
-        bound,
-    } = referring;
-    let mut subject = Subject::from(pool);
-    let of_addresses = addresses.iter().map(|address| address.key.namespace());
-    let of_claims = waiting
-        .iter()
-        .chain(bound)
-        .map(|claim| claim.key.namespace());
-    for namespace in of_addresses.chain(of_claims) {
-        subject = subject.at(Place::Namespace(namespace.to_owned()));
+impl Referring<'_> {
+    fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.waiting.is_empty() && self.bound.is_empty()
     }
-    let mut problem = "it does not exist".to_owned();
-    if !addresses.is_empty() {
-        let keys = first_names(addresses.iter().map(|address| &address.key));
-        let number = addresses.len();
-        problem = format!("{problem}; {number} of its addresses in use ({keys})");
+
+    fn finding(&self, pool: &PoolKey, objects: &Objects) -> Finding {
+        let mut subject = Subject::pool(pool);
+        for address in &self.addresses {
+            subject = subject.in_namespace(address.key.namespace());
+        }
+        for claim in self.waiting.iter().chain(&self.bound) {
+            subject = subject.in_namespace(claim.key.namespace());
+        }
+        let mut problems = vec!["it does not exist".to_owned()];
+        if !self.addresses.is_empty() {
+            let keys = first_names(self.addresses.iter().map(|address| &address.key));
+            let number = self.addresses.len();
+            problems.push(format!("{number} of its addresses in use ({keys})"));
+        }
+        if !self.bound.is_empty() {
+            let keys = claim_names(&self.bound);
+            problems.push(format!(
+                "{} bound ({keys})",
+                counted(self.bound.len(), "claim")
+            ));
+        }
+        if !self.waiting.is_empty() {
+            problems.push(claims_wait(&self.waiting));
+        }
+        let repair = if self.addresses.is_empty() && self.bound.is_empty() {
+            advice::missing_pool(pool, objects.pools().into_iter().map(|it| &it.key))
+        } else {
+            "create it again with its addresses, or delete the machines of these claims".to_owned()
+        };
+        Check::MissingPool
+            .finding(subject, problems.join("; "), repair)
+            .with_commands([advice::claims_of(pool)])
+            .since(oldest(&self.waiting))
     }
-    if !bound.is_empty() {
-        let keys = first_names(bound.iter().map(|claim| &claim.key));
-        problem = format!(
-            "{problem}; {} bound ({keys})",
-            counted(bound.len(), "claim")
-        );
-    }
-    if !waiting.is_empty() {
-        problem = format!("{problem}; {}", claims_wait(waiting.iter().copied()));
-    }
-    let repair = if addresses.is_empty() && bound.is_empty() {
-        advice::missing_pool(pool, objects.pools().into_iter().map(|it| &it.key))
-    } else {
-        "create it again with its addresses, or delete the machines of these claims".to_owned()
-    };
-    let oldest = waiting.iter().filter_map(|claim| claim.created).min();
-    Check::MissingPool
-        .finding(subject, problem, repair)
-        .with_commands(vec![advice::claims_of(pool)])
-        .since(oldest)
 }
 
 /// Reservations for claims that do not exist. Those that cool down end by themselves, and those of
@@ -165,7 +150,7 @@ pub(super) fn abandoned(snapshot: &Snapshot) -> Examination {
     Examination::compare(objects.lacking(&[Kind::Reservation, Kind::Claim]), || {
         let held = objects.reservations.sorted().into_iter();
         let held = held.filter(|it| it.has_uid && it.released.is_none());
-        held.filter_map(|it| abandoned_by(it, objects)).collect()
+        held.filter_map(|it| abandoned_by(it, objects))
     })
 }
 
@@ -174,13 +159,50 @@ fn abandoned_by(reservation: &ReservationRow, objects: &Objects) -> Option<Findi
     if objects.claims.contains(claim) {
         return None;
     }
+    let block = reservation.slot.block;
+    let problem = format!("its claim {claim} does not exist; {block} is not allocated");
+    let repair = "the sweep deletes it after a minute; if it does not, delete it";
+    Some(of_reservation(
+        Check::AbandonedReservation,
+        reservation,
+        problem,
+        repair,
+    ))
+}
+
+/// A finding about a reservation that can be deleted.
+pub(super) fn of_reservation(
+    check: Check,
+    reservation: &ReservationRow,
+    problem: String,
+    repair: &str,
+) -> Finding {
     let name = reservation.slot.reservation_name();
-    let problem = format!(
-        "its claim {claim} does not exist; {} is not allocated",
-        reservation.slot.block
-    );
-    let repair = "the sweep deletes it after a minute; if it does not, delete it".to_owned();
     let subject = Subject::from(format!("ipreservation {name}")).of_pool(&reservation.pool);
-    let finding = Check::AbandonedReservation.finding(subject, problem, repair);
-    Some(finding.with_commands(vec![format!("kubectl delete ipreservation {name}")]))
+    let finding = check.finding(subject, problem, repair);
+    finding.with_commands([format!("kubectl delete ipreservation {name}")])
+}
+
+/// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
+/// longer served.
+pub(super) fn outdated_owners(snapshot: &Snapshot) -> Examination {
+    let addresses = snapshot.objects.addresses.sorted();
+    let missing = snapshot.objects.lacking(&[Kind::Address]);
+    let has_some = !addresses.is_empty();
+    Examination::complete(with_old_owner(addresses)).with_unknown(missing, has_some)
+}
+
+fn with_old_owner(mut outdated: Vec<&AddressRow>) -> Option<Finding> {
+    outdated.retain(|address| address.has_old_owner);
+    let named = match outdated.as_slice() {
+        [] => return None,
+        [one] => format!("IPAddress {}", one.key),
+        [first, ..] => format!("{} IPAddresses, such as {},", outdated.len(), first.key),
+    };
+    let problem = format!(
+        "the owner references of {named} are in the version v1beta1, which Cluster API v1.16 does not serve"
+    );
+    let repair = "the provider rewrites 10 a second, except those of paused Clusters and claims: unpause them before \
+                  Cluster API is upgraded";
+    Some(Check::OutdatedOwner.finding("ipaddresses", problem, repair))
 }

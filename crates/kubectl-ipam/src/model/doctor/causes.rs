@@ -1,8 +1,7 @@
 //! Which findings cause others, and the order of all findings: each cause is followed by what it
 //! causes.
 
-use std::collections::HashMap;
-
+use super::names::grouped;
 use crate::model::finding::{Cause, Check, Finding, Severity};
 
 /// The checks that can cause a finding, the nearest cause first. No check causes itself.
@@ -65,44 +64,47 @@ fn is_cause(cause: &Finding, effect: &Finding) -> bool {
 pub(super) fn arrange(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
         .sort_by(|a, b| (a.severity, a.check, &a.object).cmp(&(b.severity, b.check, &b.object)));
-    let mut of_check: HashMap<Check, Vec<usize>> = HashMap::new();
-    for (number, finding) in findings.iter().enumerate() {
-        of_check.entry(finding.check).or_default().push(number);
-    }
+    let of_check = grouped(0..findings.len(), |number| {
+        findings.get(*number).map(|finding| finding.check)
+    });
     let mut nearest = Vec::new();
     for finding in &findings {
         let candidates = causes_of(finding.check).iter();
-        let mut candidates = candidates.filter_map(|check| of_check.get(check)).flatten();
+        let mut candidates = candidates
+            .filter_map(|check| of_check.get(&Some(*check)))
+            .flatten();
         let is_cause = |number: &&usize| {
-            findings
-                .get(**number)
-                .is_some_and(|cause| is_cause(cause, finding))
+            let cause = findings.get(**number);
+            cause.is_some_and(|cause| is_cause(cause, finding))
         };
         nearest.push(candidates.find(is_cause).copied());
     }
     let causes: Vec<usize> = (0..findings.len())
         .map(|number| first_cause(number, &nearest))
         .collect();
-    // The place of each cause.
-    let mut places: HashMap<usize, usize> = HashMap::new();
-    for (number, cause) in causes.iter().enumerate() {
-        places.entry(*cause).or_insert(number);
-    }
-    let names: Vec<Cause> = findings
-        .iter()
-        .map(|finding| Cause {
-            check: finding.check,
-            object: finding.object.clone(),
-        })
-        .collect();
+    let mut effects = grouped(causes.iter().copied().enumerate(), |(_, cause)| *cause);
     let mut arranged = Vec::new();
-    for (number, (mut finding, cause)) in findings.into_iter().zip(causes).enumerate() {
-        let is_effect = cause != number;
-        finding.cause = names.get(cause).filter(|_| is_effect).cloned();
-        arranged.push((places.get(&cause).copied(), is_effect, number, finding));
+    for cause in causes {
+        let (Some(first), Some(group)) = (findings.get(cause), effects.remove(&cause)) else {
+            continue;
+        };
+        let name = Cause {
+            check: first.check,
+            object: first.object.clone(),
+        };
+        arranged.push(Finding {
+            cause: None,
+            ..first.clone()
+        });
+        for (number, _) in group {
+            let effect = findings.get(number).filter(|_| number != cause);
+            arranged.extend(effect.map(|effect| Finding {
+                cause: Some(name.clone()),
+                ..effect.clone()
+            }));
+        }
     }
-    arranged.sort_by_key(|(place, is_effect, number, _)| (*place, *is_effect, *number));
-    arranged.into_iter().map(|(.., finding)| finding).collect()
+    arranged
 }
 
 /// The cause of the cause, and so on; the finding itself without one. Causes do not form a circle;

@@ -1,14 +1,12 @@
 //! What single claims report.
 
-use std::collections::BTreeMap;
-
 use capi_ipam_api::{conditions, names};
 
 use super::examination::Examination;
-use super::names::{first_names, of_claim};
+use super::names::{claim_resource, first_names, grouped, of_claim, resource};
 use super::snapshot::Snapshot;
 use super::waiting::is_old;
-use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
+use crate::model::finding::{Check, Finding, Severity, Subject, counted};
 use crate::objects::{Cause, ClaimRow, Kind, UnservedClaim};
 
 /// Claims that no provider serves. Nothing else reports them: they have no condition and no event.
@@ -16,24 +14,21 @@ use crate::objects::{Cause, ClaimRow, Kind, UnservedClaim};
 /// Claims in deletion need nothing.
 pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
     let mut findings = Vec::new();
-    let mut of_others: BTreeMap<String, Vec<&UnservedClaim>> = BTreeMap::new();
+    let mut of_others: Vec<&UnservedClaim> = Vec::new();
     let objects = &snapshot.objects;
     let unserved = objects.unserved().into_iter();
     for claim in unserved.filter(|claim| claim.is_waiting()) {
         match claim.cause {
             Cause::MissingDefinition if !snapshot.is_go_provider => {}
             Cause::OtherProvider if !is_old(claim.created, snapshot.now) => {}
-            Cause::OtherProvider => of_others.entry(claim.pool_kind()).or_default().push(claim),
+            Cause::OtherProvider => of_others.push(claim),
             Cause::MissingDefinition | Cause::Misspelt(_) | Cause::UnknownGroup => {
                 findings.push(unknown_kind(claim));
             }
         }
     }
-    findings.extend(
-        of_others
-            .values()
-            .filter_map(|claims| of_other_provider(claims)),
-    );
+    let of_others = grouped(of_others, |claim| claim.pool_kind());
+    findings.extend(of_others.values().filter_map(|it| of_other_provider(it)));
     let has_claims = objects.claims.iter().next().is_some();
     Examination::complete(findings).with_unknown(objects.lacking(&[Kind::Claim]), has_claims)
 }
@@ -49,29 +44,25 @@ fn of_other_provider(claims: &[&UnservedClaim]) -> Option<Finding> {
         first.problem()
     );
     let repair = "nothing, if the other provider serves them; otherwise correct the pool in the template from which they \
-                  were created, and delete the claims"
-        .to_owned();
-    let oldest = claims.iter().filter_map(|claim| claim.created).min();
+                  were created, and delete the claims";
     let mut subject = Subject::from(format!("claims of {}", first.pool_kind()));
     for claim in claims {
-        subject = subject.at(Place::Namespace(claim.key.namespace().to_owned()));
+        subject = subject.in_namespace(claim.key.namespace());
     }
     let finding = Check::UnknownPoolKind.finding(subject, problem, repair);
+    let oldest = claims.iter().filter_map(|claim| claim.created).min();
     Some(finding.at(Severity::Note).since(oldest))
 }
 
 fn unknown_kind(claim: &UnservedClaim) -> Finding {
-    let (namespace, name) = claim.key.parts();
-    let user = claim
-        .machine
-        .as_deref()
-        .map(|machine| format!(" of {machine}"))
-        .unwrap_or_default();
-    let group = names::GROUP;
-    let (installed, pool) = match claim.cause {
+    let user = match &claim.machine {
+        Some(machine) => format!(" of {machine}"),
+        None => String::new(),
+    };
+    let (install, pool) = match claim.cause {
         Cause::Misspelt(meant) => (
             String::new(),
-            format!(" (apiGroup: {group}, kind: {meant})"),
+            format!(" (apiGroup: {}, kind: {meant})", names::GROUP),
         ),
         Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider => (
             format!(
@@ -82,13 +73,12 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
         ),
     };
     let repair = format!(
-        "{installed}a claim cannot be changed: correct the pool{pool} in the template{user} from which the claim was \
+        "{install}a claim cannot be changed: correct the pool{pool} in the template{user} from which the claim was \
          created, and delete the claim so that its controller creates it again",
     );
-    let command = format!("kubectl delete ipaddressclaims.{group} {name} --namespace {namespace}");
     Check::UnknownPoolKind
-        .finding(Subject::of_claim(&claim.key), claim.problem(), repair)
-        .with_commands(vec![command])
+        .finding(Subject::claim(&claim.key), claim.problem(), repair)
+        .with_commands([format!("kubectl delete {}", claim_resource(&claim.key))])
         .since(claim.created)
 }
 
@@ -99,30 +89,30 @@ pub(super) fn reported(snapshot: &Snapshot) -> Examination {
 }
 
 fn problems(claim: &ClaimRow) -> Vec<Finding> {
-    let object = of_claim(claim);
+    let find = |check: Check, problem: &str, repair: String| {
+        check.finding(of_claim(claim), problem, repair)
+    };
     let mut findings = Vec::new();
-    let user = claim.machine.as_deref().unwrap_or("its machine");
-    if let Some(message) = claim.not_in_use.as_deref().filter(|_| !claim.is_deleting()) {
-        let repair = format!("correct the network configuration of {user}, or replace the machine");
-        findings.push(Check::AddressNotInUse.finding(object.clone(), message.to_owned(), repair));
+    if claim.is_deleting() {
+        if claim.reason.as_deref() == Some(conditions::RELEASED_EARLY) {
+            let message = claim.message.as_deref().unwrap_or_default();
+            let repair = "verify that the machine no longer exists, and then find out why its controller keeps the claim";
+            findings.push(find(Check::ReleasedEarly, message, repair.to_owned()));
+        }
+        return findings;
     }
-    if let Some(message) = claim.replaced.as_deref().filter(|_| !claim.is_deleting()) {
-        let (namespace, name) = claim.key.parts();
+    let user = claim.machine.as_deref().unwrap_or("its machine");
+    if let Some(message) = &claim.not_in_use {
+        let repair = format!("correct the network configuration of {user}, or replace the machine");
+        findings.push(find(Check::AddressNotInUse, message, repair));
+    }
+    if let Some(message) = &claim.replaced {
         let repair = format!(
             "compare the address of {user} with that of the claim, and replace the machine if they differ"
         );
-        let command = format!(
-            "kubectl get ipaddresses.{} {name} --namespace {namespace}",
-            names::GROUP
-        );
-        let problem = message.to_owned();
-        let finding = Check::RestoredWithoutAddress.finding(object.clone(), problem, repair);
-        findings.push(finding.with_commands(vec![command]));
-    }
-    if claim.is_deleting() && claim.reason.as_deref() == Some(conditions::RELEASED_EARLY) {
-        let message = claim.message.as_deref().unwrap_or_default().to_owned();
-        let repair = "verify that the machine no longer exists, and then find out why its controller keeps the claim";
-        findings.push(Check::ReleasedEarly.finding(object, message, repair.to_owned()));
+        let command = format!("kubectl get {}", resource("ipaddresses", &claim.key));
+        let finding = find(Check::RestoredWithoutAddress, message, repair);
+        findings.push(finding.with_commands([command]));
     }
     findings
 }

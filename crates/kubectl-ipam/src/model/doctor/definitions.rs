@@ -19,10 +19,8 @@ pub(super) fn missing(snapshot: &Snapshot) -> Examination {
         (false, of_provider),
     ];
     let findings = repairs.into_iter().filter_map(|(is_of_contract, repair)| {
-        let rows = snapshot.definitions.iter();
-        let missing: Vec<&DefinitionRow> = rows
-            .filter(|row| row.is_of_contract == is_of_contract && !row.is_supported)
-            .collect();
+        let mut missing: Vec<&DefinitionRow> = snapshot.definitions.iter().collect();
+        missing.retain(|row| row.is_of_contract == is_of_contract && !row.is_supported);
         finding(&missing, repair)
     });
     Examination::complete(findings)
@@ -33,42 +31,32 @@ pub(super) fn missing(snapshot: &Snapshot) -> Examination {
 pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
     let repair = "an older manifest was applied; with the manifest of this version, fields that were removed meanwhile \
                   have to be set again";
-    let served = &snapshot.served;
-    Examination::inspect(served.seen(), served.missing.clone(), |definition| {
+    Examination::inspect_list(&snapshot.served, |definition| {
         if definition.missing_fields.is_empty() {
-            return Vec::new();
+            return None;
         }
         let problem = format!(
             "the API server has an older definition without {}, and removes these fields from all objects",
             first_names(&definition.missing_fields)
         );
-        let finding = Check::OutdatedDefinition.finding(
-            object(definition),
-            problem,
-            format!("{}; {repair}", apply_again(snapshot)),
-        );
-        vec![finding]
+        let repair = format!("{}; {repair}", apply_again(snapshot));
+        Some(Check::OutdatedDefinition.finding(object(definition), problem, repair))
     })
 }
 
 /// Conversion webhooks that the API server cannot call, or will not be able to call.
 pub(super) fn unconverted(snapshot: &Snapshot) -> Examination {
-    let mut all = Examination::default().with_unknown(snapshot.served.missing.clone(), false);
-    for definition in snapshot.served.seen() {
+    Examination::of_each(&snapshot.served, |definition| {
         let Some(conversion) = &definition.conversion else {
-            continue;
+            return Examination::default();
         };
-        all.findings
-            .extend(unconverted_problem(conversion).map(|problem| {
-                let problem =
-                    format!("pools cannot be converted between their versions: {problem}");
-                Check::ConversionFailing.finding(object(definition), problem, inject())
-            }));
+        let finding = unconverted_problem(conversion).map(|problem| {
+            let problem = format!("pools cannot be converted between their versions: {problem}");
+            Check::ConversionFailing.finding(object(definition), problem, inject())
+        });
         let missing = conversion.answer.missing_with(&conversion.is_trusted);
-        let one = Examination::default().with_unknown(missing, true);
-        all.unknown = all.unknown.or(one.unknown);
-    }
-    all
+        Examination::complete(finding).with_unknown(missing, true)
+    })
 }
 
 fn unconverted_problem(conversion: &ConversionRow) -> Option<String> {

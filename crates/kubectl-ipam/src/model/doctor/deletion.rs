@@ -1,12 +1,13 @@
 //! Objects in deletion, and what keeps them.
 
-use std::collections::BTreeMap;
-
-use capi_ipam_api::{PoolKey, advice, conditions, names};
+use capi_ipam_api::{advice, conditions, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
-use super::names::{claims_wait, first_names, of_address, of_claim};
+use super::names::{
+    claim_resource, claims_wait, first_names, grouped, of_address, of_claim, resource,
+};
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
 use crate::objects::{AddressRow, ClaimRow, Deletion, Kind, PoolRow};
@@ -19,51 +20,23 @@ pub(super) fn pools(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
     let lacking = objects.lacking_of_pools_and(&[Kind::Claim, Kind::Address]);
     Examination::compare(lacking, || {
-        let mut kept: BTreeMap<&PoolKey, Kept<'_>> = BTreeMap::new();
-        for pool in objects.pools() {
-            if pool.is_deleting() {
-                kept.insert(&pool.key, Kept::of(pool));
-            }
-        }
-        for address in objects.addresses.sorted() {
-            if let Some(kept) = kept.get_mut(&address.pool) {
-                kept.used.push(address);
-            }
-        }
-        for claim in objects.served() {
-            if let Some(kept) = kept.get_mut(&claim.pool)
-                && claim.is_waiting()
-            {
-                kept.waiting.push(claim);
-            }
-        }
-        kept.into_values().map(|kept| deleting(&kept)).collect()
+        let mut pools = objects.pools();
+        pools.retain(|pool| pool.is_deleting());
+        let used = grouped(objects.addresses.sorted(), |address| &address.pool);
+        let mut waiting = objects.served();
+        waiting.retain(|claim| claim.is_waiting());
+        let waiting = grouped(waiting, |claim| &claim.pool);
+        let finding = |pool: &PoolRow| {
+            let used = used.get(&pool.key).map(Vec::as_slice).unwrap_or_default();
+            let waiting = waiting.get(&pool.key).map(Vec::as_slice);
+            deleting(pool, used, waiting.unwrap_or_default())
+        };
+        let findings: Vec<Finding> = pools.into_iter().map(finding).collect();
+        findings
     })
 }
 
-/// A pool in deletion, with what keeps it.
-struct Kept<'a> {
-    pool: &'a PoolRow,
-    used: Vec<&'a AddressRow>,
-    waiting: Vec<&'a ClaimRow>,
-}
-
-impl<'a> Kept<'a> {
-    fn of(pool: &'a PoolRow) -> Self {
-        Self {
-            pool,
-            used: Vec::new(),
-            waiting: Vec::new(),
-        }
-    }
-}
-
-fn deleting(kept: &Kept<'_>) -> Finding {
-    let Kept {
-        pool,
-        used,
-        waiting,
-    } = kept;
+fn deleting(pool: &PoolRow, used: &[&AddressRow], waiting: &[&ClaimRow]) -> Finding {
     let mut problem = if used.is_empty() {
         "it is being deleted, and no address is in use".to_owned()
     } else {
@@ -78,7 +51,7 @@ fn deleting(kept: &Kept<'_>) -> Finding {
         )
     };
     if !waiting.is_empty() {
-        let waiting = claims_wait(waiting.iter().copied());
+        let waiting = claims_wait(waiting);
         problem = format!("{problem}; {waiting} for a pool that allocates nothing");
     }
     let resource = resource_of(&pool.key);
@@ -88,7 +61,7 @@ fn deleting(kept: &Kept<'_>) -> Finding {
         advice::pool_deleting(&pool.key)
     };
     Check::PoolDeleting
-        .finding(&pool.key, problem, repair)
+        .finding(Subject::pool(&pool.key), problem, repair)
         .since(pool.deleted)
 }
 
@@ -118,45 +91,36 @@ struct Blocked<'a> {
     has_address: bool,
     /// Whether its namespace is being deleted, and waits for it.
     keeps_namespace: bool,
-    /// The command that releases the address without the other controllers, if there is one.
-    release: Option<String>,
+    is_claim: bool,
 }
 
 fn blocked_claim(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Finding> {
-    let deletion = claim.deletion.as_deref()?;
-    let (namespace, name) = claim.key.parts();
-    let resource = format!(
-        "ipaddressclaims.{} {name} --namespace {namespace}",
-        names::GROUP
-    );
-    let annotation = names::RELEASE_NOW_ANNOTATION;
-    let release = format!("kubectl annotate {resource} {annotation}={}", deletion.uid);
     let blocked = Blocked {
         object: of_claim(claim),
-        resource,
-        deletion,
+        resource: claim_resource(&claim.key),
+        deletion: claim.deletion.as_deref()?,
         has_address: claim.bound.is_some(),
-        keeps_namespace: snapshot.deleted_namespaces.contains(namespace),
-        release: Some(release),
+        keeps_namespace: is_in_deletion(&claim.key, snapshot),
+        is_claim: true,
     };
     blocked.finding(snapshot.now)
 }
 
 fn blocked_address(address: &AddressRow, snapshot: &Snapshot) -> Option<Finding> {
-    let deletion = address.deletion.as_deref()?;
-    let (namespace, name) = address.key.parts();
     let blocked = Blocked {
         object: of_address(address),
-        resource: format!(
-            "ipaddresses.{} {name} --namespace {namespace}",
-            names::GROUP
-        ),
-        deletion,
+        resource: resource("ipaddresses", &address.key),
+        deletion: address.deletion.as_deref()?,
         has_address: true,
-        keeps_namespace: snapshot.deleted_namespaces.contains(namespace),
-        release: None,
+        keeps_namespace: is_in_deletion(&address.key, snapshot),
+        is_claim: false,
     };
     blocked.finding(snapshot.now)
+}
+
+/// Whether the namespace of an object is being deleted.
+fn is_in_deletion(key: &NamespacedName, snapshot: &Snapshot) -> bool {
+    snapshot.deleted_namespaces.contains(key.namespace())
 }
 
 impl Blocked<'_> {
@@ -194,30 +158,33 @@ impl Blocked<'_> {
 
     /// What to do, with the commands.
     fn repair(&self) -> (String, Vec<String>) {
-        let show = format!("kubectl get {} --output yaml", self.resource);
-        let see = "see in the logs of the controllers of these finalizers why they keep the object"
-            .to_owned();
-        let release = self.release.clone().filter(|_| self.has_address);
-        let (mut repair, mut commands) = match release {
-            Some(release) => {
-                let repair =
-                    "if its machine still exists, wait; if it does not, release the address";
-                (repair.to_owned(), vec![release])
-            }
-            None if self.keeps_namespace || self.has_address => (see, vec![show]),
-            None => (format!("nothing for its address; {see}"), vec![show]),
+        let resource = &self.resource;
+        let can_release = self.is_claim && self.has_address;
+        let mut commands = vec![if can_release {
+            let (annotation, uid) = (names::RELEASE_NOW_ANNOTATION, &self.deletion.uid);
+            format!("kubectl annotate {resource} {annotation}={uid}")
+        } else {
+            format!("kubectl get {resource} --output yaml")
+        }];
+        let see = "see in the logs of the controllers of these finalizers why they keep the object";
+        let mut repair = if can_release {
+            "if its machine still exists, wait; if it does not, release the address".to_owned()
+        } else if self.keeps_namespace || self.has_address {
+            see.to_owned()
+        } else {
+            format!("nothing for its address; {see}")
         };
         if self.keeps_namespace {
             let end = "the deletion of the namespace ends only when these controllers remove their finalizers; if the \
                        controller of one no longer exists, and the machine does not either, remove this finalizer with \
                        kubectl edit";
-            let beginning = if self.release.is_some() && self.has_address {
+            let beginning = if can_release {
                 "; this does not end the deletion of the namespace, since the claim stays: "
             } else {
                 "; "
             };
             repair = format!("{repair}{beginning}{end}");
-            commands.push(format!("kubectl edit {}", self.resource));
+            commands.push(format!("kubectl edit {resource}"));
         }
         (repair, commands)
     }

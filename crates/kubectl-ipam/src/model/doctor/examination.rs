@@ -1,6 +1,7 @@
 //! The result of a group of checks: what is wrong, and what could not be checked.
 
 use crate::error::{MissingRight, sentences};
+use crate::load::Readable;
 use crate::model::finding::Finding;
 
 /// Why checks were not possible, or not for all objects.
@@ -30,7 +31,10 @@ impl Examination {
     }
 
     /// Checks that compare objects: each missing object would be a wrong finding, so they need all.
-    pub(super) fn compare(missing: Vec<MissingRight>, find: impl FnOnce() -> Vec<Finding>) -> Self {
+    pub(super) fn compare<F: IntoIterator<Item = Finding>>(
+        missing: Vec<MissingRight>,
+        find: impl FnOnce() -> F,
+    ) -> Self {
         if missing.is_empty() {
             Self::complete(find())
         } else {
@@ -39,10 +43,10 @@ impl Examination {
     }
 
     /// Checks of single objects, of those that can be read.
-    pub(super) fn inspect<'a, T: 'a>(
+    pub(super) fn inspect<'a, T: 'a, F: IntoIterator<Item = Finding>>(
         rows: impl IntoIterator<Item = &'a T>,
         missing: Vec<MissingRight>,
-        find: impl Fn(&T) -> Vec<Finding>,
+        find: impl Fn(&'a T) -> F,
     ) -> Self {
         let mut findings = Vec::new();
         let mut has_some = false;
@@ -51,6 +55,28 @@ impl Examination {
             findings.extend(find(row));
         }
         Self::complete(findings).with_unknown(missing, has_some)
+    }
+
+    /// As [`Examination::inspect`], of a list.
+    pub(super) fn inspect_list<'a, T, F: IntoIterator<Item = Finding>>(
+        list: &'a Readable<Vec<T>>,
+        find: impl Fn(&'a T) -> F,
+    ) -> Self {
+        Self::inspect(list.seen(), list.missing.clone(), find)
+    }
+
+    /// Checks of the objects of a list, each of which can be impossible for a reason of its own.
+    pub(super) fn of_each<'a, T>(
+        list: &'a Readable<Vec<T>>,
+        examine: impl Fn(&'a T) -> Self,
+    ) -> Self {
+        let mut all = Self::default().with_unknown(list.missing.clone(), false);
+        for row in list.seen() {
+            let one = examine(row);
+            all.findings.extend(one.findings);
+            all.unknown = all.unknown.or(one.unknown);
+        }
+        all
     }
 
     /// Adds the permissions that are missing, if any.
@@ -66,13 +92,13 @@ impl Examination {
     }
 
     /// Checks of what the cluster does not show.
-    pub(super) fn not_visible(reason: &str) -> Self {
+    pub(super) fn not_visible(reason: impl Into<String>, partly: bool) -> Self {
         Self {
             findings: Vec::new(),
             unknown: Some(Unknown {
-                reason: reason.to_owned(),
+                reason: reason.into(),
                 missing: Vec::new(),
-                partly: false,
+                partly,
             }),
         }
     }

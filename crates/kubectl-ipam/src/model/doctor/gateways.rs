@@ -1,17 +1,13 @@
 //! The gateways of pools, and those of their IPAddresses. A machine configures what its IPAddress
 //! had when it was created; a change of the pool does not reach it.
 
-use std::collections::BTreeMap;
-use std::net::IpAddr;
-
-use capi_ipam_api::PoolKey;
 use capi_ipam_ip::{UsableBlocks, parse_address};
 
 use super::examination::Examination;
-use super::names::first_names;
+use super::names::{first_names, grouped};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, edit};
-use crate::objects::{AddressRow, Kind, Objects};
+use crate::model::finding::{Check, Finding, Subject, edit};
+use crate::objects::{AddressRow, Kind, Objects, PoolRow};
 
 /// Gateways that machines cannot use. Admission only warns about them, and nobody reads a warning
 /// of a GitOps tool.
@@ -19,22 +15,24 @@ pub(super) fn unusable(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
     Examination::inspect(objects.pools(), objects.lacking(&Kind::POOLS), |pool| {
         let repair = "correct the gateway, and then replace the machines that have it, which OutdatedGateway names";
-        let finding = |warning| {
-            Check::UnusableGateway
-                .finding(&pool.key, warning, repair.to_owned())
-                .with_commands(vec![edit(&pool.key)])
-        };
-        pool.unusable_gateways().into_iter().map(finding).collect()
+        let warnings = pool.unusable_gateways().into_iter();
+        warnings.map(move |warning| of_pool(Check::UnusableGateway, pool, warning, repair))
     })
 }
 
-/// What an IPAddress has, and what the pool would give it now.
+/// A finding that is repaired in the pool.
+fn of_pool(check: Check, pool: &PoolRow, problem: String, repair: &str) -> Finding {
+    check
+        .finding(Subject::pool(&pool.key), problem, repair)
+        .with_commands([edit(&pool.key)])
+}
+
+/// What an IPAddress has, and what the pool would give it now; `None` for nothing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Difference {
-    /// Two gateways; `None` for an IPAddress, or a pool, without one.
-    Gateway(Option<Box<str>>, Option<IpAddr>),
-    /// Two prefix lengths.
-    Prefix(Option<u8>, u8),
+struct Difference {
+    noun: &'static str,
+    own: Option<String>,
+    of_pool: Option<String>,
 }
 
 impl Difference {
@@ -42,26 +40,11 @@ impl Difference {
     /// IPAddresses.
     fn describe(&self, count: usize) -> String {
         let have = if count == 1 { "has" } else { "have" };
-        let number = |prefix: &u8| format!("/{prefix}");
-        let (noun, one, other) = match self {
-            Self::Gateway(one, other) => (
-                "gateway",
-                one.as_ref().map(ToString::to_string),
-                other.as_ref().map(ToString::to_string),
-            ),
-            Self::Prefix(one, other) => (
-                "prefix length",
-                one.as_ref().map(number),
-                Some(number(other)),
-            ),
-        };
-        let (one, other) = (or_none(one), or_none(other));
-        format!("{have} another {noun} than the pool ({one}, the pool has {other})")
+        let own = self.own.as_deref().unwrap_or("none");
+        let of_pool = self.of_pool.as_deref().unwrap_or("none");
+        let noun = self.noun;
+        format!("{have} another {noun} than the pool ({own}, the pool has {of_pool})")
     }
-}
-
-fn or_none(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "none".to_owned())
 }
 
 /// IPAddresses that have another gateway, or another prefix length, than their pool.
@@ -72,36 +55,35 @@ pub(super) fn outdated(snapshot: &Snapshot) -> Examination {
 }
 
 fn outdated_of(objects: &Objects) -> Vec<Finding> {
-    let mut groups: BTreeMap<(&PoolKey, Difference), Vec<&AddressRow>> = BTreeMap::new();
+    let mut all = Vec::new();
     for address in objects.addresses.sorted() {
-        let pool = objects.pool(&address.pool);
-        let Some(Ok(usable)) = pool.map(|pool| &pool.usable) else {
-            continue;
-        };
-        for difference in differences(address, usable) {
-            let group = (&address.pool, difference);
-            groups.entry(group).or_default().push(address);
+        if let Some(pool) = objects.pool(&address.pool)
+            && let Ok(usable) = &pool.usable
+        {
+            let differences = differences(address, usable).into_iter();
+            all.extend(differences.map(|difference| (pool, difference, address)));
         }
     }
-    let finding = |((pool, difference), addresses): ((&PoolKey, Difference), Vec<&AddressRow>)| {
-        let number = addresses.len();
-        let noun = if number == 1 {
+    let groups = grouped(all, |(pool, difference, _)| (&pool.key, difference.clone()));
+    let mut findings = Vec::new();
+    for ((_, difference), group) in groups {
+        let count = group.len();
+        let noun = if count == 1 {
             "IPAddress"
         } else {
             "IPAddresses"
         };
         let problem = format!(
-            "{number} {noun} {}: {}",
-            difference.describe(number),
-            first_names(addresses.iter().map(|address| &address.key))
+            "{count} {noun} {}: {}",
+            difference.describe(count),
+            first_names(group.iter().map(|(_, _, address)| &address.key))
         );
         let repair = "replace the machines of these claims, which keep what their IPAddress has; or set the value of the \
                       pool again";
-        Check::OutdatedGateway
-            .finding(pool, problem, repair.to_owned())
-            .with_commands(vec![edit(pool)])
-    };
-    groups.into_iter().map(finding).collect()
+        let pool = group.first().map(|(pool, ..)| *pool);
+        findings.extend(pool.map(|pool| of_pool(Check::OutdatedGateway, pool, problem, repair)));
+    }
+    findings
 }
 
 /// What an IPAddress does not have of its pool. What the pool no longer contains is another
@@ -112,18 +94,23 @@ fn differences(address: &AddressRow, usable: &UsableBlocks) -> Vec<Difference> {
         return all;
     }
     let gateway = usable.gateway_of(address.block);
-    let own = address.gateway.as_deref().map(parse_address);
-    let is_same = match (&own, gateway) {
-        (None, None) => true,
-        (Some(Ok(own)), Some(gateway)) => *own == gateway,
-        _ => false,
-    };
+    let own = address.gateway.as_deref();
+    // One that is no address is another one.
+    let is_same = own.map(|own| parse_address(own).ok()) == gateway.map(Some);
     if !is_same {
-        all.push(Difference::Gateway(address.gateway.clone(), gateway));
+        all.push(Difference {
+            noun: "gateway",
+            own: own.map(str::to_owned),
+            of_pool: gateway.map(|gateway| gateway.to_string()),
+        });
     }
     let prefix = usable.prefix_of(address.block);
     if address.prefix != Some(prefix) {
-        all.push(Difference::Prefix(address.prefix, prefix));
+        all.push(Difference {
+            noun: "prefix length",
+            own: address.prefix.map(|prefix| format!("/{prefix}")),
+            of_pool: Some(format!("/{prefix}")),
+        });
     }
     all
 }

@@ -11,12 +11,8 @@ use crate::model::finding::{Check, Finding, Severity, counted};
 
 /// Nobody renews the lease.
 pub(super) fn leaderless(snapshot: &Snapshot) -> Examination {
-    let needed = need(snapshot);
     let leases = &snapshot.leases;
-    Examination::compare(leases.missing.clone(), || {
-        let found = finding(leases.seen(), needed, snapshot);
-        found.into_iter().collect()
-    })
+    Examination::compare(leases.missing.clone(), || finding(leases.seen(), snapshot))
 }
 
 /// Whether the lease is held at this time: after the duration that the lease states, another
@@ -26,8 +22,7 @@ pub(crate) fn is_held(lease: &LeaseRow, now: Timestamp) -> bool {
     let is_fresh = lease
         .renewed
         .is_some_and(|renewed| now.duration_since(renewed) <= duration);
-    let holder = lease.holder.as_deref().unwrap_or_default();
-    is_fresh && !holder.is_empty()
+    is_fresh && lease.holder().is_some()
 }
 
 /// Whether a Deployment of the provider runs with leader election; `None` if there is none, or if
@@ -47,15 +42,10 @@ fn running(snapshot: &Snapshot) -> Option<String> {
     if pods.is_empty() {
         return None;
     }
-    let names = first_names(
-        pods.iter()
-            .map(|pod| format!("{}/{}", pod.namespace, pod.name)),
-    );
+    let names = first_names(pods.iter().map(|pod| &pod.name));
     let verb = if pods.len() == 1 { "runs" } else { "run" };
-    let text = format!(
-        "{} {verb}, and cannot write the lease ({names})",
-        counted(pods.len(), "pod")
-    );
+    let count = counted(pods.len(), "pod");
+    let text = format!("{count} {verb}, and cannot write the lease ({names})");
     let reported = pods.iter().find_map(|pod| pod.problem.as_deref());
     Some(match reported {
         Some(problem) => format!("{text}: {problem}"),
@@ -63,7 +53,8 @@ fn running(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-fn finding(leases: &[LeaseRow], needed: Option<bool>, snapshot: &Snapshot) -> Option<Finding> {
+fn finding(leases: &[LeaseRow], snapshot: &Snapshot) -> Option<Finding> {
+    let needed = need(snapshot);
     let is_held = |lease| is_held(lease, snapshot.now);
     if needed == Some(false) || leases.iter().any(is_held) {
         return None;
@@ -76,35 +67,34 @@ fn finding(leases: &[LeaseRow], needed: Option<bool>, snapshot: &Snapshot) -> Op
         let problem = "it does not exist: no manager runs with leader election";
         let object = format!("lease {}", names::IN_CLUSTER_LEASE);
         if needed == Some(true) {
-            return Some(Check::NoLeader.finding(object, problem.to_owned(), repair));
+            return Some(Check::NoLeader.finding(object, problem, repair));
         }
         // A manager that runs outside of the cluster needs none. If none runs at all, the claims
         // that it does not process are findings of their own.
         let repair = "nothing, if the manager runs without --leader-elect; otherwise start it: clusterctl init --ipam \
-                      in-cluster"
-            .to_owned();
-        let note = Check::NoLeader.finding(object, problem.to_owned(), repair);
+                      in-cluster";
+        let note = Check::NoLeader.finding(object, problem, repair);
         return Some(note.at(Severity::Note));
     };
     let object = format!("lease {}/{}", lease.namespace, names::IN_CLUSTER_LEASE);
-    let holder = lease.holder.as_deref().filter(|holder| !holder.is_empty());
-    let problem = match holder {
+    let mut problem = match lease.holder() {
         Some(holder) => format!(
             "nobody renews it, and it has expired after {} s; {holder} was the last holder",
             lease.seconds
         ),
         None => "it was released, and no manager has taken it".to_owned(),
     };
-    let finding = match running(snapshot) {
-        Some(running) => {
-            let problem = format!("{problem}; {running}");
-            let repair = "correct what keeps the manager from writing it: a permission, the connection to the API server, \
-                          or an etcd that refuses writes, for example because its space is used up";
-            let logs = logs(namespace);
-            let finding = Check::NoLeader.finding(object, problem, repair.to_owned());
-            finding.with_commands(vec![logs])
-        }
-        None => Check::NoLeader.finding(object, problem, repair),
+    let Some(running) = running(snapshot) else {
+        let finding = Check::NoLeader.finding(object, problem, repair);
+        return Some(finding.since(lease.renewed));
     };
-    Some(finding.since(lease.renewed))
+    problem = format!("{problem}; {running}");
+    let repair = "correct what keeps the manager from writing it: a permission, the connection to the API server, or an \
+                  etcd that refuses writes, for example because its space is used up";
+    let finding = Check::NoLeader.finding(object, problem, repair);
+    Some(
+        finding
+            .with_commands([logs(namespace)])
+            .since(lease.renewed),
+    )
 }

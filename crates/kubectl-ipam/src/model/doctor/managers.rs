@@ -10,7 +10,7 @@ use super::examination::Examination;
 use super::lease::is_held;
 use super::names::first_names;
 use super::snapshot::{DeploymentRow, EventRow, LeaseRow, Snapshot};
-use crate::model::finding::{Check, Finding, Severity, Subject};
+use crate::model::finding::{Check, Finding, Severity};
 
 /// Age of the oldest event that says something about now.
 const MAX_EVENT_AGE: SignedDuration = SignedDuration::from_mins(10);
@@ -24,28 +24,16 @@ const MAX_ALTERNATION_AGE: SignedDuration = SignedDuration::from_mins(1);
 const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(1);
 
 pub(super) fn several(snapshot: &Snapshot) -> Examination {
-    let leases = snapshot.leases.seen();
-    let held: Vec<&LeaseRow> = leases
-        .iter()
-        .filter(|lease| is_held(lease, snapshot.now))
-        .collect();
-    let unelected = snapshot
-        .deployments
-        .seen()
-        .iter()
-        .filter_map(without_election);
+    let (leases, deployments) = (&snapshot.leases, &snapshot.deployments);
+    let events = &snapshot.events;
+    let mut held: Vec<&LeaseRow> = leases.seen().iter().collect();
+    held.retain(|lease| is_held(lease, snapshot.now));
+    let unelected = deployments.seen().iter().filter_map(without_election);
     let mut findings: Vec<Finding> = unelected.collect();
     findings.extend(several_leases(&held));
-    findings.extend(alternating(snapshot.events.seen(), snapshot.now));
-    let mut missing = snapshot.leases.missing_with(&snapshot.deployments);
-    for right in &snapshot.events.missing {
-        if !missing.contains(right) {
-            missing.push(right.clone());
-        }
-    }
-    let is_partly = snapshot.leases.is_complete()
-        || snapshot.deployments.is_complete()
-        || snapshot.events.is_complete();
+    findings.extend(alternating(events.seen(), snapshot.now));
+    let missing = [leases.missing_with(deployments), events.missing.clone()].concat();
+    let is_partly = leases.is_complete() || deployments.is_complete() || events.is_complete();
     Examination::complete(findings).with_unknown(missing, is_partly)
 }
 
@@ -78,7 +66,7 @@ fn several_leases(held: &[&LeaseRow]) -> Option<Finding> {
          select different claims",
         first_names(namespaces)
     );
-    let repair = "if not, uninstall one of them: clusterctl delete --ipam in-cluster".to_owned();
+    let repair = "if not, uninstall one of them: clusterctl delete --ipam in-cluster";
     let object = format!("lease {}", names::IN_CLUSTER_LEASE);
     let note = Check::SeveralManagers.finding(object, problem, repair);
     Some(note.at(Severity::Note))
@@ -97,22 +85,19 @@ fn alternating(events: &[EventRow], now: Timestamp) -> Option<Finding> {
         again.instance,
         other.time.strftime("%H:%M:%S")
     );
-    let finding = |repair| {
-        let subject = Subject::from("managers".to_owned());
-        let finding = Check::SeveralManagers.finding(subject, problem, repair);
-        finding.since(Some(other.time))
-    };
     let repair = advice::SEVERAL_MANAGERS;
+    let finding = Check::SeveralManagers.finding("managers", problem, repair);
+    let mut finding = finding.since(Some(other.time));
     // The later event shows only that its process is active.
-    if now.duration_since(other.time) <= MAX_ALTERNATION_AGE {
-        return Some(finding(repair.to_owned()));
+    if now.duration_since(other.time) > MAX_ALTERNATION_AGE {
+        let minutes = MAX_EVENT_AGE.as_mins();
+        finding.severity = Severity::Note;
+        finding.repair = format!(
+            "nothing, if one of them was stopped since: this note ends {minutes} minutes after the last event; otherwise \
+             {repair}"
+        );
     }
-    let minutes = MAX_EVENT_AGE.as_mins();
-    let repair = format!(
-        "nothing, if one of them was stopped since: this note ends {minutes} minutes after the last event; otherwise \
-         {repair}"
-    );
-    Some(finding(repair).at(Severity::Note))
+    Some(finding)
 }
 
 /// The last event of a process that was active before and after an event of another one, with the

@@ -1,59 +1,54 @@
 //! Names of objects in findings.
 
+use std::collections::BTreeMap;
+
 use capi_ipam_api::{PoolKey, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use jiff::Timestamp;
 
 use super::snapshot::Snapshot;
 use crate::model::finding::{Place, Subject, counted};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow};
 
 /// Number of objects that a finding names.
 pub(super) const MAX_NAMED: usize = 3;
 
 pub(super) fn of_address(address: &AddressRow) -> Subject {
-    let place = Place::Namespace(address.key.namespace().to_owned());
     Subject::from(format!("ipaddress {}", address.key))
-        .at(place)
+        .in_namespace(address.key.namespace())
         .of_pool(&address.pool)
 }
 
 pub(super) fn of_claim(claim: &ClaimRow) -> Subject {
-    Subject::of_claim(&claim.key).of_pool(&claim.pool)
+    Subject::claim(&claim.key).of_pool(&claim.pool)
 }
 
 /// An object for which claims wait, or that they name.
-pub(super) fn of_claims<'a>(
-    name: String,
-    claims: impl IntoIterator<Item = &'a ClaimRow>,
-) -> Subject {
-    claims
-        .into_iter()
-        .fold(Subject::from(name), |subject, claim| {
-            let place = Place::Namespace(claim.key.namespace().to_owned());
-            subject.at(place).of_pool(&claim.pool)
-        })
+pub(super) fn of_claims(name: String, claims: &[&ClaimRow]) -> Subject {
+    let mut subject = Subject::from(name);
+    for claim in claims {
+        subject = subject
+            .in_namespace(claim.key.namespace())
+            .of_pool(&claim.pool);
+    }
+    subject
 }
 
 /// A network with its registry, whose problem can be the cause.
 pub(super) fn of_network(network: &NetworkRow) -> Subject {
-    let subject = Subject::of_network(&network.name);
+    let name = &network.name;
+    let subject = Subject::from(format!("IPNetwork {name}")).of_network(name);
     match network.registry() {
-        Some(registry) => subject.at(Place::Registry(registry.to_owned())),
+        Some(registry) => subject.of_registry(registry),
         None => subject,
     }
 }
 
 /// The first names, and the number of the others: `a/x, a/y, a/z and 5 more`.
 pub(super) fn first_names<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
-    let mut names = Vec::new();
-    let mut more: usize = 0;
-    for name in all {
-        if names.len() < MAX_NAMED {
-            names.push(name.to_string());
-        } else {
-            more = more.saturating_add(1);
-        }
-    }
+    let mut names: Vec<String> = all.into_iter().map(|name| name.to_string()).collect();
+    let more = names.len().saturating_sub(MAX_NAMED);
+    names.truncate(MAX_NAMED);
     let names = names.join(", ");
     if more > 0 {
         format!("{names} and {more} more")
@@ -62,38 +57,64 @@ pub(super) fn first_names<T: ToString>(all: impl IntoIterator<Item = T>) -> Stri
     }
 }
 
-/// The number of claims that wait, with the first names: `2 claims wait (a/x, a/y)`.
-pub(super) fn claims_wait<'a>(claims: impl IntoIterator<Item = &'a ClaimRow>) -> String {
-    let keys: Vec<&NamespacedName> = claims.into_iter().map(|claim| &claim.key).collect();
-    let verb = if keys.len() == 1 { "waits" } else { "wait" };
-    format!(
-        "{} {verb} ({})",
-        counted(keys.len(), "claim"),
-        first_names(&keys)
-    )
+/// The first names of claims.
+pub(super) fn claim_names(claims: &[&ClaimRow]) -> String {
+    first_names(claims.iter().map(|claim| &claim.key))
 }
 
-/// The command that shows an object.
-pub(super) fn describe(plural: &str, key: &NamespacedName) -> String {
+/// The number of claims that wait, with the first names: `2 claims wait (a/x, a/y)`.
+pub(super) fn claims_wait(claims: &[&ClaimRow]) -> String {
+    let verb = if claims.len() == 1 { "waits" } else { "wait" };
+    let count = counted(claims.len(), "claim");
+    format!("{count} {verb} ({})", claim_names(claims))
+}
+
+/// Since when the oldest of some claims waits.
+pub(super) fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
+    claims.iter().filter_map(|claim| claim.created).min()
+}
+
+/// Objects with the same key, by key.
+pub(crate) fn grouped<K: Ord, T>(
+    all: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> BTreeMap<K, Vec<T>> {
+    let mut groups: BTreeMap<K, Vec<T>> = BTreeMap::new();
+    for one in all {
+        groups.entry(key(&one)).or_default().push(one);
+    }
+    groups
+}
+
+/// An object of Cluster API as an argument of kubectl: plural, name and namespace.
+pub(super) fn resource(plural: &str, key: &NamespacedName) -> String {
     let (namespace, name) = key.parts();
-    format!(
-        "kubectl describe {plural}.{} {name} --namespace {namespace}",
-        names::GROUP
-    )
+    format!("{plural}.{} {name} --namespace {namespace}", names::GROUP)
+}
+
+/// A claim as an argument of kubectl.
+pub(super) fn claim_resource(key: &NamespacedName) -> String {
+    resource("ipaddressclaims", key)
+}
+
+/// The command that shows a claim.
+pub(super) fn describe_claim(claim: &ClaimRow) -> String {
+    format!("kubectl describe {}", claim_resource(&claim.key))
+}
+
+/// The network to which a pool belongs, or which it names.
+pub(super) fn network_of(pool: &PoolRow) -> Option<&str> {
+    pool.network.as_deref().or_else(|| pool.spec.network())
 }
 
 /// A pool, its network, and the registry of the network.
 pub(super) fn places(pool: &PoolKey, snapshot: &Snapshot) -> Vec<Place> {
     let mut places = vec![Place::Pool(pool.clone())];
     let objects = &snapshot.objects;
-    let row = objects.pool(pool);
-    let network = row.and_then(|row| row.network.as_deref().or_else(|| row.spec.network()));
-    let Some(name) = network else {
-        return places;
-    };
-    places.push(Place::Network(name.to_owned()));
-    if let Some(registry) = objects.network(name).and_then(NetworkRow::registry) {
-        places.push(Place::Registry(registry.to_owned()));
+    if let Some(name) = objects.pool(pool).and_then(network_of) {
+        places.push(Place::Network(name.to_owned()));
+        let registry = objects.network(name).and_then(NetworkRow::registry);
+        places.extend(registry.map(|name| Place::Registry(name.to_owned())));
     }
     places
 }

@@ -19,20 +19,16 @@ type Allocating<'a> = (&'a PoolRow, &'a UsableBlocks);
 pub(super) fn overlaps(snapshot: &Snapshot) -> Examination {
     // An overlap of two pools is one, whatever other pools there are.
     let pools = snapshot.objects.pools();
-    let known: Vec<Allocating<'_>> = pools
-        .iter()
-        .copied()
-        .filter(|pool| !is_refused(pool))
-        .filter_map(|pool| Some((pool, pool.usable.as_ref().ok()?)))
-        .collect();
-    let findings = groups(&known).into_iter().filter_map(|group| {
-        let members: Vec<Allocating<'_>> = group
-            .iter()
-            .filter_map(|number| known.get(*number).copied())
-            .collect();
-        finding(&members)
-    });
-    Examination::complete(findings)
+    let mut known: Vec<Allocating<'_>> = Vec::new();
+    for pool in &pools {
+        if let Ok(usable) = &pool.usable
+            && !is_refused(pool)
+        {
+            known.push((pool, usable));
+        }
+    }
+    let findings = groups(&known).into_iter();
+    Examination::complete(findings.filter_map(|group| finding(&group)))
         .with_unknown(snapshot.objects.lacking(&Kind::POOLS), !pools.is_empty())
 }
 
@@ -48,13 +44,13 @@ fn is_refused(pool: &PoolRow) -> bool {
     reason.is_some_and(|reason| network_problems.contains(&reason))
 }
 
-/// The connected groups of pools, by their numbers. A pool without overlap is in no group.
-fn groups(known: &[Allocating<'_>]) -> Vec<BTreeSet<usize>> {
+/// The connected groups of pools. A pool without overlap is in no group.
+fn groups<'a>(known: &[Allocating<'a>]) -> Vec<Vec<Allocating<'a>>> {
     let mut extents = Extents::default();
     for (number, (_, usable)) in known.iter().enumerate() {
         extents.insert(usable, number);
     }
-    let mut groups: Vec<BTreeSet<usize>> = Vec::new();
+    let mut groups = Vec::new();
     let mut seen = BTreeSet::new();
     for start in 0..known.len() {
         let mut group = BTreeSet::new();
@@ -66,7 +62,8 @@ fn groups(known: &[Allocating<'_>]) -> Vec<BTreeSet<usize>> {
             }
         }
         if group.len() > 1 {
-            groups.push(group);
+            let members = group.into_iter();
+            groups.push(members.filter_map(|it| known.get(it).copied()).collect());
         }
     }
     groups
@@ -77,13 +74,13 @@ fn neighbors(known: &[Allocating<'_>], extents: &Extents<usize>, number: usize) 
     let Some((pool, usable)) = known.get(number) else {
         return Vec::new();
     };
-    let near: BTreeSet<usize> = extents.overlapping(usable).copied().collect();
-    let overlaps = |other: &usize| {
+    let mut near: Vec<usize> = extents.overlapping(usable).copied().collect();
+    near.retain(|other| {
         known
             .get(*other)
             .is_some_and(|(other, theirs)| other.scope != pool.scope && usable.overlaps(theirs))
-    };
-    near.into_iter().filter(overlaps).collect()
+    });
+    near
 }
 
 fn finding(members: &[Allocating<'_>]) -> Option<Finding> {
@@ -96,12 +93,9 @@ fn finding(members: &[Allocating<'_>]) -> Option<Finding> {
     let has_one_length = others
         .iter()
         .all(|(_, theirs)| theirs.length == usable.length);
-    let repair = advice::overlap(&first.scope, has_one_length).to_owned();
+    let repair = advice::overlap(&first.scope, has_one_length);
     let keys = members.iter().map(|(pool, _)| &pool.key);
     let subject = keys.fold(Subject::from(full(&first.key)), Subject::of_pool);
-    Some(
-        Check::PoolsOverlap
-            .finding(subject, problem, repair)
-            .with_commands(vec![edit(&first.key)]),
-    )
+    let finding = Check::PoolsOverlap.finding(subject, problem, repair);
+    Some(finding.with_commands([edit(&first.key)]))
 }

@@ -6,7 +6,7 @@ use capi_ipam_api::{PoolKey, advice, conditions, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::examination::Examination;
-use super::names::{claims_wait, first_names, of_claims};
+use super::names::{claim_names, claim_resource, claims_wait, of_claims, oldest};
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
 use crate::objects::{ClaimRow, Kind, Objects, PoolRow};
@@ -36,24 +36,22 @@ fn findings(objects: &Objects) -> Vec<Finding> {
             held.entry(Paused::Pool(&pool.key)).or_default();
         }
     }
-    // A claim for a pool that was paused before it was ready has another reason, and one in deletion
-    // can have none.
-    let is_paused = |claim: &&ClaimRow| {
+    for claim in objects.served() {
+        // A claim for a pool that was paused before it was ready has another reason, and one in
+        // deletion can have none.
         let says_so = claim.reason.as_deref() == Some(conditions::PAUSED_REASON);
-        says_so || (claim.is_waiting() || claim.is_deleting()) && is_paused_pool(&claim.pool)
-    };
-    for claim in objects.served().into_iter().filter(is_paused) {
-        let cause = cause(claim, is_paused_pool(&claim.pool));
-        held.entry(cause).or_default().push(claim);
+        let of_paused_pool = is_paused_pool(&claim.pool);
+        let needs_pool = claim.is_waiting() || claim.is_deleting();
+        if says_so || needs_pool && of_paused_pool {
+            let cause = cause(claim, of_paused_pool);
+            held.entry(cause).or_default().push(claim);
+        }
     }
-    let finding = |(object, claims): (Paused<'_>, Vec<&ClaimRow>)| {
-        let is_deleted = match &object {
-            Paused::Pool(key) => objects.pool(key).is_some_and(PoolRow::is_deleting),
-            Paused::Cluster(_) | Paused::Claim(_) => false,
-        };
-        finding(&object, &claims, is_deleted)
-    };
-    held.into_iter().map(finding).collect()
+    let mut findings = Vec::new();
+    for (object, claims) in held {
+        findings.push(finding(&object, &claims, objects));
+    }
+    findings
 }
 
 fn cause(claim: &ClaimRow, is_paused_pool: bool) -> Paused<'_> {
@@ -68,56 +66,44 @@ fn cause(claim: &ClaimRow, is_paused_pool: bool) -> Paused<'_> {
     }
 }
 
-fn finding(object: &Paused<'_>, claims: &[&ClaimRow], is_deleted: bool) -> Finding {
+fn finding(object: &Paused<'_>, claims: &[&ClaimRow], objects: &Objects) -> Finding {
+    let mut is_deleted = false;
     let (subject, repair) = match object {
-        Paused::Cluster(key) => {
-            let subject = of_claims(format!("Cluster {key}"), claims.iter().copied());
-            (subject, unpause_cluster(key))
+        Paused::Cluster(key) => (
+            of_claims(format!("Cluster {key}"), claims),
+            unpause_cluster(key),
+        ),
+        Paused::Claim(key) => (Subject::claim(key), unpause(&claim_resource(key))),
+        Paused::Pool(key) => {
+            is_deleted = objects.pool(key).is_some_and(PoolRow::is_deleting);
+            (Subject::pool(key), unpause(&resource_of(key)))
         }
-        Paused::Claim(key) => {
-            let (namespace, name) = key.parts();
-            let resource = format!(
-                "ipaddressclaims.{} {name} --namespace {namespace}",
-                names::GROUP
-            );
-            (Subject::of_claim(key), unpause(&resource))
-        }
-        Paused::Pool(key) => (Subject::from(*key), unpause(&resource_of(key))),
     };
     let mut problem = "it is paused".to_owned();
     if is_deleted {
         problem = format!("{problem}, so that it is not deleted");
     }
-    let waiting: Vec<&ClaimRow> = claims
-        .iter()
-        .copied()
-        .filter(|it| it.is_waiting())
-        .collect();
+    let mut waiting = claims.to_vec();
+    waiting.retain(|claim| claim.is_waiting());
     if !waiting.is_empty() {
-        problem = format!("{problem}; {}", claims_wait(waiting.iter().copied()));
+        problem = format!("{problem}; {}", claims_wait(&waiting));
     }
-    let kept: Vec<&ClaimRow> = claims
-        .iter()
-        .copied()
-        .filter(|it| it.is_deleting())
-        .collect();
+    let mut kept = claims.to_vec();
+    kept.retain(|claim| claim.is_deleting());
     if !kept.is_empty() {
-        let names = first_names(kept.iter().map(|claim| &claim.key));
+        let names = claim_names(&kept);
         let number = counted(kept.len(), "claim");
         let verb = if kept.len() == 1 { "is" } else { "are" };
         problem = format!("{problem}; {number} in deletion {verb} not released ({names})");
     }
+    let finding = Check::Paused.finding(subject, problem, repair);
+    let finding = finding.since(oldest(&waiting));
     let does_harm = is_deleted || !waiting.is_empty() || !kept.is_empty();
-    let severity = if does_harm {
-        Severity::Warning
+    if does_harm {
+        finding
     } else {
-        Severity::Note
-    };
-    let since = waiting.iter().filter_map(|claim| claim.created).min();
-    Check::Paused
-        .finding(subject, problem, repair)
-        .at(severity)
-        .since(since)
+        finding.at(Severity::Note)
+    }
 }
 
 fn unpause(resource: &str) -> String {

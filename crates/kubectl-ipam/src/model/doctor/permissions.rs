@@ -32,27 +32,25 @@ struct RoleMetadata {
 
 /// Permissions of the manifests that the service account of a Deployment does not have.
 pub(super) fn missing(snapshot: &Snapshot) -> Examination {
-    let deployments = snapshot.deployments.seen();
-    if snapshot.deployments.is_complete() && deployments.is_empty() {
-        return Examination::not_visible(
-            "the manager has no Deployment in this cluster, so its user is unknown",
-        );
+    let deployments = &snapshot.deployments;
+    if deployments.known().is_some_and(Vec::is_empty) {
+        let reason = "the manager has no Deployment in this cluster, so its user is unknown";
+        return Examination::not_visible(reason, false);
     }
-    let mut examination = Examination::complete(deployments.iter().filter_map(finding))
-        .with_unknown(snapshot.deployments.missing.clone(), false);
-    for deployment in deployments {
-        let rules = &deployment.account.rules;
-        examination = examination.with_unknown(rules.missing.clone(), false);
-        if rules.is_complete() && rules.seen().is_none() {
-            let reason = "the API server does not list all permissions of the service account";
-            examination.unknown = Examination::not_visible(reason).unknown;
+    Examination::of_each(deployments, |deployment| {
+        let rules = &deployment.rules;
+        match rules.known() {
+            None => Examination::default().with_unknown(rules.missing.clone(), false),
+            Some(None) => {
+                let reason = "the API server does not list all permissions of the service account";
+                Examination::not_visible(reason, false)
+            }
+            Some(Some(granted)) => Examination::complete(finding(deployment, granted)),
         }
-    }
-    examination
+    })
 }
 
-fn finding(deployment: &DeploymentRow) -> Option<Finding> {
-    let granted = deployment.account.rules.known()?.as_ref()?;
+fn finding(deployment: &DeploymentRow, granted: &[Rule]) -> Option<Finding> {
     let missing: Vec<String> = required()
         .iter()
         .flat_map(|rule| ungranted(rule, granted))
@@ -60,27 +58,18 @@ fn finding(deployment: &DeploymentRow) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let (namespace, account) = (&deployment.namespace, &deployment.account.name);
-    let problem = problem(&missing);
-    Some(Check::MissingPermission.finding(
-        format!("serviceaccount {namespace}/{account}"),
-        problem,
-        apply_for(deployment),
-    ))
-}
-
-/// A binding that is missing takes all permissions: the number says so before the first names.
-fn problem(missing: &[String]) -> String {
-    if missing.len() <= MAX_NAMED {
-        return format!("it may not {}", missing.join(", "));
-    }
-    let first = missing.iter().take(MAX_NAMED);
-    let first: Vec<&str> = first.map(String::as_str).collect();
-    format!(
-        "{} permissions are missing, first: {}",
-        missing.len(),
-        first.join("; ")
-    )
+    // A binding that is missing takes all permissions: the number says so before the first names.
+    let problem = match missing.get(..MAX_NAMED) {
+        Some(first) if missing.len() > MAX_NAMED => format!(
+            "{} permissions are missing, first: {}",
+            missing.len(),
+            first.join("; ")
+        ),
+        _ => format!("it may not {}", missing.join(", ")),
+    };
+    let (namespace, account) = (&deployment.namespace, &deployment.account);
+    let object = format!("serviceaccount {namespace}/{account}");
+    Some(Check::MissingPermission.finding(object, problem, apply_for(deployment)))
 }
 
 /// The rules of the manifests. They are part of the program, so they can be parsed.

@@ -4,8 +4,10 @@ use capi_ipam_api::{MemberPhase, advice, conditions};
 use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
+use super::names::network_of;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Place, Subject, counted, edit, resource_of};
+use crate::model::finding::{Check, Finding, Subject, counted, edit, resource_of};
+use crate::model::registry::check_command;
 use crate::objects::{Kind, PoolRow};
 
 /// What pools report in their conditions.
@@ -22,19 +24,17 @@ pub(super) fn reported(snapshot: &Snapshot) -> Examination {
 
 /// A pool with its network, whose problem can be the cause.
 fn subject(pool: &PoolRow) -> Subject {
-    let subject = Subject::from(&pool.key);
-    let network = pool.network.as_deref().or_else(|| pool.spec.network());
-    match network {
-        Some(network) => subject.at(Place::Network(network.to_owned())),
+    let subject = Subject::pool(&pool.key);
+    match network_of(pool) {
+        Some(network) => subject.of_network(network),
         None => subject,
     }
 }
 
 fn invalid(pool: &PoolRow) -> Option<Finding> {
     let problem = pool.usable.as_ref().err()?;
-    let finding =
-        Check::PoolNotReady.finding(subject(pool), problem.clone(), "correct it".to_owned());
-    Some(finding.with_commands(vec![edit(&pool.key)]))
+    let finding = Check::PoolNotReady.finding(subject(pool), problem, "correct it");
+    Some(finding.with_commands([edit(&pool.key)]))
 }
 
 fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
@@ -45,6 +45,11 @@ fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
                 let (repair, command) = repair_of_ready(pool, reason)?;
                 (Check::PoolNotReady, repair, command)
             }
+            (conditions::OUT_OF_RANGE, "True", conditions::ADDRESSES_IN_OTHER_BLOCKS) => (
+                Check::AddressesOutOfRange,
+                "see which management cluster has the blocks, and what the network reports",
+                check_command(network_of(pool).unwrap_or("NETWORK")),
+            ),
             (conditions::OUT_OF_RANGE, "True", _) => (
                 Check::AddressesOutOfRange,
                 "add the addresses again, or replace the machines",
@@ -58,9 +63,9 @@ fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
             _ => return None,
         };
     let message = condition.message.clone().unwrap_or_default();
-    let finding = check.finding(subject(pool), message, repair.to_owned());
+    let finding = check.finding(subject(pool), message, repair);
     let since = condition.last_transition_time.as_ref().map(|time| time.0);
-    Some(finding.with_commands(vec![command]).since(since))
+    Some(finding.with_commands([command]).since(since))
 }
 
 /// What to do about a pool that is not ready, with the command. Other reasons have other findings.
@@ -111,7 +116,7 @@ fn stalled(pool: &PoolRow) -> Option<Finding> {
         "1. if the pool is not meant to move, undo the change, which ends it without replacing a machine: {undo}; 2. \
          otherwise delete the machine of one of the claims that report DuplicateAddress"
     );
-    let commands = vec![edit(&pool.key), advice::claims_of(&pool.key)];
+    let commands = [edit(&pool.key), advice::claims_of(&pool.key)];
     let finding = Check::MoveStalled.finding(subject(pool), problem, repair);
     Some(finding.with_commands(commands))
 }

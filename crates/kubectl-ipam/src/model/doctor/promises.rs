@@ -1,8 +1,9 @@
 //! Reservations of users: excluded addresses, and addresses promised to a claim.
 
+use super::addresses::of_reservation;
 use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Subject, full};
+use crate::model::finding::{Check, Finding, full};
 use crate::objects::{Kind, Objects, ReservationRow};
 use crate::user_reservation::promised_to;
 
@@ -16,8 +17,7 @@ pub(super) fn invalid(snapshot: &Snapshot) -> Examination {
     let lacking = objects.lacking(&[Kind::Reservation]);
     let examination = Examination::inspect(reservations, lacking, |reservation| {
         let found = impossible(reservation);
-        let found = found.or_else(|| without_pool(reservation, objects).filter(|_| knows_pools));
-        found.into_iter().collect()
+        found.or_else(|| without_pool(reservation, objects).filter(|_| knows_pools))
     });
     if examination.unknown.is_some() {
         return examination;
@@ -36,15 +36,12 @@ fn without_pool(reservation: &ReservationRow, objects: &Objects) -> Option<Findi
         reservation.slot.block
     );
     let repair = "delete it, or create the pool again";
-    Some(finding(reservation, problem, repair))
-}
-
-fn finding(reservation: &ReservationRow, problem: String, repair: &str) -> Finding {
-    let name = reservation.slot.reservation_name();
-    let subject = Subject::from(format!("ipreservation {name}")).of_pool(&reservation.pool);
-    Check::InvalidReservation
-        .finding(subject, problem, repair.to_owned())
-        .with_commands(vec![format!("kubectl delete ipreservation {name}")])
+    Some(of_reservation(
+        Check::InvalidReservation,
+        reservation,
+        problem,
+        repair,
+    ))
 }
 
 fn impossible(reservation: &ReservationRow) -> Option<Finding> {
@@ -54,7 +51,12 @@ fn impossible(reservation: &ReservationRow) -> Option<Finding> {
         .filter(|_| !reservation.has_uid)?;
     let problem = promised_to(claim).problem(&reservation.pool)?;
     let repair = "delete it, and create another one if needed";
-    Some(finding(reservation, problem.to_string(), repair))
+    Some(of_reservation(
+        Check::InvalidReservation,
+        reservation,
+        problem.to_string(),
+        repair,
+    ))
 }
 
 #[cfg(test)]

@@ -6,26 +6,19 @@ use std::collections::BTreeSet;
 use capi_ipam_api::{advice, conditions, names};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::conditions::Condition;
-use capi_ipam_registry::{Key, Record, RecordCache, cidr};
+use capi_ipam_registry::{Key, Record, cidr};
 
-use super::examination::{Examination, Unknown};
-use super::names::of_network;
+use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Place, Severity, Subject, counted};
-use crate::model::registry::{
-    ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, check_command, registry_lines,
-};
-use crate::objects::{Kind, NetworkRow, Objects, RegistryRow, SliceRow};
+use crate::model::finding::{Check, Finding, Severity, Subject, counted};
+use crate::model::registry::{ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, clusters_of};
+use crate::objects::{Kind, RegistryRow, SliceRow};
 
 /// What registries report.
 pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
-    let registries = &snapshot.registries;
-    Examination::inspect(registries.seen(), registries.missing.clone(), |facts| {
+    Examination::inspect_list(&snapshot.registries, |facts| {
         let ready = facts.row.ready().filter(|ready| ready.status == "False");
-        ready
-            .map(|ready| of_registry(&facts.row, ready))
-            .into_iter()
-            .collect()
+        ready.map(|ready| of_registry(&facts.row, ready))
     })
 }
 
@@ -50,67 +43,19 @@ fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
         _ if is_missing => "create what the message names".to_owned(),
         _ => format!("correct what the message names: {edit}"),
     };
-    let problem = message(ready);
-    Check::RegistryNotReady.finding(Subject::of_registry(&row.name), problem, repair)
-}
-
-/// The reason and the message of a condition.
-fn message(condition: &Condition) -> String {
-    let reason = condition.reason.as_deref().unwrap_or_default();
-    let message = condition.message.as_deref().unwrap_or_default();
-    format!("{reason}: {message}")
-}
-
-/// What networks report about their blocks.
-pub(super) fn of_networks(snapshot: &Snapshot) -> Examination {
-    let objects = &snapshot.objects;
-    let missing = objects.lacking(&[Kind::Network]);
-    Examination::inspect(objects.networks.sorted(), missing, |network| {
-        let mut findings: Vec<Finding> = conflict(network).into_iter().collect();
-        findings.extend(size(network));
-        findings.extend(exclusions(network));
-        findings
-    })
-}
-
-fn conflict(network: &NetworkRow) -> Option<Finding> {
-    let problem = network.message_of(conditions::BLOCK_CONFLICT)?;
-    let repair = advice::BLOCK_CONFLICT.to_owned();
-    let finding = Check::BlockConflict.finding(of_network(network), problem, repair);
-    Some(finding.with_commands(vec![check_command(&network.name)]))
-}
-
-fn exclusions(network: &NetworkRow) -> Option<Finding> {
-    let problem = network.message_of(conditions::EXCLUSIONS_DIFFER)?;
-    let repair = "apply the same pools and the same IPNetwork to all management clusters";
-    let finding = Check::ExclusionsDiffer.finding(of_network(network), problem, repair.to_owned());
-    Some(finding.with_commands(vec![check_command(&network.name)]))
-}
-
-fn size(network: &NetworkRow) -> Option<Finding> {
-    let ready = network.problem()?;
-    if ready.reason.as_deref() != Some(conditions::BLOCK_SIZE_DIFFERS) {
-        return None;
-    }
-    let problem = ready.message.clone().unwrap_or_default();
-    let repair = format!(
-        "use the size of the other management clusters: kubectl edit ipnetworks {}",
-        network.name
-    );
-    Some(Check::BlockSizeDiffers.finding(of_network(network), problem, repair))
+    let reason = ready.reason.as_deref().unwrap_or_default();
+    let problem = format!("{reason}: {text}");
+    Check::RegistryNotReady.finding(Subject::registry(&row.name), problem, repair)
 }
 
 /// Management clusters that give no sign of life.
 pub(super) fn stale(snapshot: &Snapshot) -> Examination {
-    let registries = &snapshot.registries;
-    Examination::inspect(registries.seen(), registries.missing.clone(), |facts| {
-        let mut findings = Vec::new();
-        for line in registry_lines(std::slice::from_ref(facts), &[], snapshot.now) {
-            let clusters = line.clusters.iter();
-            let stale = clusters.filter(|it| it.state == ClusterState::Stale && !it.this);
-            findings.extend(stale.map(|cluster| of_cluster(&facts.row, cluster)));
-        }
-        findings
+    Examination::inspect_list(&snapshot.registries, |facts| {
+        let mut stale = clusters_of(facts, snapshot.now);
+        stale.retain(|it| it.state == ClusterState::Stale && !it.this);
+        stale
+            .into_iter()
+            .map(|cluster| of_cluster(&facts.row, &cluster))
     })
 }
 
@@ -128,9 +73,9 @@ fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
         row.name, cluster.cluster
     );
     let finding = Check::StaleCluster
-        .finding(Subject::of_registry(&row.name), problem, repair.to_owned())
+        .finding(Subject::registry(&row.name), problem, repair)
         .since(cluster.last_seen)
-        .with_commands(vec![command]);
+        .with_commands([command]);
     // It keeps no address from anybody.
     if blocks == 0 {
         return finding.at(Severity::Note);
@@ -140,86 +85,64 @@ fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
 
 /// Records of this management cluster without an IPSlice: nobody allocates addresses of the block.
 pub(super) fn without_slice(snapshot: &Snapshot) -> Examination {
-    let objects = &snapshot.objects;
-    let mut missing = snapshot.registries.missing.clone();
-    missing.extend(objects.lacking(&[Kind::Slice]));
-    let mut examination = Examination::compare(missing, || {
-        let mut findings = Vec::new();
-        for facts in snapshot.registries.seen() {
-            if let (Ok(records), Some(own)) = (&facts.records, &facts.cluster) {
-                findings.extend(unused_records(&facts.row, records, own, objects));
-            }
-        }
-        findings
-    });
-    if examination.unknown.is_none() {
-        examination.unknown = unread(snapshot.registries.seen());
+    let registries = &snapshot.registries;
+    let slices = snapshot.objects.lacking(&[Kind::Slice]);
+    let missing = [registries.missing.clone(), slices].concat();
+    if !missing.is_empty() {
+        return Examination::default().with_unknown(missing, false);
     }
-    examination
-}
-
-/// The first registry that cannot be read.
-fn unread(registries: &[RegistryFacts]) -> Option<Unknown> {
-    let is_read = |facts: &RegistryFacts| facts.records.is_ok() && facts.cluster.is_some();
-    let facts = registries.iter().find(|facts| !is_read(facts))?;
-    let partly = registries.iter().any(is_read);
-    let name = &facts.row.name;
-    Some(match &facts.records {
-        Err(unread) => match &unread.missing {
-            Some(right) => Unknown {
-                reason: unread.reason.clone(),
-                missing: vec![right.clone()],
-                partly,
-            },
-            None => Unknown {
-                reason: format!(
-                    "the records of IPRegistry {name} cannot be read from here: {}",
-                    unread.reason
-                ),
-                missing: Vec::new(),
-                partly,
-            },
-        },
-        Ok(_) => Unknown {
-            reason: format!(
-                "the identity of this management cluster in IPRegistry {name} is unknown"
-            ),
-            missing: Vec::new(),
-            partly,
-        },
-    })
-}
-
-fn unused_records(
-    row: &RegistryRow,
-    records: &RecordCache,
-    own: &str,
-    objects: &Objects,
-) -> Vec<Finding> {
-    let slices = objects.slices.iter();
+    let slices = snapshot.objects.slices.iter();
     let known: BTreeSet<(&str, Block)> = slices.filter_map(SliceRow::shared_block).collect();
+    let mut readable = registries.seen().iter();
+    let partly = readable.any(|it| it.records.is_ok() && it.cluster.is_some());
+    Examination::of_each(registries, |facts| unused_records(facts, &known, partly))
+}
+
+/// The records of a registry of this management cluster without one of the known blocks. `partly`:
+/// whether any registry can be read.
+fn unused_records(
+    facts: &RegistryFacts,
+    known: &BTreeSet<(&str, Block)>,
+    partly: bool,
+) -> Examination {
+    let name = &facts.row.name;
+    let records = match &facts.records {
+        Ok(records) => records,
+        Err(unread) => {
+            return match &unread.missing {
+                Some(right) => Examination::default().with_unknown(vec![right.clone()], partly),
+                None => Examination::not_visible(
+                    format!(
+                        "the records of IPRegistry {name} cannot be read from here: {}",
+                        unread.reason
+                    ),
+                    partly,
+                ),
+            };
+        }
+    };
+    let Some(own) = &facts.cluster else {
+        let reason =
+            format!("the identity of this management cluster in IPRegistry {name} is unknown");
+        return Examination::not_visible(reason, partly);
+    };
     let mut findings = Vec::new();
     for entry in records.entries() {
-        let Some(Key::Block { network, block }) = Key::parse(&entry.key) else {
-            continue;
-        };
-        let is_own = match entry.record() {
-            Some(Record::Block(record)) => record.cluster == own && record.returned_at.is_none(),
-            _ => false,
-        };
-        if !is_own || known.contains(&(&*network, block)) {
-            continue;
+        if let Some(Key::Block { network, block }) = Key::parse(&entry.key)
+            && let Some(Record::Block(record)) = entry.record()
+            && record.cluster == *own
+            && record.returned_at.is_none()
+            && !known.contains(&(&*network, block))
+        {
+            let problem = format!(
+                "IPRegistry {name} has a record of this management cluster ({own}), which has no IPSlice of the block, so \
+                 nobody allocates its addresses"
+            );
+            let object = format!("block {} of IPNetwork {network}", cidr(block));
+            let subject = Subject::from(object).of_network(&network).of_registry(name);
+            let repair = advice::RECORD_WITHOUT_SLICE;
+            findings.push(Check::RecordWithoutSlice.finding(subject, problem, repair));
         }
-        let problem = format!(
-            "IPRegistry {} has a record of this management cluster ({own}), which has no IPSlice of the block, so nobody \
-             allocates its addresses",
-            row.name
-        );
-        let repair = advice::RECORD_WITHOUT_SLICE;
-        let subject = Subject::from(format!("block {} of IPNetwork {network}", cidr(block)))
-            .at(Place::Network(network.to_string()))
-            .at(Place::Registry(row.name.clone()));
-        findings.push(Check::RecordWithoutSlice.finding(subject, problem, repair.to_owned()));
     }
-    findings
+    Examination::complete(findings)
 }

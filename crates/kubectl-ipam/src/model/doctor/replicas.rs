@@ -6,12 +6,7 @@ use crate::model::finding::{Check, Finding, Severity};
 
 /// Deployments without all of their replicas ready.
 pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
-    let deployments = &snapshot.deployments;
-    Examination::inspect(
-        deployments.seen(),
-        deployments.missing.clone(),
-        |deployment| finding(deployment).into_iter().collect(),
-    )
+    Examination::inspect_list(&snapshot.deployments, finding)
 }
 
 fn finding(deployment: &DeploymentRow) -> Option<Finding> {
@@ -26,7 +21,7 @@ fn finding(deployment: &DeploymentRow) -> Option<Finding> {
     if *replicas == 0 {
         let repair =
             format!("kubectl scale deployment {name} --namespace {namespace} --replicas=2");
-        let problem = "it is scaled to 0 replicas, so no claim is served".to_owned();
+        let problem = "it is scaled to 0 replicas, so no claim is served";
         return Some(Check::ReplicasNotReady.finding(object, problem, repair));
     }
     if ready >= replicas {
@@ -42,9 +37,6 @@ fn finding(deployment: &DeploymentRow) -> Option<Finding> {
     } else {
         Severity::Warning
     };
-    Some(
-        Check::ReplicasNotReady
-            .finding(object, problem, repair)
-            .at(severity),
-    )
+    let finding = Check::ReplicasNotReady.finding(object, problem, repair);
+    Some(finding.at(severity))
 }

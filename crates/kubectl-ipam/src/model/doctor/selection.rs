@@ -1,12 +1,13 @@
 //! The findings that a user asks for.
 
 use capi_ipam_api::PoolKey;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::causes::arrange;
 use super::names::places;
 use super::snapshot::Snapshot;
-use super::waiting;
 use crate::model::finding::{Cause, Finding, FindingList, Place, Severity};
+use crate::objects::Kind;
 
 /// Which findings are reported: those about the provider, and those about a namespace or a pool.
 #[derive(Clone, Debug, Default)]
@@ -39,11 +40,27 @@ impl Selection {
                 |cause: &Cause| (cause.check, &cause.object) == (finding.check, &finding.object);
             includes(finding) || causes.iter().any(is_cause)
         });
-        list.waiting = waiting::count(snapshot, |namespace, pool| {
-            let has_pool = self.pool.is_none() || self.pool.as_ref() == pool;
-            let has_namespace = self.namespace.as_deref().is_none_or(|it| it == namespace);
-            has_pool && has_namespace
-        });
+        list.waiting = self.waiting(snapshot);
+    }
+
+    /// Number of the selected claims that wait, also of those that this provider does not serve.
+    pub(super) fn waiting(&self, snapshot: &Snapshot) -> Option<u64> {
+        let objects = &snapshot.objects;
+        if !objects.has(&[Kind::Claim]) {
+            return None;
+        }
+        let mut served = objects.served();
+        served.retain(|it| it.is_waiting() && self.has_claim(&it.key, Some(&it.pool)));
+        let mut unserved = objects.unserved();
+        unserved.retain(|it| it.is_waiting() && self.has_claim(&it.key, None));
+        u64::try_from(served.len() + unserved.len()).ok()
+    }
+
+    /// Whether a claim is selected. `pool` is `None` if it is of another provider.
+    fn has_claim(&self, key: &NamespacedName, pool: Option<&PoolKey>) -> bool {
+        let namespace = self.namespace.as_deref();
+        let has_pool = self.pool.is_none() || self.pool.as_ref() == pool;
+        has_pool && namespace.is_none_or(|it| it == key.namespace())
     }
 
     fn has_place(&self, finding: &Finding) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use k8s_openapi::api::authorization::v1::ResourceRule;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use crate::load::Readable;
@@ -30,6 +31,13 @@ impl From<Lease> for LeaseRow {
     }
 }
 
+impl LeaseRow {
+    /// The process that holds it, or has held it last; `None` if that one has released it.
+    pub(crate) fn holder(&self) -> Option<&str> {
+        self.holder.as_deref().filter(|holder| !holder.is_empty())
+    }
+}
+
 /// A kind that the provider needs.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionRow {
@@ -54,7 +62,10 @@ pub(crate) struct DeploymentRow {
     /// Whether it runs with leader election.
     pub(crate) elects: bool,
     pub(crate) webhooks: WebhookMode,
-    pub(crate) account: AccountRow,
+    /// Name of its service account.
+    pub(crate) account: String,
+    /// The permissions of the service account; `None` if the API server does not know all of them.
+    pub(crate) rules: Readable<Option<Vec<Rule>>>,
 }
 
 /// How a manager serves webhooks, by its arguments.
@@ -68,14 +79,6 @@ pub(crate) enum WebhookMode {
     Off,
 }
 
-/// The service account of a Deployment, and its permissions.
-#[derive(Clone, Debug)]
-pub(crate) struct AccountRow {
-    pub(crate) name: String,
-    /// `None` if the API server does not know all of them.
-    pub(crate) rules: Readable<Option<Vec<Rule>>>,
-}
-
 /// A rule of a role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -84,6 +87,18 @@ pub(crate) struct Rule {
     pub(crate) resources: BTreeSet<String>,
     pub(crate) resource_names: BTreeSet<String>,
     pub(crate) verbs: BTreeSet<String>,
+}
+
+impl From<ResourceRule> for Rule {
+    fn from(rule: ResourceRule) -> Self {
+        let set = |texts: Option<Vec<String>>| texts.unwrap_or_default().into_iter().collect();
+        Self {
+            api_groups: set(rule.api_groups),
+            resources: set(rule.resources),
+            resource_names: set(rule.resource_names),
+            verbs: rule.verbs.into_iter().collect(),
+        }
+    }
 }
 
 /// A service that the API server calls for webhooks.
@@ -105,7 +120,7 @@ pub(crate) struct WebhookRow {
 /// A pod of the provider that runs.
 #[derive(Clone, Debug)]
 pub(crate) struct PodRow {
-    pub(crate) namespace: String,
+    /// Its namespace and name.
     pub(crate) name: String,
     /// Why it is not ready; `None` if it is, or if its probe cannot be asked.
     pub(crate) problem: Option<String>,
@@ -185,14 +200,11 @@ impl Snapshot {
     /// Whether any object of the provider could be read.
     pub(super) fn has_objects(&self) -> bool {
         let objects = &self.objects;
-        let is_empty = [
-            objects.pools().is_empty(),
-            objects.networks.iter().next().is_none(),
-            objects.addresses.iter().next().is_none(),
-            objects.reservations.iter().next().is_none(),
-            objects.claims.iter().next().is_none(),
-            objects.slices.iter().next().is_none(),
-        ];
-        is_empty.contains(&false)
+        !objects.pools().is_empty()
+            || objects.networks.iter().next().is_some()
+            || objects.addresses.iter().next().is_some()
+            || objects.reservations.iter().next().is_some()
+            || objects.claims.iter().next().is_some()
+            || objects.slices.iter().next().is_some()
     }
 }

@@ -17,10 +17,14 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::schema_for;
 use serde_json::{Value, json};
 
+use super::snapshot::{
+    CertificateFacts, CertificateRow, ConversionRow, DefinitionRow, DeploymentRow, EventRow,
+    PodRow, ServedDefinition, WebhookMode, WebhookRow,
+};
 use super::*;
 use crate::error::MissingRight;
 use crate::load::Readable;
-use crate::model::finding::{Finding, Severity};
+use crate::model::finding::{Finding, Severity, word};
 use crate::model::{Part, PartState, parts};
 use crate::objects::{AddressRow, ClaimRow, Objects, PoolRow};
 
@@ -106,12 +110,10 @@ fn address(name: &str, pool: &str, address: &str) -> Value {
 
 /// A claim for the pool `p` that is as old as this, with a reason.
 fn claim(name: &str, age: i64, reason: &str) -> Value {
-    let ready =
-        json!({"type": "Ready", "status": "False", "reason": reason, "message": "about it"});
     let conditions = if reason.is_empty() {
         json!([])
     } else {
-        json!([ready])
+        json!([not_ready(reason)])
     };
     json!({
         "metadata": {"namespace": "n", "name": name, "creationTimestamp": ago(age)},
@@ -155,10 +157,8 @@ fn deployment(replicas: i32, ready: i32, elects: bool) -> DeploymentRow {
         image: "image".to_owned(),
         elects,
         webhooks: WebhookMode::Off,
-        account: AccountRow {
-            name: "manager".to_owned(),
-            rules: Readable::complete(Some(Vec::new())),
-        },
+        account: "manager".to_owned(),
+        rules: Readable::complete(Some(Vec::new())),
     }
 }
 
@@ -181,12 +181,24 @@ fn found(snapshot: &Snapshot, check: Check) -> Vec<String> {
         assert!(!finding.repair.is_empty(), "{finding:?}");
         format!(
             "{} {}: {}",
-            finding.severity.word(),
+            word(finding.severity),
             finding.object,
             finding.problem
         )
     };
     of_check.map(text).collect()
+}
+
+/// The first finding of a check.
+fn finding(snapshot: &Snapshot, check: Check) -> Finding {
+    let findings = diagnosis(snapshot).findings;
+    let mut of_check = findings.into_iter().filter(|it| it.check == check);
+    of_check.next().expect("the check finds something")
+}
+
+/// A condition Ready that is False.
+fn not_ready(reason: &str) -> Value {
+    json!({"type": "Ready", "status": "False", "reason": reason, "message": "about it"})
 }
 
 #[test]

@@ -1,17 +1,16 @@
 //! Claims that wait, by their cause. A cause has one finding, whatever number of claims waits for
-//! it: [`cause`] decides which check reports a claim.
-
-use std::collections::{BTreeMap, HashMap};
-use std::iter;
+//! it: [`check_of`] decides which check reports a claim.
 
 use capi_ipam_api::{PoolKey, advice, conditions, installed, names};
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::examination::Examination;
 use super::manifest::logs;
-use super::names::{MAX_NAMED, claims_wait, describe, first_names, of_claim, of_claims, places};
+use super::names::{
+    MAX_NAMED, claim_names, claim_resource, claims_wait, describe_claim, grouped, of_claim,
+    of_claims, oldest, places,
+};
 use super::snapshot::Snapshot;
 use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};
 use crate::objects::{ClaimRow, Kind, PoolRow};
@@ -19,41 +18,25 @@ use crate::objects::{ClaimRow, Kind, PoolRow};
 /// Age from which a manager should have processed a claim or a pool.
 const MAX_UNPROCESSED: SignedDuration = SignedDuration::from_secs(10);
 
-/// Why a claim waits, as far as checks differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cause {
-    /// No manager has processed it.
-    NotReconciled,
-    /// It was created just now.
-    New,
-    PoolExhausted,
-    ClusterNotFound,
-    /// Other checks report it: the pool does not exist or is being deleted, or something is paused.
-    Elsewhere,
-    Other,
-}
-
-fn cause(claim: &ClaimRow, snapshot: &Snapshot) -> Cause {
+/// The check that reports why a claim waits; `None` if it was created just now, or if other checks
+/// report it: the pool does not exist or is being deleted, or something is paused.
+fn check_of(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Check> {
     let pool = snapshot.objects.pool(&claim.pool);
-    if pool.is_none() && snapshot.objects.has(&Kind::POOLS) {
-        return Cause::Elsewhere;
-    }
-    if pool.is_some_and(|pool| pool.paused) {
-        return Cause::Elsewhere;
+    let is_missing = pool.is_none() && snapshot.objects.has(&Kind::POOLS);
+    if is_missing || pool.is_some_and(|pool| pool.paused) {
+        return None;
     }
     let Some(reason) = claim.reason.as_deref() else {
-        return if is_old(claim.created, snapshot.now) {
-            Cause::NotReconciled
-        } else {
-            Cause::New
-        };
+        return is_old(claim.created, snapshot.now).then_some(Check::NotReconciled);
     };
     match (reason, pool) {
-        (conditions::PAUSED_REASON, _) => Cause::Elsewhere,
-        (conditions::CLUSTER_NOT_FOUND, _) => Cause::ClusterNotFound,
-        (_, Some(pool)) if pool.is_deleting() => Cause::Elsewhere,
-        (conditions::POOL_EXHAUSTED, Some(pool)) if pool.is_exhausted() => Cause::PoolExhausted,
-        _ => Cause::Other,
+        (conditions::PAUSED_REASON, _) => None,
+        (conditions::CLUSTER_NOT_FOUND, _) => Some(Check::ClusterNotFound),
+        (_, Some(pool)) if pool.is_deleting() => None,
+        (conditions::POOL_EXHAUSTED, Some(pool)) if pool.is_exhausted() => {
+            Some(Check::PoolExhausted)
+        }
+        _ => Some(Check::ClaimsWait),
     }
 }
 
@@ -62,34 +45,11 @@ pub(crate) fn is_old(created: Option<Timestamp>, now: Timestamp) -> bool {
     created.is_some_and(|created| now.duration_since(created) > MAX_UNPROCESSED)
 }
 
-/// The waiting claims with a cause.
-fn waiting(snapshot: &Snapshot, wanted: Cause) -> Vec<&ClaimRow> {
+/// The waiting claims that a check reports.
+fn waiting(snapshot: &Snapshot, check: Check) -> Vec<&ClaimRow> {
     let mut claims = snapshot.objects.served();
-    claims.retain(|claim| claim.is_waiting() && cause(claim, snapshot) == wanted);
+    claims.retain(|claim| claim.is_waiting() && check_of(claim, snapshot) == Some(check));
     claims
-}
-
-/// Number of the selected claims that wait, also of those that this provider does not serve. They
-/// are selected by namespace and pool.
-pub(super) fn count(
-    snapshot: &Snapshot,
-    is_selected: impl Fn(&str, Option<&PoolKey>) -> bool,
-) -> Option<u64> {
-    let objects = &snapshot.objects;
-    if !objects.has(&[Kind::Claim]) {
-        return None;
-    }
-    let served = objects.served().into_iter().filter(|claim| {
-        claim.is_waiting() && is_selected(claim.key.namespace(), Some(&claim.pool))
-    });
-    let unserved = objects.unserved().into_iter();
-    let unserved = unserved.filter(|it| it.is_waiting() && is_selected(it.key.namespace(), None));
-    u64::try_from(served.count().saturating_add(unserved.count())).ok()
-}
-
-/// Since when the oldest of some claims waits.
-fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
-    claims.iter().filter_map(|claim| claim.created).min()
 }
 
 /// Checks of claims and pools. Without all of them, another check could be the right one.
@@ -99,22 +59,17 @@ fn of_all(snapshot: &Snapshot, find: impl FnOnce() -> Vec<Finding>) -> Examinati
 
 /// Pools without a free address.
 pub(super) fn exhausted(snapshot: &Snapshot) -> Examination {
-    of_all(snapshot, || exhausted_pools(snapshot))
-}
-
-fn exhausted_pools(snapshot: &Snapshot) -> Vec<Finding> {
-    let mut of_pool: HashMap<&PoolKey, Vec<&ClaimRow>> = HashMap::new();
-    for claim in waiting(snapshot, Cause::PoolExhausted) {
-        of_pool.entry(&claim.pool).or_default().push(claim);
-    }
-    let pools = snapshot.objects.pools().into_iter();
-    let full =
-        pools.filter(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
-    full.map(|pool| {
-        let claims = of_pool.get(&pool.key).map(Vec::as_slice);
-        exhausted_pool(pool, claims.unwrap_or_default())
+    of_all(snapshot, || {
+        let of_pool = grouped(waiting(snapshot, Check::PoolExhausted), |it| &it.pool);
+        let mut pools = snapshot.objects.pools();
+        pools.retain(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
+        let mut findings = Vec::new();
+        for pool in pools {
+            let claims = of_pool.get(&pool.key).map(Vec::as_slice);
+            findings.push(exhausted_pool(pool, claims.unwrap_or_default()));
+        }
+        findings
     })
-    .collect()
 }
 
 /// Whether the pool waits for another block of its network. The claims that wait for it are another
@@ -133,15 +88,12 @@ fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
     let described = advice::describe_counts(&counts, None);
     let mut problem = format!("no free address ({described})");
     if !claims.is_empty() {
-        problem = format!("{problem}; {}", claims_wait(claims.iter().copied()));
+        problem = format!("{problem}; {}", claims_wait(claims));
     }
+    let repair = advice::exhausted(&counts, pool.network.is_some());
     let finding = Check::PoolExhausted
-        .finding(
-            &pool.key,
-            problem,
-            advice::exhausted(&counts, pool.network.is_some()),
-        )
-        .with_commands(vec![edit(&pool.key)])
+        .finding(Subject::pool(&pool.key), problem, repair)
+        .with_commands([edit(&pool.key)])
         .since(oldest(claims));
     // A full pool for which no claim waits can have exactly the size that is needed.
     if claims.is_empty() {
@@ -152,25 +104,23 @@ fn exhausted_pool(pool: &PoolRow, claims: &[&ClaimRow]) -> Finding {
 
 /// Clusters that claims name, and that do not exist.
 pub(super) fn missing_clusters(snapshot: &Snapshot) -> Examination {
-    let mut of_cluster: BTreeMap<(&str, &str), Vec<&ClaimRow>> = BTreeMap::new();
-    for claim in waiting(snapshot, Cause::ClusterNotFound) {
-        let name = claim.cluster.as_deref().unwrap_or_default();
-        let cluster = (claim.key.namespace(), name);
-        of_cluster.entry(cluster).or_default().push(claim);
-    }
-    let finding = |((namespace, name), claims): ((&str, &str), Vec<&ClaimRow>)| {
-        let problem = format!("it does not exist; {}", claims_wait(claims.iter().copied()));
-        let subject = of_claims(
-            format!("Cluster {namespace}/{name}"),
-            claims.iter().copied(),
-        );
-        let list = format!("kubectl get clusters.cluster.x-k8s.io --namespace {namespace}");
-        Check::ClusterNotFound
-            .finding(subject, problem, advice::MISSING_CLUSTER.to_owned())
-            .with_commands(vec![list])
-            .since(oldest(&claims))
-    };
-    of_all(snapshot, || of_cluster.into_iter().map(finding).collect())
+    of_all(snapshot, || {
+        let of_cluster = grouped(waiting(snapshot, Check::ClusterNotFound), |claim| {
+            let name = claim.cluster.as_deref().unwrap_or_default();
+            (claim.key.namespace(), name)
+        });
+        let mut findings = Vec::new();
+        for ((namespace, name), claims) in of_cluster {
+            let problem = format!("it does not exist; {}", claims_wait(&claims));
+            let subject = of_claims(format!("Cluster {namespace}/{name}"), &claims);
+            let list = format!("kubectl get clusters.cluster.x-k8s.io --namespace {namespace}");
+            let finding = Check::ClusterNotFound
+                .finding(subject, problem, advice::MISSING_CLUSTER)
+                .with_commands([list]);
+            findings.push(finding.since(oldest(&claims)));
+        }
+        findings
+    })
 }
 
 /// Claims and pools that no manager has processed.
@@ -179,36 +129,41 @@ pub(super) fn not_reconciled(snapshot: &Snapshot) -> Examination {
 }
 
 fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
-    let mut of_pool: BTreeMap<&PoolKey, Vec<&ClaimRow>> = BTreeMap::new();
-    for claim in waiting(snapshot, Cause::NotReconciled) {
-        of_pool.entry(&claim.pool).or_default().push(claim);
-    }
-    let claims = of_pool.into_iter().map(|(pool, claims)| {
+    let mut findings = Vec::new();
+    let waiting = waiting(snapshot, Check::NotReconciled);
+    for (pool, claims) in grouped(waiting, |claim| &claim.pool) {
         let problem = format!(
             "{} without any condition: no manager has processed them",
-            claims_wait(claims.iter().copied())
+            claims_wait(&claims)
         );
-        let subject = of_claims(format!("claims of {}", full(pool)), claims.iter().copied());
-        unreconciled(subject, problem).since(oldest(&claims))
-    });
-    let mut findings: Vec<Finding> = claims.collect();
+        let subject = of_claims(format!("claims of {}", full(pool)), &claims);
+        findings.push(unreconciled(subject, &problem, oldest(&claims)));
+    }
     let objects = &snapshot.objects;
     for claim in objects.served() {
         // That the claims of a paused pool are kept is another finding.
         let is_paused = objects.pool(&claim.pool).is_some_and(|pool| pool.paused);
         findings.extend(not_released(claim, snapshot.now).filter(|_| !is_paused));
     }
-    // The Go provider writes no conditions of pools.
-    let unprocessed = objects.pools().into_iter().filter(|pool| {
-        let is_processed = snapshot.is_go_provider || !pool.conditions.is_empty();
-        let is_left_alone = pool.paused || pool.is_deleting();
-        !is_processed && !is_left_alone && is_old(pool.created, snapshot.now)
-    });
-    findings.extend(unprocessed.map(|pool| {
-        let problem = "it has no condition: no manager has processed it".to_owned();
-        unreconciled(Subject::from(&pool.key), problem).since(pool.created)
-    }));
+    for pool in objects.pools() {
+        if is_unprocessed(pool, snapshot.is_go_provider, snapshot.now) {
+            let problem = "it has no condition: no manager has processed it";
+            findings.push(unreconciled(
+                Subject::pool(&pool.key),
+                problem,
+                pool.created,
+            ));
+        }
+    }
     findings
+}
+
+/// Whether a manager should have processed a pool, and none has. The Go provider writes no
+/// conditions of pools.
+pub(crate) fn is_unprocessed(pool: &PoolRow, is_go_provider: bool, now: Timestamp) -> bool {
+    let is_processed = is_go_provider || !pool.conditions.is_empty();
+    let is_left_alone = pool.paused || pool.is_deleting();
+    !is_processed && !is_left_alone && is_old(pool.created, now)
 }
 
 /// A claim in deletion that nothing but the manager keeps.
@@ -223,16 +178,16 @@ fn not_released(claim: &ClaimRow, now: Timestamp) -> Option<Finding> {
     } else {
         "it is being deleted, and no manager has removed its finalizer"
     };
-    let finding = unreconciled(of_claim(claim), problem.to_owned());
-    Some(finding.since(Some(deletion.since)))
+    Some(unreconciled(of_claim(claim), problem, Some(deletion.since)))
 }
 
-fn unreconciled(subject: Subject, problem: String) -> Finding {
+fn unreconciled(subject: Subject, problem: &str, since: Option<Timestamp>) -> Finding {
     let repair = "see whether the flags --namespace or --watch-filter of the manager exclude the objects, and what its \
                   log names";
     Check::NotReconciled
-        .finding(subject, problem, repair.to_owned())
-        .with_commands(vec![logs(installed::NAMESPACE)])
+        .finding(subject, problem, repair)
+        .with_commands([logs(installed::NAMESPACE)])
+        .since(since)
 }
 
 /// What to do about claims that wait for another reason, and whether that is a change of the pool.
@@ -298,20 +253,19 @@ enum Target {
 /// address, so it has to be promised before the claim may get a new one.
 fn commands_of_claim(claim: &ClaimRow, reason: &str) -> Vec<String> {
     if reason != conditions::AWAITING_ADDRESS {
-        return vec![describe("ipaddressclaims", &claim.key)];
+        return vec![describe_claim(claim)];
     }
     let pool = &claim.pool;
-    let namespace = pool
-        .namespace
-        .as_deref()
-        .map(|namespace| format!(" --namespace {namespace}"))
-        .unwrap_or_default();
-    let reserve = format!(
+    let namespace = match &pool.namespace {
+        Some(namespace) => format!(" --namespace {namespace}"),
+        None => String::new(),
+    };
+    let mut commands = vec![format!(
         "kubectl ipam reserve {}/{} ADDRESS{namespace} --for {}",
         pool.kind, pool.name, claim.key
-    );
-    let remove = remove_finalizer(claim);
-    iter::once(reserve).chain(remove).collect()
+    )];
+    commands.extend(remove_finalizer(claim));
+    commands
 }
 
 /// The command that removes the finalizer of the provider from a claim, and keeps those of other
@@ -322,73 +276,74 @@ fn remove_finalizer(claim: &ClaimRow) -> Option<String> {
         {"op": "test", "path": entry, "value": names::RELEASE_ADDRESS},
         {"op": "remove", "path": entry},
     ]);
-    let (namespace, name) = claim.key.parts();
+    let resource = claim_resource(&claim.key);
     Some(format!(
-        "kubectl patch ipaddressclaims.{} {name} --namespace {namespace} --type json --patch '{patch}'",
-        names::GROUP
+        "kubectl patch {resource} --type json --patch '{patch}'"
     ))
 }
 
 /// Claims that wait for another reason, by pool and reason.
 pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
-    let mut groups: BTreeMap<(&PoolKey, &str), Vec<&ClaimRow>> = BTreeMap::new();
-    for claim in waiting(snapshot, Cause::Other) {
-        let reason = claim.reason.as_deref().unwrap_or_default();
-        groups.entry((&claim.pool, reason)).or_default().push(claim);
-    }
-    let finding = |((pool, reason), mut claims): ((&PoolKey, &str), Vec<&ClaimRow>)| {
-        claims.sort_by_key(|claim| (claim.created, &claim.key));
-        let problem = format!(
-            "{} with the reason {reason}: {}",
-            claims_wait(claims.iter().copied()),
-            messages(&claims)
-        );
-        let (repair, target) = repair_of_other(reason);
-        let mut repair = repair.to_owned();
-        let mut subject = of_claims(full(pool), claims.iter().copied());
-        let commands = match target {
-            Target::Claim => {
-                if claims.len() > MAX_NAMED {
-                    let all = advice::claims_of(pool);
-                    repair = format!("{repair} (for all claims: {all} --waiting)");
-                }
-                let named = claims.iter().take(MAX_NAMED);
-                named
-                    .flat_map(|claim| commands_of_claim(claim, reason))
-                    .collect()
+    of_all(snapshot, || {
+        let groups = grouped(waiting(snapshot, Check::ClaimsWait), |claim| {
+            (&claim.pool, claim.reason.as_deref().unwrap_or_default())
+        });
+        let mut findings = Vec::new();
+        for ((pool, reason), mut claims) in groups {
+            claims.sort_by_key(|claim| (claim.created, &claim.key));
+            findings.push(of_reason(pool, reason, &claims, snapshot));
+        }
+        findings
+    })
+}
+
+fn of_reason(pool: &PoolKey, reason: &str, claims: &[&ClaimRow], snapshot: &Snapshot) -> Finding {
+    let problem = format!(
+        "{} with the reason {reason}: {}",
+        claims_wait(claims),
+        messages(claims)
+    );
+    let (repair, target) = repair_of_other(reason);
+    let mut repair = repair.to_owned();
+    let mut subject = of_claims(full(pool), claims);
+    let commands = match target {
+        Target::Claim => {
+            if claims.len() > MAX_NAMED {
+                let all = advice::claims_of(pool);
+                repair = format!("{repair} (for all claims: {all} --waiting)");
             }
-            Target::Pool => vec![edit(pool), advice::claims_of(pool)],
-            Target::Registry => {
-                for place in places(pool, snapshot) {
-                    subject = subject.at(place);
-                }
-                vec!["kubectl ipam registry list".to_owned()]
-            }
-        };
-        Check::ClaimsWait
-            .finding(subject, problem, repair)
-            .with_commands(commands)
-            .since(oldest(&claims))
+            let named = claims.iter().take(MAX_NAMED);
+            named
+                .flat_map(|claim| commands_of_claim(claim, reason))
+                .collect()
+        }
+        Target::Pool => vec![edit(pool), advice::claims_of(pool)],
+        Target::Registry => {
+            subject = places(pool, snapshot)
+                .into_iter()
+                .fold(subject, Subject::at);
+            vec!["kubectl ipam registry list".to_owned()]
+        }
     };
-    of_all(snapshot, || groups.into_iter().map(finding).collect())
+    Check::ClaimsWait
+        .finding(subject, problem, repair)
+        .with_commands(commands)
+        .since(oldest(claims))
 }
 
 /// The messages of claims, each once. If they differ, with the claims of each.
 fn messages(claims: &[&ClaimRow]) -> String {
-    let mut of_message: BTreeMap<&str, Vec<&NamespacedName>> = BTreeMap::new();
-    for claim in claims {
-        let message = claim.message.as_deref().unwrap_or_default();
-        of_message.entry(message).or_default().push(&claim.key);
-    }
-    if let [message] = of_message.keys().collect::<Vec<_>>().as_slice() {
-        return (**message).to_owned();
+    let of_message = grouped(claims.iter().copied(), |claim| {
+        claim.message.as_deref().unwrap_or_default()
+    });
+    if let (1, Some((message, _))) = (of_message.len(), of_message.first_key_value()) {
+        return (*message).to_owned();
     }
     let more = of_message.len().saturating_sub(MAX_NAMED);
-    let mut texts: Vec<String> = of_message
-        .into_iter()
-        .take(MAX_NAMED)
-        .map(|(message, claims)| format!("{message} ({})", first_names(claims)))
-        .collect();
+    let mut texts = Vec::new();
+    for (message, claims) in of_message.iter().take(MAX_NAMED) {
+        texts.push(format!("{message} ({})", claim_names(claims)));
+    }
     if more > 0 {
         texts.push(format!("and {more} other messages"));
     }

@@ -22,33 +22,24 @@ fn serving(snapshot: &Snapshot) -> Option<&DeploymentRow> {
 
 /// A manager that serves webhooks which the API server does not call.
 pub(super) fn missing(snapshot: &Snapshot) -> Examination {
-    let webhooks = snapshot.webhooks.seen();
-    Examination::compare(
-        snapshot.webhooks.missing_with(&snapshot.deployments),
-        || {
-            let Some(deployment) = serving(snapshot).filter(|_| webhooks.is_empty()) else {
-                return Vec::new();
-            };
-            let problem = "the webhook configuration is missing, so pools are checked by the CustomResourceDefinitions only";
-            let object = format!(
-                "validatingwebhookconfiguration {}",
-                installed::WEBHOOK_CONFIGURATION
-            );
-            let repair = apply_for(deployment);
-            vec![Check::WebhookMissing.finding(object, problem.to_owned(), repair)]
-        },
-    )
+    let webhooks = &snapshot.webhooks;
+    Examination::compare(webhooks.missing_with(&snapshot.deployments), || {
+        let deployment = serving(snapshot).filter(|_| webhooks.seen().is_empty())?;
+        let problem = "the webhook configuration is missing, so pools are checked by the CustomResourceDefinitions only";
+        let object = format!(
+            "validatingwebhookconfiguration {}",
+            installed::WEBHOOK_CONFIGURATION
+        );
+        Some(Check::WebhookMissing.finding(object, problem, apply_for(deployment)))
+    })
 }
 
 /// Webhook configurations without an authority.
 pub(super) fn untrusted(snapshot: &Snapshot) -> Examination {
-    let webhooks = &snapshot.webhooks;
-    Examination::inspect(webhooks.seen(), webhooks.missing.clone(), |webhook| {
-        if webhook.has_authority {
-            return Vec::new();
-        }
-        let problem = "it has no caBundle, so pools cannot be written".to_owned();
-        vec![Check::WebhookUntrusted.finding(webhook.name.clone(), problem, inject())]
+    Examination::inspect_list(&snapshot.webhooks, |webhook| {
+        let problem = "it has no caBundle, so pools cannot be written";
+        let finding = Check::WebhookUntrusted.finding(&webhook.name, problem, inject());
+        (!webhook.has_authority).then_some(finding)
     })
 }
 
@@ -62,14 +53,9 @@ pub(super) fn inject() -> String {
 /// What renews a certificate, with the commands in their order: a Secret that is deleted while
 /// nobody creates it again leaves a replica that starts without a certificate.
 fn renewal(row: &CertificateRow) -> (String, Vec<String>) {
-    let CertificateRow {
-        namespace,
-        secret,
-        certificate,
-        ..
-    } = row;
+    let (namespace, secret) = (&row.namespace, &row.secret);
     let delete = format!("kubectl delete secret {secret} --namespace {namespace}");
-    if let Some(certificate) = certificate {
+    if let Some(certificate) = &row.certificate {
         let repair = format!(
             "1. correct what keeps cert-manager from renewing its Certificate {certificate}, which the Secret names in the \
              annotation cert-manager.io/certificate-name; 2. only then delete the Secret {secret}, which cert-manager \
@@ -98,23 +84,21 @@ fn renewal(row: &CertificateRow) -> (String, Vec<String>) {
 
 /// Services without a ready endpoint.
 pub(super) fn unavailable(snapshot: &Snapshot) -> Examination {
-    of_each(snapshot, &|webhook| {
-        let mut findings = Vec::new();
-        let ready = webhook.ready.known().copied().flatten();
-        if let (Some((namespace, service)), Some(0)) = (&webhook.service, ready) {
+    Examination::of_each(&snapshot.webhooks, |webhook| {
+        let finding = webhook.unavailable_service().map(|(namespace, service)| {
             let problem = format!(
                 "no replica of service {namespace}/{service} is ready, so pools cannot be written"
             );
             let repair = format!("kubectl describe pods --namespace {namespace}");
-            findings.push(Check::WebhookUnavailable.finding(webhook.name.clone(), problem, repair));
-        }
-        Examination::complete(findings).with_unknown(webhook.ready.missing.clone(), false)
+            Check::WebhookUnavailable.finding(&webhook.name, problem, repair)
+        });
+        Examination::complete(finding).with_unknown(webhook.ready.missing.clone(), false)
     })
 }
 
 /// Webhooks that the API server could not call.
 pub(super) fn failing(snapshot: &Snapshot) -> Examination {
-    of_each(snapshot, &|webhook| {
+    Examination::of_each(&snapshot.webhooks, |webhook| {
         let answer = &webhook.answer;
         let failure = answer.known().and_then(|answer| answer.as_ref().err());
         let finding = failure.map(|failure| failed_call(webhook, failure));
@@ -122,20 +106,28 @@ pub(super) fn failing(snapshot: &Snapshot) -> Examination {
     })
 }
 
+impl WebhookRow {
+    /// Namespace and name of the service, if none of its replicas is ready.
+    fn unavailable_service(&self) -> Option<&(String, String)> {
+        let ready = self.ready.known().copied().flatten();
+        self.service.as_ref().filter(|_| ready == Some(0))
+    }
+}
+
 fn failed_call(webhook: &WebhookRow, failure: &str) -> Finding {
     let namespace = webhook
         .service
         .as_ref()
         .map_or(installed::NAMESPACE, |(namespace, _)| namespace.as_str());
-    let has_expired = failure.contains("certificate has expired");
-    let expired = webhook.certificates.seen().first().filter(|_| has_expired);
-    let (repair, commands) = if let Some(row) = expired {
-        renewal(row)
-    } else if has_expired {
-        let repair = "renew the certificate in the Secret of the webhooks".to_owned();
-        (
-            repair,
-            vec![format!("kubectl get secrets --namespace {namespace}")],
+    let (repair, commands) = if failure.contains("certificate has expired") {
+        let certificate = webhook.certificates.seen().first();
+        certificate.map_or_else(
+            || {
+                let repair = "renew the certificate in the Secret of the webhooks";
+                let show = format!("kubectl get secrets --namespace {namespace}");
+                (repair.to_owned(), vec![show])
+            },
+            renewal,
         )
     } else if failure.contains("x509") {
         (
@@ -147,20 +139,21 @@ fn failed_call(webhook: &WebhookRow, failure: &str) -> Finding {
         ("see why no replica answers".to_owned(), vec![describe])
     };
     let problem = format!("the API server cannot call it, so pools cannot be written: {failure}");
-    let finding = Check::WebhookFailing.finding(webhook.name.clone(), problem, repair);
+    let finding = Check::WebhookFailing.finding(&webhook.name, problem, repair);
     finding.with_commands(commands)
 }
 
 /// Certificates that are expired, expire soon, or are not signed by the authority that the API
 /// server has.
 pub(super) fn certificates(snapshot: &Snapshot) -> Examination {
+    let webhooks = &snapshot.webhooks;
     let serving = serving(snapshot);
-    if serving.is_some() && snapshot.webhooks.known().is_some_and(Vec::is_empty) {
-        return Examination::not_visible(
-            "the webhook configuration, which names the service of the certificate, is missing",
-        );
+    if serving.is_some() && webhooks.known().is_some_and(Vec::is_empty) {
+        let reason =
+            "the webhook configuration, which names the service of the certificate, is missing";
+        return Examination::not_visible(reason, false);
     }
-    of_each(snapshot, &|webhook| {
+    Examination::of_each(webhooks, |webhook| {
         let found = certificate_problem(webhook.certificates.seen(), snapshot.now)
             .or_else(|| missing_certificate(webhook, serving?));
         Examination::complete(found).with_unknown(webhook.certificates.missing.clone(), false)
@@ -173,14 +166,10 @@ fn missing_certificate(webhook: &WebhookRow, serving: &DeploymentRow) -> Option<
     if !webhook.certificates.known()?.is_empty() {
         return None;
     }
-    let DeploymentRow {
-        namespace: home,
-        name,
-        ..
-    } = serving;
     let repair = if serving.webhooks == WebhookMode::SelfManaged {
         format!(
-            "the provider creates it; see its log: kubectl logs deployment/{name} --namespace {home}"
+            "the provider creates it; see its log: kubectl logs deployment/{} --namespace {}",
+            serving.name, serving.namespace
         )
     } else {
         format!(
@@ -190,9 +179,9 @@ fn missing_certificate(webhook: &WebhookRow, serving: &DeploymentRow) -> Option<
     let problem =
         "no Secret has the certificate of the webhooks, so a replica that starts cannot serve them";
     let object = format!("service {namespace}/{service}");
-    let finding = Check::CertificateInvalid.finding(object, problem.to_owned(), repair);
+    let finding = Check::CertificateInvalid.finding(object, problem, repair);
     // While replicas serve the webhooks, nothing fails yet.
-    let is_served = webhook.ready.known().copied().flatten() != Some(0) && serving.ready > 0;
+    let is_served = webhook.unavailable_service().is_none() && serving.ready > 0;
     if is_served {
         return Some(finding.at(Severity::Warning));
     }
@@ -202,30 +191,27 @@ fn missing_certificate(webhook: &WebhookRow, serving: &DeploymentRow) -> Option<
 /// A service can have the Secrets of two modes, of which the manager uses one: a good one is
 /// enough.
 fn certificate_problem(rows: &[CertificateRow], now: Timestamp) -> Option<Finding> {
-    let mut problems: Vec<Option<Finding>> = rows.iter().map(|row| problem(row, now)).collect();
-    problems.sort_by_key(|problem| {
-        problem
+    let mut mildest: Option<Finding> = None;
+    for row in rows {
+        let found = problem(row, now)?;
+        if mildest
             .as_ref()
-            .map(|finding| std::cmp::Reverse(finding.severity))
-    });
-    problems.into_iter().next().flatten()
+            .is_none_or(|known| found.severity > known.severity)
+        {
+            mildest = Some(found);
+        }
+    }
+    mildest
 }
 
 fn problem(row: &CertificateRow, now: Timestamp) -> Option<Finding> {
-    let CertificateRow {
-        namespace,
-        secret,
-        facts,
-        ..
-    } = row;
-    let finding = |problem: String, repair: String| {
-        Check::CertificateInvalid.finding(format!("secret {namespace}/{secret}"), problem, repair)
-    };
+    let object = format!("secret {}/{}", row.namespace, row.secret);
     let to_renew = |problem: String| {
         let (repair, commands) = renewal(row);
-        finding(problem, repair).with_commands(commands)
+        let finding = Check::CertificateInvalid.finding(&object, problem, repair);
+        finding.with_commands(commands)
     };
-    let facts = match facts {
+    let facts = match &row.facts {
         Ok(facts) => facts,
         Err(problem) => return Some(to_renew(problem.clone())),
     };
@@ -238,22 +224,11 @@ fn problem(row: &CertificateRow, now: Timestamp) -> Option<Finding> {
     if !facts.is_trusted {
         let problem = "the caBundle of the webhook configuration does not verify the certificate, so pools cannot be \
                        written";
-        return Some(finding(problem.to_owned(), inject()));
+        return Some(Check::CertificateInvalid.finding(&object, problem, inject()));
     }
     if expires.duration_since(now) < MIN_VALIDITY {
         let problem = format!("the certificate expires at {expires}, and was not renewed");
         return Some(to_renew(problem).at(Severity::Warning));
     }
     None
-}
-
-/// A check of each webhook. Without webhooks, nothing is wrong with them.
-fn of_each(snapshot: &Snapshot, examine: &dyn Fn(&WebhookRow) -> Examination) -> Examination {
-    let mut all = Examination::default().with_unknown(snapshot.webhooks.missing.clone(), false);
-    for webhook in snapshot.webhooks.seen() {
-        let one = examine(webhook);
-        all.findings.extend(one.findings);
-        all.unknown = all.unknown.or(one.unknown);
-    }
-    all
 }

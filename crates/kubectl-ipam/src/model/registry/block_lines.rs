@@ -110,8 +110,8 @@ pub(super) struct Known<'a> {
     pub(super) slices: Vec<&'a SliceRow>,
     /// Whether these are all slices.
     pub(super) has_slices: bool,
-    /// The records; `None` if they are not known.
-    pub(super) entries: Option<Vec<(Block, Arc<Entry>)>>,
+    /// The records that are known.
+    pub(super) entries: Vec<(Block, Arc<Entry>)>,
     /// When the records were read.
     pub(super) read: Option<Timestamp>,
     /// The identity of this management cluster, if it is known.
@@ -124,17 +124,10 @@ pub(super) struct Known<'a> {
 pub(super) fn block_lines(known: Known<'_>) -> Vec<BlockLine> {
     let own = known.own;
     let mut lines = BTreeMap::new();
-    let mut entries: BTreeMap<Block, Arc<Entry>> =
-        known.entries.unwrap_or_default().into_iter().collect();
+    let mut entries: BTreeMap<Block, Arc<Entry>> = known.entries.into_iter().collect();
     let used = |block: Block| {
-        Some(
-            known
-                .used
-                .as_ref()?
-                .get(&block)
-                .copied()
-                .unwrap_or_default(),
-        )
+        let used = known.used.as_ref()?;
+        Some(used.get(&block).copied().unwrap_or_default())
     };
     for slice in known.slices {
         // `clusterctl move` brings slices of the source, which have no effect.
@@ -144,19 +137,12 @@ pub(super) fn block_lines(known: Known<'_>) -> Vec<BlockLine> {
         };
         let entry = entries.remove(&block);
         // A slice is newer than its record: older records do not have it.
-        let is_newer = slice
-            .assigned
-            .zip(known.read)
-            .is_some_and(|(at, read)| at >= read);
+        let times = slice.assigned.zip(known.read);
+        let is_newer = times.is_some_and(|(at, read)| at >= read);
         let entry = entry.as_deref().filter(|_| !is_newer);
-        let line = with_slice(slice, known.network, block, entry);
-        lines.insert(
-            block,
-            BlockLine {
-                used: used(block),
-                ..line
-            },
-        );
+        let mut line = with_slice(slice, known.network, block, entry);
+        line.used = used(block);
+        lines.insert(block, line);
     }
     for (block, entry) in entries {
         let mut line = of_record(known.network, block, Some(&entry), own);
@@ -203,7 +189,7 @@ fn with_slice(slice: &SliceRow, network: &str, block: Block, entry: Option<&Entr
 }
 
 /// A block by its record. `own` is the identity of this management cluster, if it is known.
-pub(super) fn of_record(
+pub(crate) fn of_record(
     network: &str,
     block: Block,
     entry: Option<&Entry>,
@@ -288,7 +274,7 @@ mod tests {
             network: "lab",
             slices: slices.iter().collect(),
             has_slices: true,
-            entries: Some(entries(&records).blocks("lab")),
+            entries: entries(&records).blocks("lab"),
             read,
             own,
             used: Some(used),

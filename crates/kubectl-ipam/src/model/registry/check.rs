@@ -33,6 +33,57 @@ pub struct RegistryCheck {
 }
 
 impl RegistryCheck {
+    /// Finds the blocks and the problems. `lengths` are those of what the pools of the network
+    /// allocate, as far as they are known.
+    pub(crate) fn run(&mut self, lengths: BlockLengths, objects: &Objects, records: &RecordCache) {
+        let pools = members(objects, &self.network);
+        let mut used: BTreeMap<Block, u64> = BTreeMap::new();
+        for address in in_use(&pools, objects) {
+            match shared_block(lengths, self.size, address) {
+                Some(block) => *used.entry(block).or_default() += 1,
+                None => self.problems.push(format!(
+                    "{address}: a block of {} does not fit into the address space",
+                    self.size
+                )),
+            }
+        }
+        self.problems.extend(self.size_problem(records));
+        let mut differing = records.differing_exclusions(&self.cluster_id);
+        let clusters = differing.remove(self.network.as_str());
+        self.problems
+            .extend(clusters.map(|clusters| advice::exclusions_differ(&clusters)));
+        for entry in records.problems() {
+            if is_of_network(&entry.key, &self.network)
+                && let Some(RecordProblem { record, problem }) = RecordProblem::of(&entry)
+            {
+                self.problems.push(format!("record {record}: {problem}"));
+            }
+        }
+        for (block, used) in used {
+            let entry = records.block(&self.network, block);
+            let own = Some(self.cluster_id.as_str());
+            let mut line = of_record(&self.network, block, entry.as_deref(), own);
+            line.used = Some(used);
+            // Addresses of it are in use here.
+            if line.state == BlockState::Other {
+                line.state = BlockState::Conflict;
+            }
+            self.blocks.push(line);
+        }
+    }
+
+    /// Another size in the record of the network.
+    fn size_problem(&self, records: &RecordCache) -> Option<String> {
+        let record = records.network(&self.network)?;
+        if record.size == self.size {
+            return None;
+        }
+        Some(format!(
+            "blocks of the network have {} addresses in the registry, as management cluster {} has set first, not {}",
+            record.size, record.size_of, self.size
+        ))
+    }
+
     /// Whether the network can share its blocks without a conflict.
     pub(crate) fn has_problems(&self) -> bool {
         let mut states = self.blocks.iter().map(|block| block.state);
@@ -50,61 +101,6 @@ impl RegistryCheck {
 /// The command that checks a network.
 pub(crate) fn check_command(network: &str) -> String {
     format!("kubectl ipam registry check {network}")
-}
-
-/// What is checked.
-pub(crate) struct Checked<'a> {
-    pub(crate) registry: &'a str,
-    pub(crate) network: &'a str,
-    /// The identity of this management cluster.
-    pub(crate) cluster: &'a str,
-    /// The number of addresses or prefixes of a block.
-    pub(crate) size: u64,
-    /// The lengths of what the pools of the network allocate, as far as they are known.
-    pub(crate) lengths: BlockLengths,
-    /// The pools of the network.
-    pub(crate) pools: &'a [&'a PoolRow],
-    pub(crate) objects: &'a Objects,
-    pub(crate) records: &'a RecordCache,
-}
-
-/// Checks a network.
-pub(crate) fn check_network(checked: &Checked<'_>) -> RegistryCheck {
-    let mut problems = Vec::new();
-    let mut used: BTreeMap<Block, u64> = BTreeMap::new();
-    for address in in_use(checked.pools, checked.objects) {
-        match shared_block(checked.lengths, checked.size, address) {
-            Some(block) => {
-                let count = used.entry(block).or_default();
-                *count = count.saturating_add(1);
-            }
-            None => problems.push(format!(
-                "{address}: a block of {} does not fit into the address space",
-                checked.size
-            )),
-        }
-    }
-    problems.extend(size_problem(checked));
-    problems.extend(exclusions_problem(checked));
-    for entry in checked.records.problems() {
-        if is_of_network(&entry.key, checked.network)
-            && let Some(RecordProblem { record, problem }) = RecordProblem::of(&entry)
-        {
-            problems.push(format!("record {record}: {problem}"));
-        }
-    }
-    let mut blocks = Vec::new();
-    for (block, used) in used {
-        blocks.push(checked_block(checked, block, used));
-    }
-    RegistryCheck {
-        registry: checked.registry.to_owned(),
-        network: checked.network.to_owned(),
-        cluster_id: checked.cluster.to_owned(),
-        size: checked.size,
-        blocks,
-        problems,
-    }
 }
 
 /// The pools that are in a network, or are going to be.
@@ -145,39 +141,4 @@ fn is_of_network(name: &str, network: &str) -> bool {
         None => return name.starts_with(&format!("block.{network}.")),
     };
     *found == *network
-}
-
-/// Another size in the record of the network.
-fn size_problem(checked: &Checked<'_>) -> Option<String> {
-    let record = checked.records.network(checked.network)?;
-    if record.size == checked.size {
-        return None;
-    }
-    Some(format!(
-        "blocks of the network have {} addresses in the registry, as management cluster {} has set first, not {}",
-        record.size, record.size_of, checked.size
-    ))
-}
-
-/// Other exclusions in other management clusters.
-fn exclusions_problem(checked: &Checked<'_>) -> Option<String> {
-    let mut differing = checked.records.differing_exclusions(checked.cluster);
-    let clusters = differing.remove(checked.network)?;
-    Some(advice::exclusions_differ(&clusters))
-}
-
-/// A block with addresses in use in this management cluster.
-fn checked_block(checked: &Checked<'_>, block: Block, used: u64) -> BlockLine {
-    let entry = checked.records.block(checked.network, block);
-    let mut line = of_record(
-        checked.network,
-        block,
-        entry.as_deref(),
-        Some(checked.cluster),
-    );
-    line.used = Some(used);
-    if line.state == BlockState::Other {
-        line.state = BlockState::Conflict;
-    }
-    line
 }

@@ -1,15 +1,19 @@
 //! `who`: which management cluster has the block of an address.
 
-use capi_ipam_ip::Block;
-use capi_ipam_registry::{Entry, Key};
+use std::collections::BTreeSet;
 
-use super::block_lines::{BlockLine, BlockState, of_record};
+use capi_ipam_ip::Block;
+use capi_ipam_registry::Key;
+
+use super::block_lines::{BlockLine, BlockState};
 use crate::objects::{NetworkRow, Objects, PoolRow};
 
-/// Whether a pool of a network contains an address. Other pools share no blocks.
-pub(crate) fn is_in_network(objects: &Objects, address: Block) -> bool {
-    let mut pools = objects.pools().into_iter();
-    pools.any(|pool| pool.network.is_some() && contains(pool, address))
+/// The networks of the pools that contain an address. Other pools share no blocks.
+pub(crate) fn networks_with(objects: &Objects, address: Block) -> BTreeSet<String> {
+    let mut pools = objects.pools();
+    pools.retain(|pool| contains(pool, address));
+    let pools = pools.into_iter();
+    pools.filter_map(|pool| pool.network.clone()).collect()
 }
 
 /// Whether a pool has an address of a block.
@@ -21,20 +25,6 @@ pub(crate) fn contains(pool: &PoolRow, address: Block) -> bool {
         Some(span) => usable.set.overlaps(span),
         None => false,
     }
-}
-
-/// The shared blocks that contain an address, in the networks of the pools that contain it.
-pub(crate) fn searched_blocks(objects: &Objects, address: Block) -> Vec<(&NetworkRow, Block)> {
-    let mut found = Vec::new();
-    for network in objects.networks.sorted() {
-        let mut members = objects.members(&network.name).into_iter();
-        if let Some(block) = network.block_of(address)
-            && members.any(|pool| contains(pool, address))
-        {
-            found.push((network, block));
-        }
-    }
-    found
 }
 
 /// The name of the record of a block.
@@ -49,20 +39,6 @@ pub(crate) fn held_block(network: &NetworkRow, block: Block, cluster: String) ->
         clusters: vec![cluster],
         is_own: true,
         ..BlockLine::new(&network.name, block, BlockState::Held)
-    }
-}
-
-/// Describes who has a block. `own` is the identity of this management cluster, and `found` what
-/// the registry shows, or why it cannot be read.
-pub(crate) fn block_holder(
-    network: &NetworkRow,
-    block: Block,
-    own: Option<&str>,
-    found: Result<Option<&Entry>, String>,
-) -> BlockLine {
-    match found {
-        Ok(entry) => of_record(&network.name, block, entry, own),
-        Err(reason) => unknown_block(&network.name, block, reason),
     }
 }
 

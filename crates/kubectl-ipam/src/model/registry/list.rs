@@ -1,7 +1,7 @@
 //! `registry list`: the registries, the management clusters that use them, and who has how many
 //! blocks of each network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_registry::{Entry, Key, Record, RecordCache};
 use jiff::Timestamp;
@@ -141,32 +141,37 @@ fn line(facts: &RegistryFacts, networks: &[&NetworkRow], now: Timestamp) -> Regi
     let row = &facts.row;
     let mut own = networks.to_vec();
     own.retain(|network| network.registry() == Some(row.name.as_str()));
-    let (clusters, networks, problems) = match &facts.records {
-        Ok(records) => (
-            clusters_of_records(records, facts.cluster.as_deref(), now),
-            networks_of_records(records, facts, &own),
-            records
-                .problems()
-                .iter()
-                .filter_map(|entry| RecordProblem::of(entry))
-                .collect(),
-        ),
-        Err(_) => (
-            clusters_of_status(&facts.row, facts.cluster.as_deref(), now),
-            own.iter()
-                .map(|network| NetworkBlocksLine::of_status(network))
-                .collect(),
-            Vec::new(),
-        ),
-    };
-    RegistryLine {
+    let mut line = RegistryLine {
         name: row.name.clone(),
         cluster_id: facts.cluster.clone(),
         state: RegistryState::of(Some(row)),
-        unread: facts.records.as_ref().err().map(|it| it.reason.clone()),
-        clusters,
-        networks,
-        problems,
+        unread: None,
+        clusters: clusters_of(facts, now),
+        networks: Vec::new(),
+        problems: Vec::new(),
+    };
+    match &facts.records {
+        Ok(records) => {
+            line.networks = networks_of_records(records, facts.cluster.as_deref(), &own);
+            let problems = records.problems();
+            line.problems
+                .extend(problems.iter().filter_map(|it| RecordProblem::of(it)));
+        }
+        Err(unread) => {
+            line.unread = Some(unread.reason.clone());
+            line.networks
+                .extend(own.into_iter().map(NetworkBlocksLine::of_status));
+        }
+    }
+    line
+}
+
+/// The management clusters that use a registry.
+pub(crate) fn clusters_of(facts: &RegistryFacts, now: Timestamp) -> Vec<ClusterLine> {
+    let own = facts.cluster.as_deref();
+    match &facts.records {
+        Ok(records) => clusters_of_records(records, own, now),
+        Err(_) => clusters_of_status(&facts.row, own, now),
     }
 }
 
@@ -176,33 +181,32 @@ pub(super) fn clusters_of_records(
     own: Option<&str>,
     now: Timestamp,
 ) -> Vec<ClusterLine> {
-    let mut found: BTreeMap<String, (u64, Option<Timestamp>)> = BTreeMap::new();
+    let mut found: BTreeMap<String, ClusterLine> = BTreeMap::new();
+    let line = |cluster: &str, last_seen: Option<Timestamp>| ClusterLine {
+        cluster: cluster.to_owned(),
+        this: own == Some(cluster),
+        blocks: 0,
+        last_seen,
+        state: state(last_seen, now),
+    };
     for (id, entry) in records.clusters() {
         let seen = match entry.record() {
             Some(Record::Cluster(record)) => record.seen.as_ref().map(|time| time.0),
             _ => None,
         };
-        found.insert(id.into(), (0, seen));
+        found.insert(id.to_string(), line(&id, seen));
     }
     for entry in records.entries() {
         if let Some(Record::Block(record)) = entry.record()
-            && !is_returned(&entry)
+            && record.returned_at.is_none()
         {
-            let (blocks, _) = found.entry(record.cluster.clone()).or_default();
-            *blocks = blocks.saturating_add(1);
+            let cluster = &record.cluster;
+            let entry = found.entry(cluster.clone());
+            let line = entry.or_insert_with(|| line(cluster, None));
+            line.blocks += 1;
         }
     }
-    let mut lines = Vec::new();
-    for (cluster, (blocks, last_seen)) in found {
-        lines.push(ClusterLine {
-            this: own == Some(cluster.as_str()),
-            cluster,
-            blocks,
-            last_seen,
-            state: state(last_seen, now),
-        });
-    }
-    lines
+    found.into_values().collect()
 }
 
 /// The clusters that the manager has reported.
@@ -225,67 +229,66 @@ pub(super) fn clusters_of_status(
     lines
 }
 
-/// The networks of this management cluster, and those that have a record.
+/// The networks of this management cluster, and those that have a record. `own` is the identity of
+/// this one, if it is known.
 fn networks_of_records(
     records: &RecordCache,
-    facts: &RegistryFacts,
-    own: &[&NetworkRow],
+    own: Option<&str>,
+    networks: &[&NetworkRow],
 ) -> Vec<NetworkBlocksLine> {
-    let cluster = facts.cluster.as_deref();
-    let none = || NetworkBlocksLine {
-        network: String::new(),
-        size: None,
-        held: cluster.map(|_| 0),
-        spare: None,
-        others: cluster.map(|_| 0),
-        conflicts: cluster.map(|_| 0),
-    };
-    let mut lines: BTreeMap<String, NetworkBlocksLine> = BTreeMap::new();
-    for network in own {
-        lines.insert(network.name.clone(), none());
-    }
+    let mut names: BTreeSet<String> = networks.iter().map(|row| row.name.clone()).collect();
     for entry in records.entries() {
-        match Key::parse(&entry.key) {
-            Some(Key::Block { network, .. }) => {
-                let line = lines.entry(network.into()).or_insert_with(none);
-                line.count(&entry, cluster);
-            }
-            Some(Key::Network { name }) => {
-                lines.entry(name.into()).or_insert_with(none);
-            }
-            _ => {}
+        if let Some(Key::Block { network, .. } | Key::Network { name: network }) =
+            Key::parse(&entry.key)
+        {
+            names.insert(network.into());
         }
     }
-    for (name, line) in &mut lines {
-        let row = own.iter().find(|row| row.name == *name);
-        let recorded = records.network(name).map(|record| record.size);
-        line.network.clone_from(name);
-        line.size = recorded.or_else(|| row?.block_size());
-        line.spare = match row {
-            Some(row) => row.status.blocks.as_ref().map(|it| number(it.spare)),
-            None => line.held.filter(|held| *held == 0),
-        };
+    let mut lines = Vec::new();
+    for name in names {
+        let row = networks.iter().find(|row| row.name == name).copied();
+        lines.push(NetworkBlocksLine::of_records(name, row, records, own));
     }
-    lines.into_values().collect()
+    lines
 }
 
 impl NetworkBlocksLine {
-    /// Counts the record of a block.
-    fn count(&mut self, entry: &Entry, own: Option<&str>) {
-        let (_, clusters) = holders(Some(entry), own);
-        let is_own = own.is_some() && clusters.first().copied() == own;
-        if is_own && is_returned(entry) {
-            return;
+    /// The blocks that have a record.
+    fn of_records(
+        network: String,
+        row: Option<&NetworkRow>,
+        records: &RecordCache,
+        own: Option<&str>,
+    ) -> Self {
+        let (mut held, mut others, mut conflicts) = (0, 0, 0);
+        for (_, entry) in records.blocks(&network) {
+            let (_, clusters) = holders(Some(&entry), own);
+            let is_own = own.is_some() && clusters.first().copied() == own;
+            let is_used_here = own.is_some_and(|own| clusters.contains(&own));
+            if is_own && is_returned(&entry) {
+                continue;
+            }
+            if is_own {
+                held += 1;
+            } else {
+                others += 1;
+            }
+            if is_used_here && clusters.len() > 1 {
+                conflicts += 1;
+            }
         }
-        let is_shared = clusters.len() > 1 && own.is_some_and(|own| clusters.contains(&own));
-        let add = |count: &mut Option<u64>| *count = count.map(|it| it.saturating_add(1));
-        add(if is_own {
-            &mut self.held
-        } else {
-            &mut self.others
-        });
-        if is_shared {
-            add(&mut self.conflicts);
+        let recorded = records.network(&network).map(|record| record.size);
+        let known = |count: u64| own.map(|_| count);
+        Self {
+            network,
+            size: recorded.or_else(|| row?.block_size()),
+            held: known(held),
+            spare: match row {
+                Some(row) => row.status.blocks.as_ref().map(|it| number(it.spare)),
+                None => known(held).filter(|held| *held == 0),
+            },
+            others: known(others),
+            conflicts: known(conflicts),
         }
     }
 

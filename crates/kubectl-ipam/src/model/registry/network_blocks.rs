@@ -15,7 +15,7 @@ use super::list::{
     ClusterLine, NetworkBlocksLine, RegistryState, clusters_of_records, clusters_of_status, number,
 };
 use super::plain::{plain, plain_sentence};
-use crate::objects::{Kind, NetworkRow, Objects, PoolRow, RegistryRow, SliceRow};
+use crate::objects::{Kind, NetworkRow, Objects, PoolRow, RegistryRow};
 
 /// Maximum number of management clusters that are listed.
 const MAX_CLUSTERS: usize = 16;
@@ -94,17 +94,13 @@ pub(crate) fn network_blocks(
     let read = last.records.as_ref().map(|(read, _)| *read);
     let members = objects.members(&network.name);
     let (has_pools, has_slices) = (objects.has(&Kind::POOLS), objects.has(&[Kind::Slice]));
-    let is_of_network = |row: &&SliceRow| {
-        let place = row.shared_block();
-        place.is_some_and(|(name, _)| name == network.name)
-    };
     // Which addresses are in a network depends on its pools.
     let knows_use = has_pools && objects.has(&[Kind::Address]);
     let mut blocks = block_lines(Known {
         network: &network.name,
-        slices: objects.slices.iter().filter(is_of_network).collect(),
+        slices: objects.slices_of(&network.name),
         has_slices,
-        entries: records.map(|records| records.blocks(&network.name)),
+        entries: records.map_or_else(Vec::new, |records| records.blocks(&network.name)),
         read,
         own,
         used: knows_use.then(|| used_by_block(network, &members, objects)),
@@ -222,8 +218,7 @@ fn used_by_block(
             && seen.insert(row.block)
             && let Some(block) = network.block_of(row.block)
         {
-            let count = used.entry(block).or_default();
-            *count = count.saturating_add(1);
+            *used.entry(block).or_default() += 1;
         }
     }
     used

@@ -8,69 +8,53 @@ use capi_ipam_registry::cidr;
 
 use super::check::in_use;
 use super::holder::{contains, key_of};
-use super::release::{RecordAction, RecordChange, Refusal};
+use super::release::{RecordAction, RecordChange, line, refused};
+use crate::error::Error;
 use crate::objects::{Objects, PoolRow, SliceRow};
 
-/// A block that is to be returned.
-pub(crate) struct Returned<'a> {
-    pub(crate) network: &'a str,
-    pub(crate) block: Block,
-    pub(crate) rules: &'a BlockRules,
-    /// The slices of this management cluster in the network.
-    pub(crate) slices: &'a [&'a SliceRow],
-    /// The pools of the network.
-    pub(crate) pools: &'a [&'a PoolRow],
-    pub(crate) objects: &'a Objects,
-}
-
-impl Returned<'_> {
-    /// Why the manager keeps the block, if it does.
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
-        let network = self.network.to_owned();
-        let block = cidr(self.block);
-        let used = in_use(self.pools, self.objects);
-        let is_of = |block: Block| used.iter().filter(move |address| block.overlaps(**address));
-        let count = is_of(self.block).count();
-        if count > 0 {
-            return Err(Refusal::Used {
-                block,
-                network,
-                count,
-            });
-        }
-        let mut unused = BTreeSet::new();
-        for slice in self.slices {
-            if let Some((_, block)) = slice.shared_block()
-                && slice.conflict.is_none()
-                && is_of(block).next().is_none()
-                && self.pools.iter().any(|pool| contains(pool, block))
-            {
-                unused.insert(block);
-            }
-        }
-        // The manager keeps the lowest ones.
-        let spare = self.rules.spare;
-        if unused.iter().take(spare).any(|kept| *kept == self.block) {
-            return Err(Refusal::Spare {
-                block,
-                network,
-                spare,
-            });
-        }
-        Ok(())
+/// What becomes of a block that is returned; an error if the manager keeps it. `slices` are those of
+/// this management cluster in the network, and `pools` are the pools of the network.
+pub(crate) fn returned_block(
+    network: &str,
+    block: Block,
+    rules: &BlockRules,
+    slices: &[&SliceRow],
+    pools: &[&PoolRow],
+    objects: &Objects,
+) -> Result<RecordChange, Error> {
+    let used = in_use(pools, objects);
+    let is_of = |block: Block| used.iter().filter(move |address| block.overlaps(**address));
+    let name = cidr(block);
+    let count = is_of(block).count();
+    if count > 0 {
+        return Err(refused(format!(
+            "a block is returned when none of its addresses is in use, reserved or cooling down: block {name} of network \
+             {network} has {count} such"
+        )));
     }
-
-    /// What becomes of the block.
-    pub(crate) fn line(&self) -> RecordChange {
-        RecordChange {
-            record: key_of(self.network, self.block),
-            action: RecordAction::Returning,
-            network: Some(self.network.to_owned()),
-            block: Some(cidr(self.block)),
-            holder: None,
-            used: None,
+    let mut unused = BTreeSet::new();
+    for slice in slices {
+        if let Some((_, block)) = slice.shared_block()
+            && slice.conflict.is_none()
+            && is_of(block).next().is_none()
+            && pools.iter().any(|pool| contains(pool, block))
+        {
+            unused.insert(block);
         }
     }
+    // The manager keeps the lowest ones.
+    let spare = rules.spare;
+    if unused.iter().take(spare).any(|kept| *kept == block) {
+        return Err(refused(format!(
+            "network {network} holds {spare} free blocks ahead, and block {name} is one of them: lower spec.blocks.spare \
+             first"
+        )));
+    }
+    Ok(RecordChange {
+        network: Some(network.to_owned()),
+        block: Some(name),
+        ..line(&key_of(network, block), RecordAction::Returning)
+    })
 }
 
 #[cfg(test)]
@@ -126,22 +110,18 @@ mod tests {
         };
         let objects = Objects::of([PoolRow::from(&pool)], [], [reservation], []);
         let check = |text: &str, spare| {
-            let returned = Returned {
-                network: "lab",
-                block: block(text),
-                rules: &rules(spare),
-                slices: &slices.iter().collect::<Vec<_>>(),
-                pools: &objects.pools(),
-                objects: &objects,
-            };
-            returned.check()
+            let slices: Vec<&SliceRow> = slices.iter().collect();
+            let (block, rules) = (block(text), rules(spare));
+            let returned =
+                returned_block("lab", block, &rules, &slices, &objects.pools(), &objects);
+            returned.map_err(|error| error.to_string())
         };
         let used = check("10.0.0.0/26", 0).unwrap_err();
-        assert!(matches!(used, Refusal::Used { count: 1, .. }), "{used}");
-        assert_eq!(check("10.0.0.64/26", 0), Ok(()));
+        assert!(used.ends_with("has 1 such"), "{used}");
+        assert!(check("10.0.0.64/26", 0).is_ok());
         let spare = check("10.0.0.64/26", 1).unwrap_err();
-        assert!(matches!(spare, Refusal::Spare { .. }), "{spare}");
-        assert_eq!(check("10.0.0.128/26", 1), Ok(()), "the lowest is kept");
-        assert_eq!(check("10.9.0.0/26", 9), Ok(()), "of no pool");
+        assert!(spare.contains("free blocks ahead"), "{spare}");
+        assert!(check("10.0.0.128/26", 1).is_ok(), "the lowest is kept");
+        assert!(check("10.9.0.0/26", 9).is_ok(), "of no pool");
     }
 }

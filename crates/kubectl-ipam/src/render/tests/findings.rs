@@ -141,10 +141,8 @@ fn healthy() -> Snapshot {
         image: "localhost/capi-ipam:v2".to_owned(),
         elects: true,
         webhooks: WebhookMode::Off,
-        account: AccountRow {
-            name: "manager".to_owned(),
-            rules: Readable::complete(Some(vec![all_permissions()])),
-        },
+        account: "manager".to_owned(),
+        rules: Readable::complete(Some(vec![all_permissions()])),
     };
     let definition = DefinitionRow {
         group: "ipam.cluster.x-k8s.io",

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use capi_ipam_api::{BlockLengths, IPRegistry};
 
 use super::*;
-use crate::model::registry_tests::entries;
+use crate::model::registry::tests::entries;
+use crate::model::registry::{of_record, plan, unknown_block};
 use crate::model::{
-    BlockLine, BlockState, Checked, RegistryFacts, RegistryRelease, Unread, block_holder,
-    check_network, plan, registry_lines,
+    BlockLine, BlockState, RegistryCheck, RegistryFacts, RegistryRelease, Unread, registry_lines,
 };
 use crate::objects::RegistryRow;
 
@@ -125,19 +125,21 @@ fn check_shows_who_has_the_blocks_in_use() {
     .iter()
     .enumerate()
     .map(|(number, it)| address(&format!("vm-{number}"), it));
-    let objects = Objects::of([web()], rows, [], []);
+    let mut pool = web();
+    pool.network = Some("region".to_owned());
+    let objects = Objects::of([pool], rows, [], []);
     let records = entries(&records());
     let checked = |size| {
-        check_network(&Checked {
-            registry: "site",
-            network: "region",
-            cluster: "west-1",
+        let mut check = RegistryCheck {
+            registry: "site".to_owned(),
+            network: "region".to_owned(),
+            cluster_id: "west-1".to_owned(),
             size,
-            lengths: BlockLengths::default(),
-            pools: &objects.pools(),
-            objects: &objects,
-            records: &records,
-        })
+            blocks: Vec::new(),
+            problems: Vec::new(),
+        };
+        check.run(BlockLengths::default(), &objects, &records);
+        check
     };
     let check = checked(64);
     assert!(check.has_problems());
@@ -169,12 +171,11 @@ fn who_names_the_management_cluster_of_a_block() {
     for number in [0, 64, 128, 192] {
         let block = Block::new(std::net::Ipv4Addr::new(10, 0, 0, number).into(), 26);
         let entry = records.block("region", block);
-        let found = Ok(entry.as_deref());
-        blocks.push(block_holder(&region(), block, Some("west-1"), found));
+        let line = of_record("region", block, entry.as_deref(), Some("west-1"));
+        blocks.push(line);
     }
-    let refused = Err("no route".to_owned());
     let block = Block::new("10.0.1.0".parse().unwrap(), 26);
-    blocks.push(block_holder(&region(), block, None, refused));
+    blocks.push(unknown_block("region", block, "no route".to_owned()));
     golden("who-blocks.txt", &block_holders(&blocks));
     let of = |state| -> Vec<BlockLine> {
         let of_state = blocks.iter().filter(|block| block.state == state);

@@ -31,7 +31,9 @@ export class PoolPage {
   #slices;
   #held = new HolderSection("Holders in this part of the map", null, true);
   #outside = new HolderSection(
-    "Out of range", "These addresses are in use, and are no longer part of the pool.", false,
+    "Out of range",
+    "These addresses are in use. The pool no longer has them, or not the block of the network that contains them.",
+    false,
   );
   #facts = el("dl", { class: "facts" });
   #loader = new Loader(() => this.#load());

@@ -10,7 +10,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::super::state::State;
-use crate::model::registry_tests::entries;
+use crate::model::registry::tests::entries;
 use crate::model::{Answer, LeaseRow, RegistryFacts, Unread};
 use crate::objects::{AddressRow, Kind, RegistryRow, ReservationRow, ServedKinds, Shown};
 

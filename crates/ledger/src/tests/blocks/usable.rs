@@ -67,9 +67,20 @@ fn addresses_in_use_outside_of_usable_blocks_stay_in_use() {
     let counts = address_counts(&ledger);
     assert_eq!((counts.total, counts.used, counts.out_of_range), (0, 0, 1));
     assert!(ledger.pools().is_in_use(&key()));
+    assert_eq!(ledger.in_unusable_blocks(&key()), 1);
+    ledger.apply(&address("outside", 200));
+    let counts = address_counts(&ledger);
+    assert_eq!(counts.out_of_range, 2);
+    assert_eq!(
+        ledger.in_unusable_blocks(&key()),
+        1,
+        "the pool has the other one no longer"
+    );
+    ledger.delete(&address("outside", 200));
     ledger.apply(&slice(4, json!({})));
     let counts = address_counts(&ledger);
     assert_eq!((counts.total, counts.used, counts.free), (4, 1, 3));
+    assert_eq!(ledger.in_unusable_blocks(&key()), 0);
     ledger.apply_network(&lab(json!({})));
     assert_eq!(address_counts(&ledger).total, 4, "a slice is left");
     ledger.delete(&slice(4, json!({})));

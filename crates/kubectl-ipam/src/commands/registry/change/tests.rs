@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::model::plan;
+use crate::model::registry::plan;
 
 /// Records in memory.
 #[derive(Debug, Default)]

@@ -19,7 +19,7 @@ fn waiting_claims_have_one_finding_for_each_cause() {
             .map(|it| {
                 format!(
                     "{} {:?} {}: {}",
-                    it.severity.word(),
+                    word(it.severity),
                     it.check,
                     it.object,
                     it.problem
@@ -145,11 +145,7 @@ fn each_reason_of_waiting_claims_has_a_remedy() {
             &[],
             &[claim("a", 60, reason)],
         );
-        let findings = diagnosis(&snapshot).findings;
-        let found = findings
-            .iter()
-            .find(|it| it.check == Check::ClaimsWait)
-            .unwrap();
+        let found = finding(&snapshot, Check::ClaimsWait);
         assert!(
             found.repair.starts_with(start),
             "{reason}: {}",
@@ -298,11 +294,7 @@ fn deletions_name_what_keeps_the_object() {
         found(&snapshot, Check::ReleaseBlocked),
         [format!("note ipaddressclaim n/x: {text}{waits}")]
     );
-    let findings = diagnosis(&snapshot).findings;
-    let blocked = findings
-        .iter()
-        .find(|it| it.check == Check::ReleaseBlocked)
-        .unwrap();
+    let blocked = finding(&snapshot, Check::ReleaseBlocked);
     assert!(
         blocked
             .repair
@@ -322,7 +314,7 @@ fn deletions_name_what_keeps_the_object() {
     let text = "note ipaddressclaim n/x: it is being deleted, has no address, and stays until other controllers remove 2 \
                 finalizers: example.com/b, example.com/a";
     assert_eq!(found(&snapshot, Check::ReleaseBlocked), [text]);
-    assert_eq!(found(&snapshot, Check::MissingPool), Vec::<String>::new());
+    assert!(found(&snapshot, Check::MissingPool).is_empty());
     let commands = diagnosis(&snapshot).findings.remove(0).commands;
     let show = "kubectl get ipaddressclaims.ipam.cluster.x-k8s.io x --namespace n --output yaml";
     assert_eq!(commands, [show]);

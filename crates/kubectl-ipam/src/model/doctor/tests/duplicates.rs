@@ -1,4 +1,4 @@
-//! Addresses that several claims have.
+//! Addresses: those that several claims have, and the owners of IPAddresses.
 
 use capi_ipam_api::IPReservation;
 
@@ -27,22 +27,18 @@ fn address_of_a_removed_pool_counts() {
     let text = "error address 10.0.0.1: 10.0.0.1 is in use by n/x (InClusterIPPool n/old) and n/y (InClusterIPPool \
                 n/new); one of these pools does not exist";
     assert_eq!(found(&snapshot, Check::DuplicateAddress), [text]);
-    let findings = diagnosis(&snapshot).findings;
-    let found = findings
-        .iter()
-        .find(|it| it.check == Check::DuplicateAddress)
-        .unwrap();
+    let duplicate = finding(&snapshot, Check::DuplicateAddress);
     let exclude = "1. end the overlap, otherwise the pools allocate more of these addresses: exclude the addresses";
-    assert!(found.repair.starts_with(exclude), "{}", found.repair);
+    assert!(duplicate.repair.starts_with(exclude), "{duplicate:?}");
     assert_eq!(
-        found.commands[0],
+        duplicate.commands[0],
         "kubectl edit inclusterippools new --namespace n"
     );
     // Both pools are gone.
     let snapshot = with(&[], &used, &[]);
     let text = "error address 10.0.0.1: 10.0.0.1 is in use by n/x (InClusterIPPool n/old) and n/y (InClusterIPPool \
                 n/new); these pools do not exist";
-    assert_eq!(super::found(&snapshot, Check::DuplicateAddress), [text]);
+    assert_eq!(found(&snapshot, Check::DuplicateAddress), [text]);
 }
 
 #[test]
@@ -106,13 +102,28 @@ fn reservation_of_a_missing_pool_is_found() {
     let text = "warning ipreservation p.n.r.10.0.0.1: InClusterIPPool n/r does not exist; 10.0.0.1 stays reserved, also \
                 in a new pool of this name";
     assert_eq!(found(&snapshot, Check::InvalidReservation), [text]);
-    let findings = diagnosis(&snapshot).findings;
-    let found = findings
-        .iter()
-        .find(|it| it.check == Check::InvalidReservation)
-        .unwrap();
-    assert_eq!(
-        found.commands,
-        ["kubectl delete ipreservation p.n.r.10.0.0.1"]
-    );
+    let commands = finding(&snapshot, Check::InvalidReservation).commands;
+    assert_eq!(commands, ["kubectl delete ipreservation p.n.r.10.0.0.1"]);
+}
+
+#[test]
+fn owners_in_an_old_version_are_one_finding() {
+    let owned = |name: &str, version: &str| {
+        let mut address = address(name, "p", "10.0.0.1");
+        let version = format!("{GROUP}/{version}");
+        let owner =
+            json!({"apiVersion": version, "kind": "IPAddressClaim", "name": name, "uid": "u"});
+        address["metadata"]["ownerReferences"] = json!([owner]);
+        address
+    };
+    let rows = [
+        owned("a", "v1beta2"),
+        owned("b", "v1beta1"),
+        owned("c", "v1beta1"),
+    ];
+    let found_in = |rows: &[Value]| found(&with(&[], rows, &[]), Check::OutdatedOwner);
+    assert!(found_in(&rows[..1]).is_empty());
+    let problem = &found_in(&rows)[0];
+    let several = "of 2 IPAddresses, such as n/b, are in the version v1beta1";
+    assert!(problem.contains(several), "{problem}");
 }

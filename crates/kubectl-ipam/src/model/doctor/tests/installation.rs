@@ -170,7 +170,7 @@ fn permissions_are_unknown_without_a_deployment() {
         namespace: Some("system".to_owned()),
     };
     let mut deployment = deployment(1, 1, true);
-    deployment.account.rules = Readable::part(None, vec![right]);
+    deployment.rules = Readable::part(None, vec![right]);
     let snapshot = Snapshot {
         deployments: Readable::complete(vec![deployment]),
         ..empty()
@@ -180,8 +180,5 @@ fn permissions_are_unknown_without_a_deployment() {
         reason.contains("you may not impersonate serviceaccounts"),
         "{reason}"
     );
-    assert_eq!(
-        found(&snapshot, Check::MissingPermission),
-        Vec::<String>::new()
-    );
+    assert!(found(&snapshot, Check::MissingPermission).is_empty());
 }

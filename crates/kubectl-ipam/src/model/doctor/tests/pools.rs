@@ -12,7 +12,7 @@ fn pool_that_no_manager_has_processed_is_found() {
         ["error InClusterIPPool n/p: it has no condition: no manager has processed it"]
     );
     snapshot.is_go_provider = true;
-    assert_eq!(found(&snapshot, Check::NotReconciled), Vec::<String>::new());
+    assert!(found(&snapshot, Check::NotReconciled).is_empty());
 }
 
 #[test]
@@ -51,10 +51,7 @@ fn address_in_use_in_two_pools_is_an_error() {
     assert_eq!(found(&snapshot, Check::DuplicateAddress), [text]);
     // In one network it is one scope. In two, the administrator has declared that they do not meet.
     let snapshot = with(&pools(&one, &json!("two")), &used, &[]);
-    assert_eq!(
-        found(&snapshot, Check::DuplicateAddress),
-        Vec::<String>::new()
-    );
+    assert!(found(&snapshot, Check::DuplicateAddress).is_empty());
     let snapshot = with(&pools(&one, &Value::Null), &used, &[]);
     assert_eq!(found(&snapshot, Check::DuplicateAddress).len(), 1);
 }
@@ -75,10 +72,8 @@ fn repair_of_shared_addresses_begins_with_the_overlap() {
     }
     let shared = |pools: [Value; 2]| {
         let snapshot = with(&pools, &used, &[]);
-        let mut findings = diagnosis(&snapshot).findings;
-        findings.retain(|finding| finding.check == Check::DuplicateAddress);
-        assert_eq!(findings.len(), 1, "{findings:?}");
-        findings.remove(0)
+        assert_eq!(found(&snapshot, Check::DuplicateAddress).len(), 1);
+        finding(&snapshot, Check::DuplicateAddress)
     };
     let found = shared([
         of_pool("a", "10.0.0.1-10.0.0.9"),
@@ -141,24 +136,43 @@ fn pool_that_joins_a_network_is_one_cause_with_its_undo() {
 }
 
 #[test]
-fn pool_that_stays_in_its_network_is_found() {
-    let mut kept = pool("p", &range("10.0.0.1"));
-    let message = "spec.network was removed while 12 addresses are in use";
-    kept["status"]["conditions"] = json!([
-        {"type": "KeptInNetwork", "status": "True", "reason": "AddressesInUse", "message": message,
-         "lastTransitionTime": "2026-01-01T00:00:00Z"},
-    ]);
-    let snapshot = with(&[kept], &[], &[]);
-    let text = format!("warning InClusterIPPool n/p: {message}");
-    assert_eq!(found(&snapshot, Check::KeptInNetwork), [text]);
-    let findings = diagnosis(&snapshot).findings;
-    let of_check = findings
-        .iter()
-        .find(|finding| finding.check == Check::KeptInNetwork);
-    let since = of_check
-        .and_then(|finding| finding.since)
-        .expect("it says since when");
-    assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
+fn condition_of_a_pool_is_found_with_its_time() {
+    let edit = "kubectl edit inclusterippools p --namespace n";
+    for (type_, reason, check, command) in [
+        (
+            "KeptInNetwork",
+            "AddressesInUse",
+            Check::KeptInNetwork,
+            edit,
+        ),
+        (
+            "OutOfRange",
+            "AddressesOutOfRange",
+            Check::AddressesOutOfRange,
+            edit,
+        ),
+        (
+            "OutOfRange",
+            "AddressesInOtherBlocks",
+            Check::AddressesOutOfRange,
+            "kubectl ipam registry check lab",
+        ),
+    ] {
+        let mut spec = range("10.0.0.1");
+        spec["network"] = json!("lab");
+        let mut reported = pool("p", &spec);
+        reported["status"]["conditions"] = json!([
+            {"type": type_, "status": "True", "reason": reason, "message": "about it",
+             "lastTransitionTime": "2026-01-01T00:00:00Z"},
+        ]);
+        let snapshot = with(&[reported], &[], &[]);
+        let text = "warning InClusterIPPool n/p: about it";
+        assert_eq!(found(&snapshot, check), [text]);
+        let finding = finding(&snapshot, check);
+        assert_eq!(finding.commands, [command]);
+        let since = finding.since.expect("it says since when");
+        assert_eq!(since.to_string(), "2026-01-01T00:00:00Z");
+    }
 }
 
 #[test]

@@ -37,16 +37,15 @@ fn missing_lease_is_a_note_without_leader_election() {
 #[test]
 fn running_manager_that_cannot_write_the_lease_is_named() {
     let pod = |name: &str, problem: Option<&str>| PodRow {
-        namespace: "system".to_owned(),
         name: name.to_owned(),
         problem: problem.map(str::to_owned),
     };
     let mut snapshot = empty();
     snapshot.leases = Readable::complete(vec![lease("system", 60)]);
     snapshot.running = vec![
-        pod("m-0", None),
+        pod("system/m-0", None),
         pod(
-            "m-1",
+            "system/m-1",
             Some("lease: etcdserver: mvcc: database space exceeded"),
         ),
     ];

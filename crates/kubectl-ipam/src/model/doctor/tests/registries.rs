@@ -50,30 +50,28 @@ fn block(address: &str, cluster: &str) -> (String, Value) {
 }
 
 #[test]
-fn registry_that_is_not_ready_is_found() {
-    for reason in ["RegistryUnreachable", "ClusterIDInUse", "InvalidSpec"] {
-        let condition =
-            json!({"type": "Ready", "status": "False", "reason": reason, "message": "about it"});
+fn repair_of_a_registry_depends_on_the_reason() {
+    let edit = "correct what the message names: kubectl edit ipregistries site";
+    let missing = "registry cannot be used: bucket ipam does not exist: create it";
+    for (reason, message, repair) in [
+        ("RegistryUnreachable", "refused", "repair the registry, or"),
+        (
+            "ClusterIDInUse",
+            "west",
+            "set a different spec.clusterID in the copy",
+        ),
+        ("InvalidSpec", "spec.nats.servers: x", edit),
+        ("InvalidSpec", missing, "create what the message names"),
+    ] {
+        let mut condition = not_ready(reason);
+        condition["message"] = json!(message);
         let snapshot = with_registry(&condition, Ok(&[]));
-        let text = format!("error IPRegistry site: {reason}: about it");
+        let text = format!("error IPRegistry site: {reason}: {message}");
         assert_eq!(found(&snapshot, Check::RegistryNotReady), [text]);
+        let found = finding(&snapshot, Check::RegistryNotReady).repair;
+        assert!(found.starts_with(repair), "{found}");
     }
     assert!(found(&with_registry(&ready(), Ok(&[])), Check::RegistryNotReady).is_empty());
-}
-
-#[test]
-fn missing_bucket_is_not_repaired_in_the_registry() {
-    let repair_of = |message: &str| {
-        let condition = json!({"type": "Ready", "status": "False", "reason": "InvalidSpec", "message": message});
-        let findings = diagnosis(&with_registry(&condition, Ok(&[]))).findings;
-        let found = findings
-            .into_iter()
-            .find(|it| it.check == Check::RegistryNotReady);
-        found.unwrap().repair
-    };
-    let missing = repair_of("registry cannot be used: bucket ipam does not exist: create it");
-    assert_eq!(missing, "create what the message names");
-    assert!(repair_of("spec.nats.servers: x").contains("kubectl edit ipregistries site"));
 }
 
 /// A network that shares blocks through the registry "site", with these conditions.
@@ -89,43 +87,62 @@ fn network(conditions: &Value) -> Snapshot {
 }
 
 #[test]
-fn repair_of_a_network_depends_on_the_reason() {
-    for (reason, repair) in [
-        ("RegistryNotFound", "create the IPRegistry site"),
+fn what_a_network_reports_is_found_with_its_repair() {
+    let of_type = |type_: &str| json!({"type": type_, "status": "True", "message": "about it"});
+    for (condition, check, severity, repair) in [
         (
-            "NetworkRecordInvalid",
+            not_ready("RegistryNotFound"),
+            Check::NetworkNotReady,
+            "error",
+            "create the IPRegistry site",
+        ),
+        (
+            not_ready("NetworkRecordInvalid"),
+            Check::NetworkNotReady,
+            "error",
             "correct the record network.lab of the registry, or delete it: the management clusters write it again",
         ),
-        ("InvalidSpec", "correct it: kubectl edit ipnetworks lab"),
+        (
+            not_ready("InvalidSpec"),
+            Check::NetworkNotReady,
+            "error",
+            "correct it: kubectl edit ipnetworks lab",
+        ),
+        (
+            not_ready("BlockSizeDiffers"),
+            Check::BlockSizeDiffers,
+            "error",
+            "use the size of the other management clusters: kubectl edit ipnetworks lab",
+        ),
+        (
+            of_type("BlockConflict"),
+            Check::BlockConflict,
+            "error",
+            "release the claims with addresses of these blocks in one of the two management clusters",
+        ),
+        (
+            of_type("ExclusionsDiffer"),
+            Check::ExclusionsDiffer,
+            "warning",
+            "apply the same pools and the same IPNetwork to all management clusters",
+        ),
     ] {
-        let ready =
-            json!({"type": "Ready", "status": "False", "reason": reason, "message": "about it"});
-        let findings = diagnosis(&network(&json!([ready]))).findings;
-        let mut of_network = findings.iter();
-        let found = of_network.find(|finding| finding.check == Check::NetworkNotReady);
-        assert_eq!(found.expect("the network is not ready").repair, repair);
+        let findings = diagnosis(&network(&json!([condition]))).findings;
+        let [found] = &findings[..] else {
+            panic!("{findings:?}");
+        };
+        assert_eq!(
+            (found.check, word(found.severity).as_str()),
+            (check, severity)
+        );
+        let texts = [&found.object, &found.problem, &found.repair];
+        assert_eq!(texts, ["IPNetwork lab", "about it", repair]);
     }
-}
-
-#[test]
-fn differences_from_other_clusters_are_found() {
-    let conflict = json!({"type": "BlockConflict", "status": "True", "message": "1 block"});
-    let snapshot = network(&json!([conflict]));
-    let text = "error IPNetwork lab: 1 block";
-    assert_eq!(found(&snapshot, Check::BlockConflict), [text]);
-    let differ = json!({"type": "ExclusionsDiffer", "status": "True", "message": "east"});
-    let snapshot = network(&json!([differ]));
-    let text = "warning IPNetwork lab: east";
-    assert_eq!(found(&snapshot, Check::ExclusionsDiffer), [text]);
     let equal = json!({"type": "ExclusionsDiffer", "status": "False", "message": ""});
-    assert!(found(&network(&json!([equal])), Check::ExclusionsDiffer).is_empty());
-    let size = json!({
-        "type": "Ready", "status": "False", "reason": "BlockSizeDiffers", "message": "64",
-    });
-    let snapshot = network(&json!([size]));
-    let text = "error IPNetwork lab: 64";
-    assert_eq!(found(&snapshot, Check::BlockSizeDiffers), [text]);
-    assert!(found(&snapshot, Check::NetworkNotReady).is_empty(), "once");
+    for condition in [equal, not_ready("Deleting")] {
+        let findings = diagnosis(&network(&json!([condition]))).findings;
+        assert!(findings.is_empty(), "{findings:?}");
+    }
 }
 
 #[test]

@@ -130,10 +130,7 @@ fn manager_whose_webhooks_nobody_calls_is_found() {
     };
     let mut snapshot = empty();
     snapshot.deployments = Readable::complete(vec![serving(WebhookMode::Off)]);
-    assert_eq!(
-        found(&snapshot, Check::WebhookMissing),
-        Vec::<String>::new()
-    );
+    assert!(found(&snapshot, Check::WebhookMissing).is_empty());
     let state_of = |snapshot: &Snapshot, part| {
         let lines = parts(&diagnosis(snapshot), snapshot);
         let mut lines = lines.into_iter();
