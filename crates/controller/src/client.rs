@@ -232,6 +232,21 @@ pub enum Deleted<K> {
     Terminating(Box<K>),
 }
 
+/// How often the outcome of a write without an answer is read, and the time before each read: a
+/// server that is slow to answer may process the write after the first read.
+const MAX_READS: u32 = 5;
+const READ_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The result of [`ResourceClient::create_or_find`].
+#[derive(Debug)]
+pub enum Creation<K> {
+    /// The object is created.
+    Created(K),
+    /// An object has the name: another writer has created it, or this request, whose answer was
+    /// lost.
+    Found(MaybeInvalid<K>),
+}
+
 /// The fields of the specification without which an object must not be written.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum RequiredFields {
@@ -361,14 +376,22 @@ where
     /// it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
         // Typed, kube would log the whole object if it cannot be decoded.
-        match self.get_maybe_invalid(name).await? {
-            None => Ok(None),
-            Some(MaybeInvalid(Ok(object))) => Ok(Some(object)),
-            Some(MaybeInvalid(Err(source))) => Err(CallError::Undecodable {
+        let found = self.get_maybe_invalid(name).await?;
+        found.map(|found| self.decoded(found)).transpose()
+    }
+
+    /// The object that was read.
+    ///
+    /// # Errors
+    /// If it cannot be decoded, with its name.
+    pub fn decoded(&self, object: MaybeInvalid<K>) -> Result<K, CallError> {
+        object.0.map_err(|source| {
+            let name = source.metadata.name.as_deref().unwrap_or_default();
+            CallError::Undecodable {
                 operation: format!("read {} {name}", self.kind),
                 source,
-            }),
-        }
+            }
+        })
     }
 
     /// Like [`ResourceClient::get`], but an object that cannot be decoded is no error: it exists,
@@ -419,14 +442,12 @@ where
     /// Reads the object of this name, or creates it if it does not exist. Returns the object that
     /// the API server has.
     pub async fn get_or_create(&self, object: &K) -> Result<K, CallError> {
-        let name = object.name_any();
-        if let Some(found) = self.get(&name).await? {
+        if let Some(found) = self.get(&object.name_any()).await? {
             return Ok(found);
         }
-        match self.create(object).await {
-            // Another client was faster.
-            Err(error) if error.is_already_exists() => self.get(&name).await?.ok_or(error),
-            created => created,
+        match self.create_or_find(object).await? {
+            Creation::Created(created) => Ok(created),
+            Creation::Found(found) => self.decoded(found),
         }
     }
 
@@ -444,14 +465,10 @@ where
             }
         })
         .await?;
-        let Some(source) = first_invalid else {
-            return Ok(all);
-        };
-        let name = source.metadata.name.as_deref().unwrap_or_default();
-        Err(CallError::Undecodable {
-            operation: format!("read {} {name}", self.kind),
-            source,
-        })
+        match first_invalid {
+            Some(invalid) => self.decoded(MaybeInvalid(Err(invalid))).map(|_| all),
+            None => Ok(all),
+        }
     }
 
     /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page
@@ -514,6 +531,53 @@ where
             self.api.create(&params, object),
         )
         .await
+    }
+
+    /// Creates an object. If the name is in use, or if there is no answer, returns what has the
+    /// name.
+    ///
+    /// # Errors
+    /// If the request is rejected, if the read fails, or if nothing has the name: then the error is
+    /// that of the creation, whose outcome may still be unknown.
+    pub async fn create_or_find(&self, object: &K) -> Result<Creation<K>, CallError> {
+        let name = object.name_any();
+        let error = match self.create(object).await {
+            Ok(created) => return Ok(Creation::Created(created)),
+            Err(error) => error,
+        };
+        if error.is_already_exists() {
+            let found = self.get_maybe_invalid(&name).await?;
+            return found.map(Creation::Found).ok_or(error);
+        }
+        self.settle(&name, error, |found| found.map(Creation::Found))
+            .await
+    }
+
+    /// Finds out what a write has done that has failed with `error`: reads the object of this name
+    /// up to five times, until `outcome` knows. It gets what has the name, and returns `None` if
+    /// the write may still be applied.
+    ///
+    /// # Errors
+    /// `error`, if it says that nothing was written, or if the outcome stays unknown.
+    pub async fn settle<T>(
+        &self,
+        name: &str,
+        error: CallError,
+        outcome: impl Fn(Option<MaybeInvalid<K>>) -> Option<T>,
+    ) -> Result<T, CallError> {
+        if !error.outcome_is_unknown() {
+            return Err(error);
+        }
+        for _ in 0..MAX_READS {
+            tokio::time::sleep(READ_INTERVAL).await;
+            let Ok(found) = self.get_maybe_invalid(name).await else {
+                break;
+            };
+            if let Some(known) = outcome(found) {
+                return Ok(known);
+            }
+        }
+        Err(error)
     }
 
     /// Applies a JSON patch (RFC 6902) to everything except the status.
