@@ -1,9 +1,9 @@
 //! The endpoints of webhooks: read requests, respond, and count.
 //!
-//! Any client in the cluster can send requests, so their total cost is limited. The bodies that
-//! have arrived share 32 MiB, so a client that announces a large body and does not send it takes
-//! nothing from others. A request whose body has no room is rejected with 429, and the API server
-//! retries. Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait
+//! Any client in the cluster can send requests, so their total cost is limited. A body has 16 KiB
+//! of its own, and what has arrived beyond that shares 32 MiB. So most reviews always have room, and
+//! a client that announces a large body and does not send it takes nothing from others. A request
+//! whose body has no room is rejected with 429, and the API server retries. Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait
 //! in order. Validators and converters run on blocking threads, so a slow one delays neither the
 //! bodies of other requests nor TLS handshakes.
 
@@ -42,7 +42,10 @@ const FAILURES: [&str; 4] = ["error", "failed", "overloaded", "panic"];
 /// admission review may contain two, and converts the objects of a list together.
 pub(crate) const MAX_BODY_SIZE: usize = 16 * 1024 * 1024;
 
-/// Memory for the bodies of all requests together.
+/// The part of each body that needs no other memory than its own: almost all reviews are smaller.
+pub(crate) const SMALL_BODY_SIZE: usize = 16 * 1024;
+
+/// Memory for the rest of the bodies of all requests together.
 pub(crate) const MAX_BODIES_SIZE: usize = 2 * MAX_BODY_SIZE;
 
 /// Number of requests that are processed concurrently. Each may take the memory of a large review,
@@ -343,7 +346,8 @@ impl Endpoint {
         Err(rejection)
     }
 
-    /// Reads a whole body. Returns it with the memory that it takes.
+    /// Reads a whole body. Returns it with the shared memory that it takes: that of what is beyond
+    /// [`SMALL_BODY_SIZE`].
     async fn read(&self, body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Rejection> {
         if body.size_hint().lower() > MAX_BODY_SIZE as u64 {
             return Err(Rejection::too_long());
@@ -358,8 +362,9 @@ impl Endpoint {
             if part.len() > MAX_BODY_SIZE - bytes.len() {
                 return Err(Rejection::too_long());
             }
-            memory.merge(self.reserve(part.len())?);
             bytes.extend_from_slice(&part);
+            let shared = bytes.len().saturating_sub(SMALL_BODY_SIZE);
+            memory.merge(self.reserve(shared - memory.num_permits())?);
         }
         Ok((bytes, memory))
     }
