@@ -258,6 +258,11 @@ pub(crate) enum RequiredFields {
     Named(Vec<String>),
 }
 
+/// An object that a [`ResourceClient`] reads and writes.
+pub trait ApiObject: Resource + Clone + Debug + Serialize + DeserializeOwned {}
+
+impl<K: Resource + Clone + Debug + Serialize + DeserializeOwned> ApiObject for K {}
+
 /// A client for the objects of one kind, in one namespace or in the whole cluster.
 #[derive(Clone, Debug)]
 pub struct ResourceClient<K> {
@@ -270,10 +275,7 @@ pub struct ResourceClient<K> {
     required_fields: RequiredFields,
 }
 
-impl<K> ResourceClient<K>
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+impl<K: ApiObject> ResourceClient<K> {
     /// Wraps an [`Api`]. `version` is the kind's dynamic type, `()` for types of k8s-openapi.
     pub fn new(api: Api<K>, version: &K::DynamicType) -> Self {
         let (api_version, kind) = (

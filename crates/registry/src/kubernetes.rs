@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capi_ipam_api::IPBlock;
-use capi_ipam_controller::client::{
-    CallError, Creation, ResourceClient, connect_to, error_chain,
-};
+use capi_ipam_controller::client::{CallError, Creation, ResourceClient, connect_to, error_chain};
 use capi_ipam_controller::health::Health;
 use capi_ipam_controller::resource_version::ResourceVersion;
 use capi_ipam_controller::watch::{
     Change, EventHandler, Invalid, MaybeInvalid, Source, WatchApi, WatchSpec,
 };
 use futures::{Stream, StreamExt};
-use kube::{Api, Resource};
 use kube::core::ObjectMeta;
+use kube::{Api, Resource};
 use tokio::time::sleep;
 
 use crate::backend::{Backend, Created, RecordChanges};
