@@ -412,13 +412,8 @@ impl<K: ApiObject> ResourceClient<K> {
     }
 
     async fn get_as<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CallError> {
-        let read = with_timeout(|| format!("read {} {name}", self.kind), async {
-            let request = kube::core::Request::new(self.api.resource_url());
-            let request = request
-                .get(name, &GetParams::default())
-                .map_err(kube::Error::BuildRequest)?;
-            self.api.clone().into_client().request(request).await
-        });
+        let request = self.requests().get(name, &GetParams::default());
+        let read = self.send(|| format!("read {} {name}", self.kind), request);
         // Not `get_opt`: it could take a kind that is not served for an object that does not exist.
         match read.await {
             Ok(found) => Ok(Some(found)),
@@ -510,13 +505,9 @@ impl<K: ApiObject> ResourceClient<K> {
             params = params.continue_token(token);
         }
         // Typed, kube would log a whole page of which one object cannot be decoded.
+        let request = self.requests().list(&params);
         let page: ObjectList<MaybeInvalid<K>> =
-            with_timeout(|| format!("list {}", self.kind), async {
-                let request = kube::core::Request::new(self.api.resource_url());
-                let request = request.list(&params).map_err(kube::Error::BuildRequest)?;
-                self.api.clone().into_client().request(request).await
-            })
-            .await?;
+            self.send(|| format!("list {}", self.kind), request).await?;
         Ok((
             page.items,
             page.metadata.continue_.filter(|token| !token.is_empty()),
@@ -525,14 +516,10 @@ impl<K: ApiObject> ResourceClient<K> {
 
     /// Creates an object. Fails with [`CallError::is_already_exists`] if the name is in use.
     pub async fn create(&self, object: &K) -> Result<K, CallError> {
-        let name = object.meta().name.as_deref().unwrap_or_default();
-        let params = PostParams::default();
-        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(
-            || format!("create {} {name}", self.kind),
-            self.api.create(&params, object),
-        )
-        .await
+        let operation = || format!("create {} {}", self.kind, object.name_any());
+        let body = encode(&self.value(object)?, operation)?;
+        let request = self.requests().create(&PostParams::default(), body);
+        self.send(operation, request).await
     }
 
     /// Creates an object. If the name is in use, or if there is no answer, returns what has the
@@ -585,39 +572,26 @@ impl<K: ApiObject> ResourceClient<K> {
     /// Applies a JSON patch (RFC 6902) to everything except the status.
     pub async fn patch(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(
-            || format!("patch {} {name}", self.kind),
-            self.api.patch(name, &params, &patch),
-        )
-        .await
+        let request = self.requests().patch(name, &params, &patch);
+        self.send(|| format!("patch {} {name}", self.kind), request)
+            .await
     }
 
     /// Applies a JSON patch (RFC 6902) to the status.
     pub async fn patch_status(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(
-            || format!("patch the status of {} {name}", self.kind),
-            self.api.patch_status(name, &params, &patch),
-        )
-        .await
+        let request = self
+            .requests()
+            .patch_subresource("status", name, &params, &patch);
+        let operation = || format!("patch the status of {} {name}", self.kind);
+        self.send(operation, request).await
     }
 
     /// Replaces the object except its status, if it still has the uid and the resourceVersion that
     /// `object` carries. Drops fields that the type does not know.
     pub async fn replace(&self, object: &K) -> Result<K, CallError> {
-        let name = object.meta().name.as_deref().unwrap_or_default();
-        let body = serde_json::to_value(object);
-        let mut body = body.map_err(|source| CallError::Serialize {
-            operation: format!("replace {} {name}", self.kind),
-            source,
-        })?;
-        if let Some(fields) = body.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
-            fields.insert("kind".to_owned(), self.kind.clone().into());
-        }
-        self.replace_json(name, &body).await
+        self.replace_json(&object.name_any(), &self.value(object)?)
+            .await
     }
 
     /// Replaces the object of this name except its status, if it still has the uid and the
@@ -628,15 +602,36 @@ impl<K: ApiObject> ResourceClient<K> {
         body: &Value,
     ) -> Result<T, CallError> {
         let operation = || format!("replace {} {name}", self.kind);
-        let body = serde_json::to_vec(body).map_err(|source| CallError::Serialize {
-            operation: operation(),
+        let body = encode(body, operation)?;
+        let request = self.requests().replace(name, &PostParams::default(), body);
+        self.send(operation, request).await
+    }
+
+    /// An object as it is sent: what a list returned has no kind of its own.
+    fn value(&self, object: &K) -> Result<Value, CallError> {
+        let value = serde_json::to_value(object);
+        let mut value = value.map_err(|source| CallError::Serialize {
+            operation: format!("write {} {}", self.kind, object.name_any()),
             source,
         })?;
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
+            fields.insert("kind".to_owned(), self.kind.clone().into());
+        }
+        Ok(value)
+    }
+
+    fn requests(&self) -> kube::core::Request {
+        kube::core::Request::new(self.api.resource_url())
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        operation: impl Fn() -> String,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
         with_timeout(operation, async {
-            let request = kube::core::Request::new(self.api.resource_url());
-            let request = request
-                .replace(name, &PostParams::default(), body)
-                .map_err(kube::Error::BuildRequest)?;
+            let request = request.map_err(kube::Error::BuildRequest)?;
             self.api.clone().into_client().request(request).await
         })
         .await
@@ -690,6 +685,13 @@ impl<K: ApiObject> ResourceClient<K> {
             Err(error) => Err(error),
         }
     }
+}
+
+fn encode(body: &Value, operation: impl Fn() -> String) -> Result<Vec<u8>, CallError> {
+    serde_json::to_vec(body).map_err(|source| CallError::Serialize {
+        operation: operation(),
+        source,
+    })
 }
 
 fn has_finalizers<K: Resource>(object: &K) -> bool {

@@ -29,7 +29,7 @@ use self::failures::Failure;
 pub use self::failures::SourceFailures;
 pub use self::fan_out::FanOut;
 pub use self::source::{Change, Keyed, Opened, Source};
-use self::streaming_list::streaming_list;
+use self::streaming_list::{LIMITS, streaming_list};
 use crate::client::with_timeout;
 use crate::discovery;
 use crate::health::ReadinessGate;
@@ -256,6 +256,7 @@ fn watch_stream<K: Watchable>(
         } else {
             let reopened = Arc::clone(&interrupted);
             streaming_list(
+                LIMITS,
                 api.clone(),
                 config.clone(),
                 Arc::clone(&in_pages),

@@ -17,7 +17,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use capi_ipam_controller::log_limit::LogLimit;
+use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_controller::trace_span;
 use futures::StreamExt;
@@ -99,9 +99,7 @@ struct Shared {
     /// The bytes that further bodies can take.
     memory: Arc<Semaphore>,
     workers: Arc<Semaphore>,
-    malformed_log: LogLimit,
-    failed_log: LogLimit,
-    overload_log: LogLimit,
+    log_limit: RepetitionLimit,
     reviews: Family<Labels, Counter>,
     seconds: Family<Path, Histogram>,
     in_flight: Gauge,
@@ -134,9 +132,7 @@ impl Endpoints {
         };
         let shared = Shared {
             memory: Arc::new(Semaphore::new(MAX_BODIES_SIZE)),
-            malformed_log: LogLimit::default(),
-            failed_log: LogLimit::default(),
-            overload_log: LogLimit::default(),
+            log_limit: RepetitionLimit::default(),
             workers: Arc::new(Semaphore::new(WORKERS)),
             reviews: Family::default(),
             seconds: Family::new_with_constructor(buckets),
@@ -315,7 +311,7 @@ impl Endpoint {
         let error = match result {
             Ok(reply) => {
                 if let Some(failure) = &reply.failure
-                    && let Some(suppressed) = shared.failed_log.allow(Instant::now())
+                    && let Some(suppressed) = shared.log_limit.allow("failed", Instant::now())
                 {
                     warn!(path, failure, suppressed, "cannot convert objects");
                 }
@@ -335,7 +331,7 @@ impl Endpoint {
                 error = rejection.message,
                 "cannot respond to a request to a webhook"
             );
-        } else if let Some(suppressed) = shared.malformed_log.allow(Instant::now()) {
+        } else if let Some(suppressed) = shared.log_limit.allow("malformed", Instant::now()) {
             warn!(
                 path,
                 error = rejection.message,
@@ -374,7 +370,7 @@ impl Endpoint {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let memory = self.shared.memory.clone();
         memory.try_acquire_many_owned(bytes).map_err(|_| {
-            if let Some(suppressed) = self.shared.overload_log.allow(Instant::now()) {
+            if let Some(suppressed) = self.shared.log_limit.allow("overloaded", Instant::now()) {
                 let path = self.path;
                 warn!(
                     path,

@@ -33,7 +33,7 @@ const MAX_FAILURES: u32 = 3;
 
 /// Limits of a streaming list. A list in pages has none.
 #[derive(Clone, Copy)]
-struct Limits {
+pub(super) struct Limits {
     /// Longest time without an event. The API server sends as fast as the client reads, and sends
     /// the end when its cache is as new as the request, which takes seconds.
     silence: Duration,
@@ -41,7 +41,7 @@ struct Limits {
     total: Duration,
 }
 
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     silence: Duration::from_secs(15),
     total: Duration::from_mins(1),
 };
@@ -59,16 +59,6 @@ const LIST_TIMEOUT: u32 = 70;
 /// write. `synced` is notified whenever the watch is opened, and `reopened` when it is opened at an
 /// earlier version.
 pub(super) fn streaming_list<K: Watchable>(
-    api: Api<K>,
-    config: Config,
-    refused: Arc<AtomicBool>,
-    synced: ReadinessGate,
-    reopened: Arc<Notify>,
-) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static {
-    streaming_list_with(LIMITS, api, config, refused, synced, reopened)
-}
-
-fn streaming_list_with<K: Watchable>(
     limits: Limits,
     api: Api<K>,
     config: Config,
