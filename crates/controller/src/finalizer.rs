@@ -148,13 +148,8 @@ async fn delete_unchanged<K: ApiObject>(
     object: &K,
 ) -> Result<bool, CallError> {
     let meta = object.meta();
-    let [name, uid, version] =
-        [&meta.name, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
-    let (name, uid, version) = (
-        name.unwrap_or_default(),
-        uid.unwrap_or_default(),
-        version.unwrap_or_default(),
-    );
+    let [name, uid, version] = [&meta.name, &meta.uid, &meta.resource_version]
+        .map(|text| text.as_deref().unwrap_or_default());
     // The resourceVersion is a precondition, since another client may have changed the object.
     Ok(matches!(
         calls.delete_unchanged(name, uid, version).await?,

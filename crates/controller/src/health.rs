@@ -232,18 +232,14 @@ impl Health {
 
     /// The requirements and caches that are not ready, one per line, with the problem of each.
     pub fn pending(&self) -> Vec<String> {
-        let mut all = self.pending_where(|_| true);
-        all.extend(self.refused(Instant::now()));
-        lines(all)
+        self.not_ready(|_| true)
     }
 
     /// Why the process is not ready, one reason per line: requirements that are not ready, and
     /// kinds that the API server does not serve or refuses (403, 404). Empty if the process is
     /// ready.
     pub fn problems(&self) -> Vec<String> {
-        let mut all = self.pending_where(|component| component.is_required);
-        all.extend(self.refused(Instant::now()));
-        lines(all)
+        self.not_ready(|component| component.is_required)
     }
 
     /// The kinds that the API server keeps refusing, with the reason.
@@ -257,8 +253,9 @@ impl Health {
             .collect()
     }
 
-    /// The components that are not ready, with the problem of each.
-    fn pending_where(&self, is_relevant: impl Fn(&Component) -> bool) -> BTreeMap<String, String> {
+    /// The components that are not ready, and the kinds that the API server refuses, one per line,
+    /// with the problem of each.
+    fn not_ready(&self, is_relevant: impl Fn(&Component) -> bool) -> Vec<String> {
         let mut pending = BTreeMap::new();
         for components in [&self.components, &self.process.awaited] {
             for (name, component) in components.lock().iter() {
@@ -274,7 +271,11 @@ impl Health {
                 pending.insert(name.clone(), problem.to_owned());
             }
         }
-        pending
+        pending.extend(self.refused(Instant::now()));
+        let lines = pending.into_iter();
+        lines
+            .map(|(name, problem)| format!("{name}: {problem}"))
+            .collect()
     }
 
     /// The work of low priority that is not done, one line per kind. The process is ready all the
@@ -324,13 +325,6 @@ impl Health {
         );
         caches
     }
-}
-
-/// One line for each name.
-fn lines(all: BTreeMap<String, String>) -> Vec<String> {
-    all.into_iter()
-        .map(|(name, problem)| format!("{name}: {problem}"))
-        .collect()
 }
 
 impl ReadinessGate {

@@ -194,10 +194,11 @@ impl Backend for KubernetesRegistry {
         let outcome =
             |found: Option<MaybeInvalid<IPBlock>>| is_applied(found.as_ref(), &held.version, None);
         let settled = self.objects.settle(key, error, outcome).await;
-        match settled.map_err(|error| self.write_failed(key, error))? {
-            true => Ok(()),
-            false => Err(self.conflict(key)),
+        let is_deleted = settled.map_err(|error| self.write_failed(key, error))?;
+        if is_deleted {
+            return Ok(());
         }
+        Err(self.conflict(key))
     }
 
     /// etcd acknowledges what a majority has on its disks.
