@@ -1,30 +1,22 @@
 //! The status of reservations and slices without effect.
 
-use std::fmt::Debug;
-
 use capi_ipam_api::ProblemStatus;
-use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
 use capi_ipam_controller::observed::ObjectVersion;
 use capi_ipam_controller::{clock, patch};
-use kube::Resource;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tracing::info;
 
 /// Writes into the status of the object of this name that it has this problem, or that it has none
 /// any more, if it still is in the state `judged`. Nothing is written if the status says so
 /// already. Returns the object; `None` if it is another one, or in a state that the watch has not
 /// shown yet.
-pub(super) async fn report_problem<K>(
+pub(super) async fn report_problem<K: ApiObject + Resource<DynamicType = ()>>(
     client: &ResourceClient<K>,
     name: &str,
     judged: ObjectVersion,
     problem: Option<&str>,
     status_of: impl Fn(&mut K) -> &mut Option<ProblemStatus>,
-) -> Result<Option<K>, CallError>
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
-{
+) -> Result<Option<K>, CallError> {
     let Some(found) = client.get(name).await? else {
         return Ok(None);
     };

@@ -139,14 +139,8 @@ impl ReservationStore {
 
     /// Like [`Self::read`], but an object that cannot be decoded is an error.
     pub(super) async fn get(&self, slot: &Slot) -> Result<Option<IPReservation>, CallError> {
-        match self.read(slot).await? {
-            None => Ok(None),
-            Some(MaybeInvalid(Ok(found))) => Ok(Some(found)),
-            Some(MaybeInvalid(Err(source))) => {
-                let operation = format!("read IPReservation {}", slot.reservation_name());
-                Err(CallError::Undecodable { operation, source })
-            }
-        }
+        let found = self.read(slot).await?;
+        found.map(|found| self.client.decoded(found)).transpose()
     }
 
     /// Lists all reservations in pages, and passes each object to a function.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use capi_ipam_api::{
     IPSlice, Pool, PoolKey, Scope, SliceOwner, SliceOwnerKind, conditions, slice_name,
 };
+use capi_ipam_controller::client::Creation;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::PoolInfo;
@@ -98,8 +99,8 @@ impl InClusterHandler {
         };
         let scope = Scope::Pool(pool.clone());
         let slice = IPSlice::assigned(&scope, block, owner.clone(), clock::now());
-        let error = match self.context.slices.create(&slice).await {
-            Ok(created) => {
+        match self.context.slices.create_or_find(&slice).await {
+            Ok(Creation::Created(created)) => {
                 self.ledger().change(|ledger| ledger.insert_slice(&created));
                 info!(%pool, %block, %owner, "assigned a slice");
                 let message = format!("slice {block} is assigned to {}", describe(pool, owner));
@@ -110,41 +111,21 @@ impl InClusterHandler {
                     "Assign",
                     &message,
                 );
-                return Ok(());
+                Ok(())
             }
-            Err(error) => error,
-        };
-        let found = if error.is_already_exists() || error.outcome_is_unknown() {
-            let read = self
-                .context
-                .slices
-                .get_maybe_invalid(&slice.name_any())
-                .await;
-            read.map_err(|error| request_error("read the IPSlice", error))
-        } else {
-            Ok(None)
-        };
-        match found {
-            Ok(Some(found)) => {
-                match &found.0 {
-                    Ok(found) if found.place().is_ok() => {
-                        debug!(%pool, %block, "the slice is already assigned");
-                    }
-                    _ => {
-                        warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it");
-                    }
+            Ok(Creation::Found(found)) => {
+                if found.0.as_ref().is_ok_and(|found| found.place().is_ok()) {
+                    debug!(%pool, %block, "the slice is already assigned");
+                } else {
+                    warn!(%pool, %block, "an IPSlice that is not valid has the name of the slice; delete it");
                 }
                 self.ledger()
                     .change(|ledger| ledger.insert_found_slice(&scope, block, &found));
                 Ok(())
             }
-            Ok(None) => {
-                assignment.end_later();
-                Err(request_error("assign a slice", error))
-            }
             Err(error) => {
                 assignment.end_later();
-                Err(error)
+                Err(request_error("assign a slice", error))
             }
         }
     }

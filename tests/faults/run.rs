@@ -179,7 +179,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     let changes = proxies[0].changes();
     let reads = proxies[0].reads();
 
-    failures.extend(caught(workload::clean_up(&consumer)).await);
+    failures.extend(caught(Box::pin(workload::clean_up(&consumer))).await);
     failures.extend(leave_nothing(&observer).await);
     failures.extend(caught(observer.catch_up(&client)).await);
     let late = has_late_write(&proxies);

@@ -232,6 +232,21 @@ pub enum Deleted<K> {
     Terminating(Box<K>),
 }
 
+/// How often the outcome of a write without an answer is read, and the time before each read: a
+/// server that is slow to answer may process the write after the first read.
+const MAX_READS: u32 = 5;
+const READ_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The result of [`ResourceClient::create_or_find`].
+#[derive(Debug)]
+pub enum Creation<K> {
+    /// The object is created.
+    Created(K),
+    /// An object has the name: another writer has created it, or this request, whose answer was
+    /// lost.
+    Found(MaybeInvalid<K>),
+}
+
 /// The fields of the specification without which an object must not be written.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum RequiredFields {
@@ -242,6 +257,11 @@ pub(crate) enum RequiredFields {
     /// Those with these names, such as `spec.network`.
     Named(Vec<String>),
 }
+
+/// An object that a [`ResourceClient`] reads and writes.
+pub trait ApiObject: Resource + Clone + Debug + Serialize + DeserializeOwned {}
+
+impl<K: Resource + Clone + Debug + Serialize + DeserializeOwned> ApiObject for K {}
 
 /// A client for the objects of one kind, in one namespace or in the whole cluster.
 #[derive(Clone, Debug)]
@@ -255,10 +275,7 @@ pub struct ResourceClient<K> {
     required_fields: RequiredFields,
 }
 
-impl<K> ResourceClient<K>
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+impl<K: ApiObject> ResourceClient<K> {
     /// Wraps an [`Api`]. `version` is the kind's dynamic type, `()` for types of k8s-openapi.
     pub fn new(api: Api<K>, version: &K::DynamicType) -> Self {
         let (api_version, kind) = (
@@ -361,14 +378,22 @@ where
     /// it does not exist.
     pub async fn get(&self, name: &str) -> Result<Option<K>, CallError> {
         // Typed, kube would log the whole object if it cannot be decoded.
-        match self.get_maybe_invalid(name).await? {
-            None => Ok(None),
-            Some(MaybeInvalid(Ok(object))) => Ok(Some(object)),
-            Some(MaybeInvalid(Err(source))) => Err(CallError::Undecodable {
+        let found = self.get_maybe_invalid(name).await?;
+        found.map(|found| self.decoded(found)).transpose()
+    }
+
+    /// The object that was read.
+    ///
+    /// # Errors
+    /// If it cannot be decoded, with its name.
+    pub fn decoded(&self, object: MaybeInvalid<K>) -> Result<K, CallError> {
+        object.0.map_err(|source| {
+            let name = source.metadata.name.as_deref().unwrap_or_default();
+            CallError::Undecodable {
                 operation: format!("read {} {name}", self.kind),
                 source,
-            }),
-        }
+            }
+        })
     }
 
     /// Like [`ResourceClient::get`], but an object that cannot be decoded is no error: it exists,
@@ -387,13 +412,8 @@ where
     }
 
     async fn get_as<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CallError> {
-        let read = with_timeout(|| format!("read {} {name}", self.kind), async {
-            let request = kube::core::Request::new(self.api.resource_url());
-            let request = request
-                .get(name, &GetParams::default())
-                .map_err(kube::Error::BuildRequest)?;
-            self.api.clone().into_client().request(request).await
-        });
+        let request = self.requests().get(name, &GetParams::default());
+        let read = self.send(|| format!("read {} {name}", self.kind), request);
         // Not `get_opt`: it could take a kind that is not served for an object that does not exist.
         match read.await {
             Ok(found) => Ok(Some(found)),
@@ -419,14 +439,12 @@ where
     /// Reads the object of this name, or creates it if it does not exist. Returns the object that
     /// the API server has.
     pub async fn get_or_create(&self, object: &K) -> Result<K, CallError> {
-        let name = object.name_any();
-        if let Some(found) = self.get(&name).await? {
+        if let Some(found) = self.get(&object.name_any()).await? {
             return Ok(found);
         }
-        match self.create(object).await {
-            // Another client was faster.
-            Err(error) if error.is_already_exists() => self.get(&name).await?.ok_or(error),
-            created => created,
+        match self.create_or_find(object).await? {
+            Creation::Created(created) => Ok(created),
+            Creation::Found(found) => self.decoded(found),
         }
     }
 
@@ -444,14 +462,10 @@ where
             }
         })
         .await?;
-        let Some(source) = first_invalid else {
-            return Ok(all);
-        };
-        let name = source.metadata.name.as_deref().unwrap_or_default();
-        Err(CallError::Undecodable {
-            operation: format!("read {} {name}", self.kind),
-            source,
-        })
+        match first_invalid {
+            Some(invalid) => self.decoded(MaybeInvalid(Err(invalid))).map(|_| all),
+            None => Ok(all),
+        }
     }
 
     /// Like [`ResourceClient::list`], but passes the pages to a function one by one: only one page
@@ -491,13 +505,9 @@ where
             params = params.continue_token(token);
         }
         // Typed, kube would log a whole page of which one object cannot be decoded.
+        let request = self.requests().list(&params);
         let page: ObjectList<MaybeInvalid<K>> =
-            with_timeout(|| format!("list {}", self.kind), async {
-                let request = kube::core::Request::new(self.api.resource_url());
-                let request = request.list(&params).map_err(kube::Error::BuildRequest)?;
-                self.api.clone().into_client().request(request).await
-            })
-            .await?;
+            self.send(|| format!("list {}", self.kind), request).await?;
         Ok((
             page.items,
             page.metadata.continue_.filter(|token| !token.is_empty()),
@@ -506,52 +516,82 @@ where
 
     /// Creates an object. Fails with [`CallError::is_already_exists`] if the name is in use.
     pub async fn create(&self, object: &K) -> Result<K, CallError> {
-        let name = object.meta().name.as_deref().unwrap_or_default();
-        let params = PostParams::default();
-        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(
-            || format!("create {} {name}", self.kind),
-            self.api.create(&params, object),
-        )
-        .await
+        let operation = || format!("create {} {}", self.kind, object.name_any());
+        let body = encode(&self.value(object)?, operation)?;
+        let request = self.requests().create(&PostParams::default(), body);
+        self.send(operation, request).await
+    }
+
+    /// Creates an object. If the name is in use, or if there is no answer, returns what has the
+    /// name.
+    ///
+    /// # Errors
+    /// If the request is rejected, if the read fails, or if nothing has the name: then the error is
+    /// that of the creation, whose outcome may still be unknown.
+    pub async fn create_or_find(&self, object: &K) -> Result<Creation<K>, CallError> {
+        let name = object.name_any();
+        let error = match self.create(object).await {
+            Ok(created) => return Ok(Creation::Created(created)),
+            Err(error) => error,
+        };
+        if error.is_already_exists() {
+            let found = self.get_maybe_invalid(&name).await?;
+            return found.map(Creation::Found).ok_or(error);
+        }
+        self.settle(&name, error, |found| found.map(Creation::Found))
+            .await
+    }
+
+    /// Finds out what a write has done that has failed with `error`: reads the object of this name
+    /// up to five times, until `outcome` knows. It gets what has the name, and returns `None` if
+    /// the write may still be applied.
+    ///
+    /// # Errors
+    /// `error`, if it says that nothing was written, or if the outcome stays unknown.
+    pub async fn settle<T>(
+        &self,
+        name: &str,
+        error: CallError,
+        outcome: impl Fn(Option<MaybeInvalid<K>>) -> Option<T>,
+    ) -> Result<T, CallError> {
+        if !error.outcome_is_unknown() {
+            return Err(error);
+        }
+        for _ in 0..MAX_READS {
+            tokio::time::sleep(READ_INTERVAL).await;
+            let Ok(found) = self.get_maybe_invalid(name).await else {
+                break;
+            };
+            if let Some(known) = outcome(found) {
+                return Ok(known);
+            }
+        }
+        Err(error)
     }
 
     /// Applies a JSON patch (RFC 6902) to everything except the status.
     pub async fn patch(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(
-            || format!("patch {} {name}", self.kind),
-            self.api.patch(name, &params, &patch),
-        )
-        .await
+        let request = self.requests().patch(name, &params, &patch);
+        self.send(|| format!("patch {} {name}", self.kind), request)
+            .await
     }
 
     /// Applies a JSON patch (RFC 6902) to the status.
     pub async fn patch_status(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
-        with_timeout(
-            || format!("patch the status of {} {name}", self.kind),
-            self.api.patch_status(name, &params, &patch),
-        )
-        .await
+        let request = self
+            .requests()
+            .patch_subresource("status", name, &params, &patch);
+        let operation = || format!("patch the status of {} {name}", self.kind);
+        self.send(operation, request).await
     }
 
     /// Replaces the object except its status, if it still has the uid and the resourceVersion that
     /// `object` carries. Drops fields that the type does not know.
     pub async fn replace(&self, object: &K) -> Result<K, CallError> {
-        let name = object.meta().name.as_deref().unwrap_or_default();
-        let body = serde_json::to_value(object);
-        let mut body = body.map_err(|source| CallError::Serialize {
-            operation: format!("replace {} {name}", self.kind),
-            source,
-        })?;
-        if let Some(fields) = body.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
-            fields.insert("kind".to_owned(), self.kind.clone().into());
-        }
-        self.replace_json(name, &body).await
+        self.replace_json(&object.name_any(), &self.value(object)?)
+            .await
     }
 
     /// Replaces the object of this name except its status, if it still has the uid and the
@@ -562,15 +602,36 @@ where
         body: &Value,
     ) -> Result<T, CallError> {
         let operation = || format!("replace {} {name}", self.kind);
-        let body = serde_json::to_vec(body).map_err(|source| CallError::Serialize {
-            operation: operation(),
+        let body = encode(body, operation)?;
+        let request = self.requests().replace(name, &PostParams::default(), body);
+        self.send(operation, request).await
+    }
+
+    /// An object as it is sent: what a list returned has no kind of its own.
+    fn value(&self, object: &K) -> Result<Value, CallError> {
+        let value = serde_json::to_value(object);
+        let mut value = value.map_err(|source| CallError::Serialize {
+            operation: format!("write {} {}", self.kind, object.name_any()),
             source,
         })?;
+        if let Some(fields) = value.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), self.api_version.clone().into());
+            fields.insert("kind".to_owned(), self.kind.clone().into());
+        }
+        Ok(value)
+    }
+
+    fn requests(&self) -> kube::core::Request {
+        kube::core::Request::new(self.api.resource_url())
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        operation: impl Fn() -> String,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
         with_timeout(operation, async {
-            let request = kube::core::Request::new(self.api.resource_url());
-            let request = request
-                .replace(name, &PostParams::default(), body)
-                .map_err(kube::Error::BuildRequest)?;
+            let request = request.map_err(kube::Error::BuildRequest)?;
             self.api.clone().into_client().request(request).await
         })
         .await
@@ -624,6 +685,13 @@ where
             Err(error) => Err(error),
         }
     }
+}
+
+fn encode(body: &Value, operation: impl Fn() -> String) -> Result<Vec<u8>, CallError> {
+    serde_json::to_vec(body).map_err(|source| CallError::Serialize {
+        operation: operation(),
+        source,
+    })
 }
 
 fn has_finalizers<K: Resource>(object: &K) -> bool {

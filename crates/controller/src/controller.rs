@@ -29,7 +29,7 @@ mod rejection;
 mod sources;
 mod store;
 #[cfg(test)]
-mod testing;
+mod tests;
 mod then;
 mod watcher;
 mod worker;

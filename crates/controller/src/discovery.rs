@@ -78,38 +78,27 @@ pub async fn wait_for_kind<'a>(
     let awaited = health.await_kind(kind);
     let limit = RepetitionLimit::default();
     loop {
-        match served_version(client, group, plural, versions).await {
+        let (problem, is_refused) = match served_version(client, group, plural, versions).await {
             Ok(Some(version)) => {
                 if limit.end() {
                     info!(kind, group, version, "the API server serves the kind now");
                 }
                 return version;
             }
-            Ok(None) => {
-                awaited.refused(&unserved(group, plural, versions));
-                if limit.allow(NOT_SERVED, Instant::now()).is_some() {
-                    warn!(
-                        definition = format!("{plural}.{group}"),
-                        ?versions,
-                        "waiting for a kind that the API server does not serve; install its CustomResourceDefinition"
-                    );
-                }
-            }
-            Err(error) => {
-                let text = error_chain(&error);
-                if limit.allow(&text, Instant::now()).is_some() {
-                    warn!(
-                        definition = format!("{plural}.{group}"),
-                        error = text,
-                        "cannot check whether the API server serves a kind"
-                    );
-                }
-                if error.is_forbidden() {
-                    awaited.refused(&text);
-                } else {
-                    awaited.failing(&text);
-                }
-            }
+            Ok(None) => (unserved(group, plural, versions), true),
+            Err(error) => (error_chain(&error), error.is_forbidden()),
+        };
+        if limit.allow(&problem, Instant::now()).is_some() {
+            let definition = format!("{plural}.{group}");
+            warn!(
+                definition,
+                problem, "waiting for a kind that the API server has to serve"
+            );
+        }
+        if is_refused {
+            awaited.refused(&problem);
+        } else {
+            awaited.failing(&problem);
         }
         tokio::time::sleep(RETRY_INTERVAL).await;
     }

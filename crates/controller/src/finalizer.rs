@@ -1,21 +1,20 @@
 //! Finalizers. Every write has the uid and the resourceVersion of the object as a precondition.
 
 pub use capi_ipam_objects::finalizer::{all, is_set};
-use kube::Resource;
 use kube::core::ObjectMeta;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::client::{CallError, Deleted, ResourceClient};
+use crate::client::{ApiObject, CallError, Deleted, ResourceClient};
 use crate::patch;
 
 /// Adds a finalizer and returns the written object. The API server rejects this for an object that
 /// is being deleted.
-pub async fn add<K>(calls: &ResourceClient<K>, object: &K, finalizer: &str) -> Result<K, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+pub async fn add<K: ApiObject>(
+    calls: &ResourceClient<K>,
+    object: &K,
+    finalizer: &str,
+) -> Result<K, CallError> {
     replace(calls, object, all(object).chain([finalizer]).collect()).await
 }
 
@@ -25,14 +24,11 @@ where
 /// In that case the API server deletes the object as part of the write. For a patch it does so by
 /// name only, so the second of two concurrent patches could delete a newer object of that name. For
 /// an update it compares the uid, so the last finalizer is removed by an update.
-pub async fn remove<K>(
+pub async fn remove<K: ApiObject>(
     calls: &ResourceClient<K>,
     object: &K,
     finalizer: &str,
-) -> Result<K, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<K, CallError> {
     let left: Vec<&str> = all(object)
         .filter(|present| *present != finalizer)
         .collect();
@@ -53,15 +49,12 @@ where
 /// is read, and what is written are all its fields. Returns the metadata after the write. `None` if
 /// the object does not exist, does not have the finalizer, or if `is_expected` is false for its
 /// metadata.
-pub async fn remove_unread<K>(
+pub async fn remove_unread<K: ApiObject>(
     calls: &ResourceClient<K>,
     name: &str,
     finalizer: &str,
     is_expected: impl FnOnce(&ObjectMeta) -> bool,
-) -> Result<Option<ObjectMeta>, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<Option<ObjectMeta>, CallError> {
     let Some(mut object) = calls.get_json(name).await? else {
         return Ok(None);
     };
@@ -94,14 +87,11 @@ impl Written {
 
 /// Removes the finalizer and deletes the object, if it has not changed since it was read. Returns
 /// whether the object is gone: it is not if it has other finalizers.
-pub async fn delete<K>(
+pub async fn delete<K: ApiObject>(
     calls: &ResourceClient<K>,
     object: &K,
     finalizer: &str,
-) -> Result<bool, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<bool, CallError> {
     let mut unprotected = None;
     if is_set(object, finalizer) {
         unprotected = match remove(calls, object, finalizer).await {
@@ -124,15 +114,12 @@ pub struct DeletedAtVersion<K> {
 /// Like [`delete`], for an object of which only uid and resourceVersion are known. Removes all
 /// finalizers; the caller knows that there is no other one at this version, and that the object is
 /// not being deleted.
-pub async fn delete_at_version<K>(
+pub async fn delete_at_version<K: ApiObject>(
     calls: &ResourceClient<K>,
     name: &str,
     uid: &str,
     version: &str,
-) -> Result<DeletedAtVersion<K>, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<DeletedAtVersion<K>, CallError> {
     let none = patch::set(&["metadata", "finalizers"], json!([]));
     match calls
         .patch(
@@ -156,18 +143,13 @@ where
     }
 }
 
-async fn delete_unchanged<K>(calls: &ResourceClient<K>, object: &K) -> Result<bool, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+async fn delete_unchanged<K: ApiObject>(
+    calls: &ResourceClient<K>,
+    object: &K,
+) -> Result<bool, CallError> {
     let meta = object.meta();
-    let [name, uid, version] =
-        [&meta.name, &meta.uid, &meta.resource_version].map(|text| text.as_deref());
-    let (name, uid, version) = (
-        name.unwrap_or_default(),
-        uid.unwrap_or_default(),
-        version.unwrap_or_default(),
-    );
+    let [name, uid, version] = [&meta.name, &meta.uid, &meta.resource_version]
+        .map(|text| text.as_deref().unwrap_or_default());
     // The resourceVersion is a precondition, since another client may have changed the object.
     Ok(matches!(
         calls.delete_unchanged(name, uid, version).await?,
@@ -175,14 +157,11 @@ where
     ))
 }
 
-async fn replace<K>(
+async fn replace<K: ApiObject>(
     calls: &ResourceClient<K>,
     object: &K,
     finalizers: Vec<&str>,
-) -> Result<K, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<K, CallError> {
     let name = object.meta().name.as_deref().unwrap_or_default();
     let mut operations = patch::required_fields(calls, object)?;
     operations.push(patch::set(&["metadata", "finalizers"], json!(finalizers)));

@@ -61,9 +61,11 @@ const REFUSAL_EXPIRY: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    components: Arc<Mutex<BTreeMap<String, Component>>>,
+    components: Components,
     process: Arc<ProcessState>,
 }
+
+type Components = Arc<Mutex<BTreeMap<String, Component>>>;
 
 #[derive(Debug)]
 struct Component {
@@ -78,20 +80,12 @@ struct Component {
 #[derive(Debug, Default)]
 struct ProcessState {
     /// Kinds that the process waits for.
-    awaited: Mutex<BTreeMap<String, Awaited>>,
+    awaited: Components,
     refusals: Mutex<BTreeMap<String, Refusal>>,
     /// Why the process has to end.
     fatal: watch::Sender<Option<String>>,
     restores: RestoreDetector,
     watch_restarts: Family<RestartLabels, Counter>,
-}
-
-/// Why the process still waits for a kind.
-#[derive(Debug)]
-struct Awaited {
-    reason: String,
-    /// Whether the API server has answered that the process cannot have the kind.
-    is_refused: bool,
 }
 
 /// A kind that the API server refuses.
@@ -122,38 +116,25 @@ impl Refusal {
 /// Reports to [`Health`] that the process waits for a kind, until it is dropped. Created by
 /// [`Health::await_kind`].
 #[derive(Debug)]
-pub struct AwaitedKind {
-    kind: String,
-    process: Arc<ProcessState>,
-}
+pub struct AwaitedKind(ReadinessGate);
 
 impl AwaitedKind {
     /// Reports that the API server does not serve the kind, or that a permission is missing: the
     /// process cannot work.
     pub fn refused(&self, reason: &str) {
-        self.set(reason, true);
+        self.0.refused(reason);
     }
 
     /// Reports that it is not known whether the API server serves the kind.
     pub fn failing(&self, reason: &str) {
-        self.set(reason, false);
-    }
-
-    fn set(&self, reason: &str, is_refused: bool) {
-        let awaited = Awaited {
-            reason: reason.to_owned(),
-            is_refused,
-        };
-        self.process
-            .awaited
-            .lock()
-            .insert(self.kind.clone(), awaited);
+        self.0.accepted();
+        self.0.failing(reason);
     }
 }
 
 impl Drop for AwaitedKind {
     fn drop(&mut self) {
-        self.process.awaited.lock().remove(&self.kind);
+        self.0.remove();
     }
 }
 
@@ -239,38 +220,26 @@ impl Health {
     /// Reports that the process waits for a kind before it can watch it. Its cache is not synced
     /// until the value is dropped, and the process is not ready while the API server refuses the
     /// kind.
-    pub fn await_kind(&self, kind: impl Into<String>) -> AwaitedKind {
-        let awaited = AwaitedKind {
-            kind: kind.into(),
+    pub fn await_kind(&self, kind: impl AsRef<str>) -> AwaitedKind {
+        let waiting = Self {
+            components: Arc::clone(&self.process.awaited),
             process: Arc::clone(&self.process),
         };
+        let awaited = AwaitedKind(waiting.register_watch(kind));
         awaited.failing("the API server is asked whether it serves this kind");
         awaited
     }
 
     /// The requirements and caches that are not ready, one per line, with the problem of each.
     pub fn pending(&self) -> Vec<String> {
-        let mut all = self.pending_where(|_| true);
-        all.extend(self.refused(Instant::now()));
-        let awaited = self.process.awaited.lock();
-        all.extend(
-            awaited
-                .iter()
-                .map(|(kind, awaited)| (kind.clone(), awaited.reason.clone())),
-        );
-        lines(all)
+        self.not_ready(|_| true)
     }
 
     /// Why the process is not ready, one reason per line: requirements that are not ready, and
     /// kinds that the API server does not serve or refuses (403, 404). Empty if the process is
     /// ready.
     pub fn problems(&self) -> Vec<String> {
-        let mut all = self.pending_where(|component| component.is_required);
-        all.extend(self.refused(Instant::now()));
-        let awaited = self.process.awaited.lock();
-        let refused = awaited.iter().filter(|(_, awaited)| awaited.is_refused);
-        all.extend(refused.map(|(kind, awaited)| (kind.clone(), awaited.reason.clone())));
-        lines(all)
+        self.not_ready(|component| component.is_required)
     }
 
     /// The kinds that the API server keeps refusing, with the reason.
@@ -284,24 +253,28 @@ impl Health {
             .collect()
     }
 
-    /// The components that are not ready, with the problem of each.
-    fn pending_where(&self, is_relevant: impl Fn(&Component) -> bool) -> BTreeMap<String, String> {
-        let components = self.components.lock();
-        let pending = components
-            .iter()
-            .filter(|(_, component)| is_relevant(component) && !*component.ready.borrow());
-        pending
-            .map(|(name, component)| {
+    /// The components that are not ready, and the kinds that the API server refuses, one per line,
+    /// with the problem of each.
+    fn not_ready(&self, is_relevant: impl Fn(&Component) -> bool) -> Vec<String> {
+        let mut pending = BTreeMap::new();
+        for components in [&self.components, &self.process.awaited] {
+            for (name, component) in components.lock().iter() {
+                if *component.ready.borrow() || !is_relevant(component) {
+                    continue;
+                }
                 let default = if component.is_required {
                     "not ready yet"
                 } else {
                     "being listed"
                 };
-                (
-                    name.clone(),
-                    component.problem.as_deref().unwrap_or(default).to_owned(),
-                )
-            })
+                let problem = component.problem.as_deref().unwrap_or(default);
+                pending.insert(name.clone(), problem.to_owned());
+            }
+        }
+        pending.extend(self.refused(Instant::now()));
+        let lines = pending.into_iter();
+        lines
+            .map(|(name, problem)| format!("{name}: {problem}"))
             .collect()
     }
 
@@ -338,35 +311,20 @@ impl Health {
     /// process waits for is not.
     fn caches(&self) -> BTreeMap<String, bool> {
         let mut caches = BTreeMap::new();
-        for (name, component) in self
-            .components
-            .lock()
-            .iter()
-            .filter(|(_, component)| !component.is_required)
-        {
-            caches.insert(name.clone(), *component.ready.borrow());
+        for components in [&self.components, &self.process.awaited] {
+            for (name, component) in components.lock().iter() {
+                if !component.is_required {
+                    caches.insert(name.clone(), *component.ready.borrow());
+                }
+            }
         }
         caches.extend(
             self.refused(Instant::now())
                 .into_iter()
                 .map(|(name, _)| (name, false)),
         );
-        caches.extend(
-            self.process
-                .awaited
-                .lock()
-                .keys()
-                .map(|kind| (kind.clone(), false)),
-        );
         caches
     }
-}
-
-/// One line for each name.
-fn lines(all: BTreeMap<String, String>) -> Vec<String> {
-    all.into_iter()
-        .map(|(name, problem)| format!("{name}: {problem}"))
-        .collect()
 }
 
 impl ReadinessGate {

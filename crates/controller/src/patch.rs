@@ -10,11 +10,10 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, MoveOperation, Patch, PatchOperation, ReplaceOperation};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::debug;
 
-use crate::client::{CallError, RequiredFields, ResourceClient, error_chain};
+use crate::client::{ApiObject, CallError, RequiredFields, ResourceClient, error_chain};
 
 /// The field that the status subresource writes.
 const STATUS: &str = "status";
@@ -64,14 +63,11 @@ impl Changes {
 ///
 /// Returns the object after the last write, `None` if nothing differs. A conflict means that the
 /// object has changed since it was read, and that nothing of the failed write was applied.
-pub async fn write<K>(
+pub async fn write<K: ApiObject>(
     calls: &ResourceClient<K>,
     before: &K,
     after: &K,
-) -> Result<Option<K>, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<Option<K>, CallError> {
     let name = before.name_any();
     let (before_value, mut after_value) = (to_value(before)?, to_value(after)?);
     if let Some(status) = after_value.get_mut(STATUS) {
@@ -115,13 +111,10 @@ fn to_value<K: Resource + Serialize>(object: &K) -> Result<Value, CallError> {
 /// have: each moves the field to where it is. (The API server copies a field that does not exist
 /// without an error.) None if the client does not [require](ResourceClient::requiring_fields)
 /// fields.
-pub(crate) fn required_fields<K>(
+pub(crate) fn required_fields<K: ApiObject>(
     calls: &ResourceClient<K>,
     object: &K,
-) -> Result<Vec<PatchOperation>, CallError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<Vec<PatchOperation>, CallError> {
     let paths = match calls.required_fields() {
         RequiredFields::None => Vec::new(),
         RequiredFields::Read => stored_fields(&to_value(object)?),
@@ -193,7 +186,7 @@ pub async fn with_patch<K, T, E>(
     change: impl AsyncFnOnce(&mut K) -> Result<T, E>,
 ) -> (Result<T, E>, Option<K>)
 where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+    K: ApiObject,
     E: From<CallError>,
 {
     let mut wanted = object.clone();

@@ -7,11 +7,9 @@
 //! object as preconditions. The client is that of one namespace, or of a kind without namespaces.
 
 use capi_ipam_objects::references::{Step, plan, step};
-use kube::{Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::ResourceExt;
 
-use crate::client::{CallError, ResourceClient};
+use crate::client::{ApiObject, CallError, ResourceClient};
 use crate::finalizer;
 
 /// How often one object is written, if others change it at the same time.
@@ -46,14 +44,11 @@ pub enum ReferenceError {
 /// # Errors
 /// If one of them does not exist, which is found before anything is written, or if it is being
 /// deleted; if a request fails.
-pub async fn add<K>(
+pub async fn add<K: ApiObject>(
     objects: &ResourceClient<K>,
     names: &[&str],
     reference: &str,
-) -> Result<(), ReferenceError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<(), ReferenceError> {
     let mut existing = Vec::new();
     for name in names {
         existing.extend(objects.get(name).await?);
@@ -67,14 +62,11 @@ where
 ///
 /// # Errors
 /// As for [`add`].
-pub async fn set<K>(
+pub async fn set<K: ApiObject>(
     objects: &ResourceClient<K>,
     names: &[&str],
     reference: &str,
-) -> Result<(), ReferenceError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<(), ReferenceError> {
     let existing = objects.list().await?;
     write(objects, &existing, names, reference).await
 }
@@ -83,14 +75,11 @@ where
 ///
 /// # Errors
 /// If a request fails.
-pub async fn remove<K>(
+pub async fn remove<K: ApiObject>(
     objects: &ResourceClient<K>,
     name: &str,
     reference: &str,
-) -> Result<(), ReferenceError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<(), ReferenceError> {
     match objects.get(name).await? {
         Some(found) => change(objects, &found, reference, false).await,
         None => Ok(()),
@@ -101,22 +90,19 @@ where
 ///
 /// # Errors
 /// If a request fails.
-pub async fn clear<K>(objects: &ResourceClient<K>, reference: &str) -> Result<(), ReferenceError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+pub async fn clear<K: ApiObject>(
+    objects: &ResourceClient<K>,
+    reference: &str,
+) -> Result<(), ReferenceError> {
     set(objects, &[], reference).await
 }
 
-async fn write<K>(
+async fn write<K: ApiObject>(
     objects: &ResourceClient<K>,
     existing: &[K],
     names: &[&str],
     reference: &str,
-) -> Result<(), ReferenceError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<(), ReferenceError> {
     let wanted = names.iter().copied().collect();
     let plan = plan(existing, &wanted, reference).map_err(|name| absent(objects, name))?;
     for object in plan.wanted {
@@ -129,15 +115,12 @@ where
 }
 
 /// Adds the reference to an object, or removes it. Reads it again after a conflict.
-async fn change<K>(
+async fn change<K: ApiObject>(
     objects: &ResourceClient<K>,
     found: &K,
     reference: &str,
     is_wanted: bool,
-) -> Result<(), ReferenceError>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+) -> Result<(), ReferenceError> {
     let name = found.name_any();
     let mut object = found.clone();
     let mut attempts = 0;
@@ -169,10 +152,7 @@ where
     }
 }
 
-fn absent<K>(objects: &ResourceClient<K>, name: String) -> ReferenceError
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+fn absent<K: ApiObject>(objects: &ResourceClient<K>, name: String) -> ReferenceError {
     let kind = objects.kind().to_owned();
     ReferenceError::Absent { kind, name }
 }

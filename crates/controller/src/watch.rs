@@ -29,7 +29,7 @@ use self::failures::Failure;
 pub use self::failures::SourceFailures;
 pub use self::fan_out::FanOut;
 pub use self::source::{Change, Keyed, Opened, Source};
-use self::streaming_list::streaming_list;
+use self::streaming_list::{LIMITS, streaming_list};
 use crate::client::with_timeout;
 use crate::discovery;
 use crate::health::ReadinessGate;
@@ -105,6 +105,25 @@ const VERSION_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// Delay before a failed check is repeated.
 const VERSION_CHECK_RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// An object that can be watched.
+pub trait Watchable:
+    Resource<DynamicType: Clone + Debug + Send + Sync>
+    + Clone
+    + DeserializeOwned
+    + Debug
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<K> Watchable for K
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Clone + Debug + Send + Sync,
+{
+}
+
 /// What to watch, and what sees the events.
 pub struct WatchSpec<K: Resource> {
     /// The objects to watch: all, or those of one namespace.
@@ -141,11 +160,7 @@ impl<K: Resource> WatchSpec<K> {
     }
 }
 
-impl<K> Source for WatchSpec<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Clone + Debug + Send + Sync,
-{
+impl<K: Watchable> Source for WatchSpec<K> {
     type Object = K;
 
     fn open(self) -> Opened<K> {
@@ -188,11 +203,9 @@ pub(crate) fn read<K: Keyed>(opened: Opened<K>) -> impl Stream<Item = ()> + Send
 /// misses all changes up to there. So the version is read periodically and after each interruption.
 /// If it is lower than before, all watches of the process list everything again, see
 /// [`RestoreDetector`].
-fn watch_stream<K>(spec: WatchSpec<K>) -> impl Stream<Item = Change<K>> + Send + 'static
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Clone + Debug + Send + Sync,
-{
+fn watch_stream<K: Watchable>(
+    spec: WatchSpec<K>,
+) -> impl Stream<Item = Change<K>> + Send + 'static {
     let WatchSpec {
         api,
         config,
@@ -243,6 +256,7 @@ where
         } else {
             let reopened = Arc::clone(&interrupted);
             streaming_list(
+                LIMITS,
                 api.clone(),
                 config.clone(),
                 Arc::clone(&in_pages),
@@ -310,10 +324,11 @@ fn as_number(text: Option<&str>) -> u64 {
 }
 
 /// Returns when etcd was restored, according to this or another watch of the process.
-async fn wait_for_restore<K>(check: VersionCheck<K>, restores: RestoreDetector, epoch: Epoch)
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
+async fn wait_for_restore<K: Watchable>(
+    check: VersionCheck<K>,
+    restores: RestoreDetector,
+    epoch: Epoch,
+) {
     tokio::select! {
         () = check.version_decreased() => restores.report(epoch),
         () = restores.ended(epoch) => {}
@@ -330,7 +345,7 @@ struct VersionCheck<K> {
     interrupted: Arc<Notify>,
 }
 
-impl<K: Resource + Clone + DeserializeOwned + Debug> VersionCheck<K> {
+impl<K: Watchable> VersionCheck<K> {
     /// Returns when the resourceVersion of the server is lower than one that was seen.
     async fn version_decreased(&self) {
         loop {

@@ -4,13 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use kube::Resource;
 use kube::core::ObjectMeta;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::bucket::Bucket;
@@ -82,7 +80,7 @@ pub struct Garbage<T, K> {
 impl<T, K> Garbage<T, K>
 where
     T: Value,
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+    K: ApiObject + Send + Sync + 'static,
 {
     /// Deletes secondaries of the keys of a bucket: of one kind, and in one namespace if they have
     /// one. `interval` is the time between two passes.
@@ -220,7 +218,7 @@ where
 impl<T, K> BackgroundTask for Garbage<T, K>
 where
     T: Value,
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+    K: ApiObject + Send + Sync + 'static,
 {
     async fn run_once(&mut self) -> NextRun {
         if let Err(error) = self.pass().await {

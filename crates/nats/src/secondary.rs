@@ -1,12 +1,7 @@
 //! Secondaries: Kubernetes objects that a reconcile writes and deletes for a key.
 
-use std::fmt::Debug;
-
-use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
 use capi_ipam_controller::patch;
-use kube::Resource;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::bucket::Bucket;
 use crate::decision::is_deleted_by;
@@ -53,7 +48,7 @@ impl<T: Value> Bucket<T> {
         change: impl FnOnce(&mut K),
     ) -> Result<(), SecondaryError>
     where
-        K: Resource + Clone + Debug + Default + Serialize + DeserializeOwned,
+        K: ApiObject + Default,
     {
         let found = secondaries.get(name).await?;
         let mut wanted = found.clone().unwrap_or_default();
@@ -89,7 +84,7 @@ impl<T: Value> Bucket<T> {
         marker: &KvObject<T>,
     ) -> Result<(), SecondaryError>
     where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+        K: ApiObject,
     {
         let Some(found) = secondaries.get(name).await? else {
             return Ok(());

@@ -12,6 +12,7 @@ use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_protocol::decision::AddressState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
+use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, PoolReference, Uid, names};
@@ -216,6 +217,14 @@ impl AddressIndex {
             .delete(namespace, name, uid, Instant::now())
             .is_some()
     }
+
+    /// Handles the event of a deletion. An IPAddress that this process deleted is already removed.
+    fn deleted(&self, metadata: &ObjectMeta) {
+        let name = NamespacedName::of(metadata);
+        if self.remove(name.namespace(), name.name(), metadata.uid.as_deref()) {
+            self.trigger.enqueue(name);
+        }
+    }
 }
 
 impl EventHandler<IPAddress> for AddressIndex {
@@ -247,15 +256,7 @@ impl EventHandler<IPAddress> for AddressIndex {
     }
 
     fn delete(&self, address: &IPAddress) {
-        let name = NamespacedName::of(&address.metadata);
-        // An IPAddress that this process deleted is already removed.
-        if self.remove(
-            name.namespace(),
-            name.name(),
-            address.metadata.uid.as_deref(),
-        ) {
-            self.trigger.enqueue(name);
-        }
+        self.deleted(&address.metadata);
     }
 
     fn apply_invalid(&self, address: &Invalid) {
@@ -267,14 +268,7 @@ impl EventHandler<IPAddress> for AddressIndex {
     }
 
     fn delete_invalid(&self, address: &Invalid) {
-        let name = NamespacedName::of(&address.metadata);
-        if self.remove(
-            name.namespace(),
-            name.name(),
-            address.metadata.uid.as_deref(),
-        ) {
-            self.trigger.enqueue(name);
-        }
+        self.deleted(&address.metadata);
     }
 }
 

@@ -5,15 +5,13 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{Attempt, Conflicts};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
 use kube::Resource;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tracing::{info, warn};
 
 use crate::api::Uid;
@@ -43,10 +41,7 @@ pub enum StatusWrite<K> {
     Written(Box<K>),
 }
 
-impl<K> StatusWriter<K>
-where
-    K: Resource + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
-{
+impl<K: ApiObject> StatusWriter<K> {
     /// Creates a writer that writes the status of an object once per `interval`.
     pub fn new(
         events: EventPublisher,

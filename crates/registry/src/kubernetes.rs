@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use capi_ipam_api::IPBlock;
-use capi_ipam_controller::client::{CallError, ResourceClient, connect_to, error_chain};
+use capi_ipam_controller::client::{CallError, Creation, ResourceClient, connect_to, error_chain};
 use capi_ipam_controller::health::Health;
 use capi_ipam_controller::resource_version::ResourceVersion;
-use capi_ipam_controller::watch::{Change, EventHandler, Invalid, Source, WatchApi, WatchSpec};
+use capi_ipam_controller::watch::{
+    Change, EventHandler, Invalid, MaybeInvalid, Source, WatchApi, WatchSpec,
+};
 use futures::{Stream, StreamExt};
-use kube::Api;
 use kube::core::ObjectMeta;
+use kube::{Api, Resource};
 use tokio::time::sleep;
 
 use crate::backend::{Backend, Created, RecordChanges};
@@ -22,10 +24,6 @@ use crate::source::entries;
 
 /// The annotation with the random id of a write, by which its author recognizes it.
 const WRITE_ID: &str = "ipam.cluster.x-k8s.io/write-id";
-
-/// How often the outcome of a write without an answer is read, and the time between two reads.
-const MAX_READS: u32 = 5;
-const READ_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The delay before a watch that has ended is opened again.
 const REOPEN_DELAY: Duration = Duration::from_secs(5);
@@ -64,54 +62,23 @@ impl KubernetesRegistry {
         Ok(opened)
     }
 
-    /// Reads what exists under a name.
-    async fn find(&self, key: &str) -> Result<Option<Found>, CallError> {
-        let found = self.objects.get_maybe_invalid(key).await?;
-        Ok(found.map(|object| match object.0 {
-            Ok(object) => Found {
-                write_id: write_id_of(&object.metadata),
-                entry: entry(object),
-            },
-            Err(invalid) => Found {
-                write_id: write_id_of(&invalid.metadata),
-                entry: invalid_entry(invalid),
-            },
-        }))
-    }
-
-    /// Finds out what a write has done that has failed, and may have been applied all the same; and what exists now.
-    async fn settle(
-        &self,
-        write: &Write<'_>,
-        error: CallError,
-    ) -> Result<(Outcome, Option<Entry>), RegistryError> {
-        if !error.outcome_is_unknown() || error.was_not_sent() {
-            return Err(self.failed(error));
-        }
-        for attempt in 0..MAX_READS {
-            if attempt > 0 {
-                sleep(READ_INTERVAL).await;
-            }
-            let Ok(found) = self.find(write.key).await else {
-                break;
-            };
-            let outcome = write.outcome(found.as_ref());
-            if outcome != Outcome::Unknown {
-                return Ok((outcome, found.map(|found| found.entry)));
-            }
+    /// What a failed write means whose outcome reads do not show.
+    fn write_failed(&self, key: &str, error: CallError) -> RegistryError {
+        let (registry, key) = (self.name.clone(), key.to_owned());
+        if !error.outcome_is_unknown() {
+            return self.failed(error);
         }
         // etcd does not apply later what it has no space for.
-        if error_chain(&error).contains(NO_SPACE) {
-            return Err(RegistryError::Full {
-                registry: self.name.clone(),
-                source: error.into(),
-            });
+        let is_full = error_chain(&error).contains(NO_SPACE);
+        let source = error.into();
+        if is_full {
+            return RegistryError::Full { registry, source };
         }
-        Err(RegistryError::Unknown {
-            registry: self.name.clone(),
-            key: write.key.to_owned(),
-            source: error.into(),
-        })
+        RegistryError::Unknown {
+            registry,
+            key,
+            source,
+        }
     }
 
     fn conflict(&self, key: &str) -> RegistryError {
@@ -144,52 +111,21 @@ impl KubernetesRegistry {
     }
 }
 
-/// What exists under a name.
-struct Found {
-    entry: Entry,
-    write_id: Option<String>,
-}
-
-/// A write without an answer.
-struct Write<'a> {
-    key: &'a str,
-    /// The version that it replaces or deletes; `None` for a creation.
-    held: Option<&'a Version>,
-    /// Its random id; `None` for a deletion.
-    id: Option<&'a str>,
-}
-
-/// What a write has done, as a read shows it.
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome {
-    /// It was applied.
-    Applied,
-    /// It was not applied, or was overwritten, and will not be applied.
-    NotApplied,
-    /// It may still be applied.
-    Unknown,
-}
-
-impl Write<'_> {
-    /// Decides what the write has done from what exists afterwards.
-    fn outcome(&self, found: Option<&Found>) -> Outcome {
-        let Some(found) = found else {
-            return match (self.held, self.id) {
-                // The name is still free.
-                (None, _) => Outcome::Unknown,
-                (Some(_), Some(_)) => Outcome::NotApplied,
-                (Some(_), None) => Outcome::Applied,
-            };
-        };
-        if self.id.is_some() && found.write_id.as_deref() == self.id {
-            return Outcome::Applied;
-        }
-        if self.held == Some(&found.entry.version) {
-            return Outcome::Unknown;
-        }
-        // A name that is in use, or a version that is gone: the write will be refused.
-        Outcome::NotApplied
+/// Whether a write of a known record was applied, as a read shows it; `None` if it may still be.
+/// `write_id` is the random id of the write, `None` for a deletion.
+fn is_applied(
+    found: Option<&MaybeInvalid<IPBlock>>,
+    held: &Version,
+    write_id: Option<&str>,
+) -> Option<bool> {
+    let Some(metadata) = found.map(Resource::meta) else {
+        return Some(write_id.is_none());
+    };
+    if write_id.is_some() && write_id_of(metadata) == write_id {
+        return Some(true);
     }
+    // If the version is gone, the write will be refused.
+    (version_of(metadata) != *held).then_some(false)
 }
 
 #[async_trait]
@@ -202,33 +138,23 @@ impl Backend for KubernetesRegistry {
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
-        let found = self.find(key).await.map_err(|error| self.failed(error))?;
-        Ok(found.map(|found| found.entry))
+        let found = self.objects.get_maybe_invalid(key).await;
+        let found = found.map_err(|error| self.failed(error))?;
+        Ok(found.map(found_entry))
     }
 
     async fn create(&self, key: &str, record: &Record) -> Result<Created, RegistryError> {
         encode_for(&self.name, key, record)?;
         let id = new_write_id();
-        let error = match self.objects.create(&object(key, record, &id)).await {
-            Ok(created) => return Ok(Created::Ours(entry(created))),
-            Err(error) => error,
-        };
-        if error.is_already_exists() {
-            // It can have been deleted since.
-            let theirs = self.read(key).await?;
-            return theirs
-                .map(Created::Theirs)
-                .ok_or_else(|| self.conflict(key));
-        }
-        let write = Write {
-            key,
-            held: None,
-            id: Some(&id),
-        };
-        match self.settle(&write, error).await? {
-            (Outcome::Applied, Some(ours)) => Ok(Created::Ours(ours)),
-            (_, Some(theirs)) => Ok(Created::Theirs(theirs)),
-            (_, None) => Err(self.conflict(key)),
+        match self.objects.create_or_find(&object(key, record, &id)).await {
+            Ok(Creation::Created(created)) => Ok(Created::Ours(entry(created))),
+            Ok(Creation::Found(found)) if write_id_of(found.meta()) == Some(&*id) => {
+                Ok(Created::Ours(found_entry(found)))
+            }
+            Ok(Creation::Found(found)) => Ok(Created::Theirs(found_entry(found))),
+            // It has been deleted since.
+            Err(error) if error.is_already_exists() => Err(self.conflict(key)),
+            Err(error) => Err(self.write_failed(key, error)),
         }
     }
 
@@ -247,15 +173,13 @@ impl Backend for KubernetesRegistry {
         if error.is_not_found() || error.is_conflict() {
             return Err(self.conflict(key));
         }
-        let write = Write {
-            key,
-            held: Some(&held.version),
-            id: Some(&id),
+        let outcome = |found: Option<MaybeInvalid<IPBlock>>| {
+            let is_applied = is_applied(found.as_ref(), &held.version, Some(&id))?;
+            Some(found.filter(|_| is_applied))
         };
-        match self.settle(&write, error).await? {
-            (Outcome::Applied, Some(ours)) => Ok(ours),
-            _ => Err(self.conflict(key)),
-        }
+        let settled = self.objects.settle(key, error, outcome).await;
+        let ours = settled.map_err(|error| self.write_failed(key, error))?;
+        ours.map(found_entry).ok_or_else(|| self.conflict(key))
     }
 
     async fn delete(&self, held: &Entry) -> Result<(), RegistryError> {
@@ -267,15 +191,14 @@ impl Backend for KubernetesRegistry {
         if error.is_conflict() {
             return Err(self.conflict(key));
         }
-        let write = Write {
-            key,
-            held: Some(&held.version),
-            id: None,
-        };
-        match self.settle(&write, error).await? {
-            (Outcome::Applied, _) => Ok(()),
-            _ => Err(self.conflict(key)),
+        let outcome =
+            |found: Option<MaybeInvalid<IPBlock>>| is_applied(found.as_ref(), &held.version, None);
+        let settled = self.objects.settle(key, error, outcome).await;
+        let is_deleted = settled.map_err(|error| self.write_failed(key, error))?;
+        if is_deleted {
+            return Ok(());
         }
+        Err(self.conflict(key))
     }
 
     /// etcd acknowledges what a majority has on its disks.
@@ -322,8 +245,9 @@ fn new_write_id() -> String {
     format!("{:032x}", rand::random::<u128>())
 }
 
-fn write_id_of(metadata: &ObjectMeta) -> Option<String> {
-    metadata.annotations.as_ref()?.get(WRITE_ID).cloned()
+fn write_id_of(metadata: &ObjectMeta) -> Option<&str> {
+    let annotations = metadata.annotations.as_ref()?;
+    annotations.get(WRITE_ID).map(String::as_str)
 }
 
 /// The object of a record.
@@ -344,6 +268,14 @@ fn entry(object: IPBlock) -> Entry {
         key,
         version,
         value,
+    }
+}
+
+/// The entry of an object that was read.
+fn found_entry(found: MaybeInvalid<IPBlock>) -> Entry {
+    match found.0 {
+        Ok(object) => entry(object),
+        Err(invalid) => invalid_entry(invalid),
     }
 }
 
@@ -407,18 +339,6 @@ mod tests {
         assert_eq!(handler.0.load(Ordering::Relaxed), 2);
     }
 
-    /// What the name shows in a version that another write or this one has written.
-    fn found(number: u64, write_id: &str) -> Found {
-        Found {
-            entry: Entry {
-                key: "cluster.west".to_owned(),
-                version: version(number),
-                value: Err(Problem::Name),
-            },
-            write_id: Some(write_id.to_owned()),
-        }
-    }
-
     fn version(number: u64) -> Version {
         Version::Object {
             uid: "a".into(),
@@ -426,32 +346,33 @@ mod tests {
         }
     }
 
+    /// What the name shows in a version that another write or this one has written.
+    fn found(number: u64, write_id: &str) -> MaybeInvalid<IPBlock> {
+        let metadata = ObjectMeta {
+            uid: Some("a".to_owned()),
+            resource_version: Some(number.to_string()),
+            annotations: Some([(WRITE_ID.to_owned(), write_id.to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        MaybeInvalid(Err(Invalid {
+            error: String::new(),
+            metadata: Box::new(metadata),
+            spec: serde_json::Value::Null,
+        }))
+    }
+
     #[test]
     fn outcome_is_decided_from_what_exists() {
-        use Outcome::{Applied, NotApplied, Unknown};
-
-        let held = version(7);
-        let write = |held, id| Write {
-            key: "cluster.west",
-            held,
-            id,
-        };
-        let create = write(None, Some("ours"));
-        let update = write(Some(&held), Some("ours"));
-        let delete = write(Some(&held), None);
-        let writes = [create, update, delete];
         let cases = [
-            (None, [Unknown, NotApplied, Applied]),
-            (Some(found(7, "before")), [NotApplied, Unknown, Unknown]),
-            (Some(found(8, "ours")), [Applied, Applied, NotApplied]),
-            (
-                Some(found(8, "other")),
-                [NotApplied, NotApplied, NotApplied],
-            ),
+            (None, Some(false), Some(true)),
+            (Some(found(7, "before")), None, None),
+            (Some(found(8, "ours")), Some(true), Some(false)),
+            (Some(found(8, "other")), Some(false), Some(false)),
         ];
-        for (found, expected) in cases {
-            let decided = writes.each_ref().map(|it| it.outcome(found.as_ref()));
-            assert_eq!(decided, expected);
+        for (found, after_update, after_deletion) in cases {
+            let outcome = |write_id| is_applied(found.as_ref(), &version(7), write_id);
+            assert_eq!(outcome(Some("ours")), after_update);
+            assert_eq!(outcome(None), after_deletion);
         }
     }
 }

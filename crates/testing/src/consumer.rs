@@ -7,7 +7,6 @@ mod waits;
 pub use changes::read;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -15,13 +14,14 @@ use capi_ipam_provider::api::conditions::{self, Condition};
 use capi_ipam_provider::api::{
     Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names,
 };
-use capi_ipam_provider::controller::client::{CallError, ResourceClient, connect, error_chain};
+use capi_ipam_provider::controller::client::{
+    ApiObject, CallError, ResourceClient, connect, error_chain,
+};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
+use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -239,10 +239,7 @@ impl Consumer {
 ///
 /// # Panics
 /// When a former object of that name is still being deleted after a minute.
-pub async fn create<K>(client: &ResourceClient<K>, object: &K) -> Result<K, CallError>
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+pub async fn create<K: ApiObject>(client: &ResourceClient<K>, object: &K) -> Result<K, CallError> {
     let mut created = client.create(object).await;
     for _ in 0..2 {
         match created {
@@ -257,10 +254,10 @@ where
 
 /// Reads the object of this name, or creates it. An object that is being deleted is a former one of
 /// that name.
-async fn get_or_create<K>(client: &ResourceClient<K>, object: &K) -> Result<K, CallError>
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+async fn get_or_create<K: ApiObject>(
+    client: &ResourceClient<K>,
+    object: &K,
+) -> Result<K, CallError> {
     let (start, patience) = (Instant::now(), Patience::new(TIMEOUT));
     loop {
         let found = client.get_or_create(object).await?;

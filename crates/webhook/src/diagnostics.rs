@@ -120,7 +120,7 @@ pub async fn register(
     };
     let server = HttpsServer::new(listener, tls, Limits::default());
     info!(address = ?server.address(), "serving metrics over TLS");
-    let authorizer = Authorizer::delegated(manager.client.clone());
+    let authorizer = Authorizer::new(manager.client.clone());
     let router = authorized_routes(manager.metrics.clone(), authorizer);
     manager.add("diagnostics", server.serve(router, manager.stop.clone()));
     Ok(())
@@ -132,27 +132,17 @@ fn authorized_routes(metrics: Metrics, authorizer: Authorizer) -> Router {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio_util::sync::CancellationToken;
 
-    use super::authorizer::Access;
     use super::*;
-    use crate::tests::support::{Server, things, tls};
+    use crate::tests::support::{Server, reviewing_client, things, tls};
 
     #[tokio::test]
     async fn metrics_over_tls_need_authorization() {
         let webhooks = Server::start(things).await;
-        let authorizer = Authorizer::new(|token, path| {
-            let granted = token == "good" && path == "/metrics";
-            std::future::ready(Ok(if granted {
-                Access::Granted
-            } else {
-                Access::Unauthenticated
-            }))
-            .boxed()
-        });
+        let authorizer = Authorizer::new(reviewing_client(Arc::default()));
         let certificates = Arc::new(webhooks.certificates.clone());
         let server = HttpsServer::new(
             TcpListener::bind("127.0.0.1:0").await.unwrap(),

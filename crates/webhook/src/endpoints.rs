@@ -1,9 +1,9 @@
 //! The endpoints of webhooks: read requests, respond, and count.
 //!
-//! Any client in the cluster can send requests, so their total cost is limited. The bodies that
-//! have arrived share 32 MiB, so a client that announces a large body and does not send it takes
-//! nothing from others. A request whose body has no room is rejected with 429, and the API server
-//! retries. Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait
+//! Any client in the cluster can send requests, so their total cost is limited. A body has 16 KiB
+//! of its own, and what has arrived beyond that shares 32 MiB. So most reviews always have room, and
+//! a client that announces a large body and does not send it takes nothing from others. A request
+//! whose body has no room is rejected with 429, and the API server retries. Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait
 //! in order. Validators and converters run on blocking threads, so a slow one delays neither the
 //! bodies of other requests nor TLS handshakes.
 
@@ -17,7 +17,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use capi_ipam_controller::log_limit::LogLimit;
+use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_controller::trace_span;
 use futures::StreamExt;
@@ -42,7 +42,10 @@ const FAILURES: [&str; 4] = ["error", "failed", "overloaded", "panic"];
 /// admission review may contain two, and converts the objects of a list together.
 pub(crate) const MAX_BODY_SIZE: usize = 16 * 1024 * 1024;
 
-/// Memory for the bodies of all requests together.
+/// The part of each body that needs no other memory than its own: almost all reviews are smaller.
+pub(crate) const SMALL_BODY_SIZE: usize = 16 * 1024;
+
+/// Memory for the rest of the bodies of all requests together.
 pub(crate) const MAX_BODIES_SIZE: usize = 2 * MAX_BODY_SIZE;
 
 /// Number of requests that are processed concurrently. Each may take the memory of a large review,
@@ -96,9 +99,7 @@ struct Shared {
     /// The bytes that further bodies can take.
     memory: Arc<Semaphore>,
     workers: Arc<Semaphore>,
-    malformed_log: LogLimit,
-    failed_log: LogLimit,
-    overload_log: LogLimit,
+    log_limit: RepetitionLimit,
     reviews: Family<Labels, Counter>,
     seconds: Family<Path, Histogram>,
     in_flight: Gauge,
@@ -131,9 +132,7 @@ impl Endpoints {
         };
         let shared = Shared {
             memory: Arc::new(Semaphore::new(MAX_BODIES_SIZE)),
-            malformed_log: LogLimit::default(),
-            failed_log: LogLimit::default(),
-            overload_log: LogLimit::default(),
+            log_limit: RepetitionLimit::default(),
             workers: Arc::new(Semaphore::new(WORKERS)),
             reviews: Family::default(),
             seconds: Family::new_with_constructor(buckets),
@@ -312,7 +311,7 @@ impl Endpoint {
         let error = match result {
             Ok(reply) => {
                 if let Some(failure) = &reply.failure
-                    && let Some(suppressed) = shared.failed_log.allow(Instant::now())
+                    && let Some(suppressed) = shared.log_limit.allow("failed", Instant::now())
                 {
                     warn!(path, failure, suppressed, "cannot convert objects");
                 }
@@ -332,7 +331,7 @@ impl Endpoint {
                 error = rejection.message,
                 "cannot respond to a request to a webhook"
             );
-        } else if let Some(suppressed) = shared.malformed_log.allow(Instant::now()) {
+        } else if let Some(suppressed) = shared.log_limit.allow("malformed", Instant::now()) {
             warn!(
                 path,
                 error = rejection.message,
@@ -343,7 +342,8 @@ impl Endpoint {
         Err(rejection)
     }
 
-    /// Reads a whole body. Returns it with the memory that it takes.
+    /// Reads a whole body. Returns it with the shared memory that it takes: that of what is beyond
+    /// [`SMALL_BODY_SIZE`].
     async fn read(&self, body: Body) -> Result<(Vec<u8>, OwnedSemaphorePermit), Rejection> {
         if body.size_hint().lower() > MAX_BODY_SIZE as u64 {
             return Err(Rejection::too_long());
@@ -358,8 +358,9 @@ impl Endpoint {
             if part.len() > MAX_BODY_SIZE - bytes.len() {
                 return Err(Rejection::too_long());
             }
-            memory.merge(self.reserve(part.len())?);
             bytes.extend_from_slice(&part);
+            let shared = bytes.len().saturating_sub(SMALL_BODY_SIZE);
+            memory.merge(self.reserve(shared - memory.num_permits())?);
         }
         Ok((bytes, memory))
     }
@@ -369,7 +370,7 @@ impl Endpoint {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let memory = self.shared.memory.clone();
         memory.try_acquire_many_owned(bytes).map_err(|_| {
-            if let Some(suppressed) = self.shared.overload_log.allow(Instant::now()) {
+            if let Some(suppressed) = self.shared.log_limit.allow("overloaded", Instant::now()) {
                 let path = self.path;
                 warn!(
                     path,

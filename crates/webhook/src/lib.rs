@@ -21,7 +21,8 @@
 //! - No request, whatever its content, makes the process panic or use unbounded memory. A panic of
 //!   a validator or a converter becomes a response that denies the request.
 //! - A slow or silent client cannot block the requests of others. A greedy one can fill the memory
-//!   of bodies for the time of a request: others get 429, and the API server retries.
+//!   of large bodies for the time of a request: others with a body of more than 16 KiB get 429, and
+//!   the API server retries.
 //! - API servers trust the served certificate at any moment, also while a self-managed CA is
 //!   rotated and replicas serve different certificates.
 //! - Of several replicas only one creates or renews the self-managed certificate: writes have

@@ -177,7 +177,10 @@ impl CallError {
         match self {
             Self::TimedOut { .. } => true,
             Self::Serialize { .. } | Self::Undecodable { .. } => false,
-            Self::Failed { .. } => self.status().is_none_or(|status| status.code >= 500),
+            Self::Failed { .. } => match self.status() {
+                Some(status) => status.code >= 500,
+                None => !self.was_not_sent(),
+            },
         }
     }
 }

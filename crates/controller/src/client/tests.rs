@@ -133,3 +133,59 @@ async fn object_of_an_unserved_kind_is_not_gone() {
     assert!(gone.get("a").await.unwrap().is_none());
     assert!(matches!(gone.delete("a", "uid").await, Ok(Deleted::Gone)));
 }
+
+/// A client of a server that responds to creations with this code, and to reads in order.
+fn client_of_lost_creation(
+    code: u16,
+    reads: &'static [Option<&'static str>],
+) -> ResourceClient<k8s_openapi::api::core::v1::ConfigMap> {
+    let count = std::sync::atomic::AtomicUsize::new(0);
+    let status = |code: u16, reason: &str| {
+        let status = serde_json::json!({"kind": "Status", "status": "Failure", "reason": reason, "code": code});
+        (code, status)
+    };
+    let answer = move |request: Request<Body>| {
+        let (code, body) = if request.method() == http::Method::POST {
+            let reason = if code == 409 {
+                "AlreadyExists"
+            } else {
+                "Timeout"
+            };
+            status(code, reason)
+        } else {
+            let read = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            match reads.get(read).copied().flatten() {
+                Some(uid) => (
+                    200,
+                    serde_json::json!({"metadata": {"name": "a", "uid": uid}}),
+                ),
+                None => status(404, "NotFound"),
+            }
+        };
+        let body = Body::from(body.to_string().into_bytes());
+        let response = http::Response::builder().status(code).body(body).unwrap();
+        std::future::ready(Ok::<_, std::convert::Infallible>(response))
+    };
+    let client = Client::new(tower::service_fn(answer), "default");
+    ResourceClient::new(Api::default_namespaced(client), &())
+}
+
+#[tokio::test]
+async fn creation_without_an_answer_is_read_until_it_is_found() {
+    let mut wanted = k8s_openapi::api::core::v1::ConfigMap::default();
+    wanted.metadata.name = Some("a".to_owned());
+    let create = async |code, reads| {
+        let objects = client_of_lost_creation(code, reads);
+        match objects.create_or_find(&wanted).await {
+            Ok(Creation::Found(found)) => Ok(found.meta().uid.clone().unwrap()),
+            Ok(Creation::Created(_)) => panic!("no creation is answered"),
+            Err(error) => Err(error.outcome_is_unknown()),
+        }
+    };
+    assert_eq!(create(504, &[None, Some("u")]).await.as_deref(), Ok("u"));
+    assert_eq!(create(409, &[Some("u")]).await.as_deref(), Ok("u"));
+    // Deleted since.
+    assert_eq!(create(409, &[None]).await, Err(false));
+    assert_eq!(create(504, &[]).await, Err(true));
+    assert_eq!(create(422, &[Some("u")]).await, Err(false));
+}

@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use kube::Resource;
 use kube::core::ObjectMeta;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tracing::{Span, info};
 
 use super::{Action, Attempt, Cause, Failure, Reconciler, SourceId};
-use crate::client::{CallError, ResourceClient};
+use crate::client::{ApiObject, CallError, ResourceClient};
 use crate::finalizer;
 use crate::priority::Priority;
 use crate::retry::Retry;
@@ -22,12 +20,7 @@ use crate::watch::Keyed;
 const CONFLICT_DELAY: Duration = Duration::from_millis(250);
 
 /// What [`Finalized`] has to know of a reconciler.
-pub trait Protect:
-    Reconciler<
-        Object: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync,
-        Error: From<CallError>,
-    >
-{
+pub trait Protect: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>> {
     /// The client that reads and writes the object.
     fn objects(&self, object: &Self::Object) -> ResourceClient<Self::Object>;
 

@@ -119,7 +119,7 @@ mod tests {
     use std::fmt::Error;
 
     use super::*;
-    use crate::controller::testing::{Item, item};
+    use crate::controller::tests::{Item, item};
 
     fn text(change: &Changed<Item>) -> String {
         match change {

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio_util::context::TokioContext;
 use tracing::warn;
 
-use crate::log_limit::LogLimit;
+use crate::log_limit::RepetitionLimit;
 
 /// Limit for one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub(super) struct ExportClient {
     client: HyperClient<HttpsConnector<HttpConnector>>,
     runtime: Handle,
     url: String,
-    log_limit: LogLimit,
+    log_limit: RepetitionLimit,
 }
 
 impl ExportClient {
@@ -55,12 +55,12 @@ impl ExportClient {
             client,
             runtime,
             url: url.to_owned(),
-            log_limit: LogLimit::default(),
+            log_limit: RepetitionLimit::default(),
         })
     }
 
     fn warn(&self, reason: &dyn fmt::Display) {
-        if let Some(suppressed) = self.log_limit.allow(Instant::now()) {
+        if let Some(suppressed) = self.log_limit.allow("", Instant::now()) {
             warn!(url = self.url, %reason, suppressed, "cannot export spans to the collector; they are dropped");
         }
     }

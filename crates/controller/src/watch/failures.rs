@@ -251,32 +251,16 @@ fn log_failure(
     let Some(suppressed) = limit.allow(text, Instant::now()) else {
         return;
     };
-    match origin {
-        Origin::ApiServer(403) => warn!(
-            kind,
-            error = text,
-            suppressed,
+    let message = match origin {
+        Origin::ApiServer(403) => {
             "not allowed to list and watch; apply the ClusterRole of this version (config/rbac)"
-        ),
-        Origin::ApiServer(UNSERVED) => {
-            warn!(kind, error = text, suppressed, "the kind is not served");
         }
-        Origin::Configuration => {
-            warn!(
-                kind,
-                error = text,
-                suppressed,
-                "the objects cannot be watched"
-            );
-        }
-        _ => warn!(
-            kind,
-            error = text,
-            seconds = duration.as_secs(),
-            suppressed,
-            "the watch keeps failing, retrying"
-        ),
-    }
+        Origin::ApiServer(UNSERVED) => "the kind is not served",
+        Origin::Configuration => "the objects cannot be watched",
+        _ => "the watch keeps failing, retrying",
+    };
+    let seconds = duration.as_secs();
+    warn!(kind, error = text, seconds, suppressed, "{message}");
 }
 
 /// Logs that a failure which was logged has ended.

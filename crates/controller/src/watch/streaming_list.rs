@@ -7,7 +7,6 @@
 //! during the list. An IPAM provider has to know every address that was allocated before its start,
 //! so these begin with the newest state.
 
-use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +18,10 @@ use kube::Api;
 use kube::api::WatchParams;
 use kube::core::{Resource, WatchEvent};
 use kube::runtime::watcher::{Config, Error, Event};
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::WATCH_TIMEOUT;
+use super::{WATCH_TIMEOUT, Watchable};
 use crate::client::REQUEST_TIMEOUT;
 use crate::health::ReadinessGate;
 
@@ -35,7 +33,7 @@ const MAX_FAILURES: u32 = 3;
 
 /// Limits of a streaming list. A list in pages has none.
 #[derive(Clone, Copy)]
-struct Limits {
+pub(super) struct Limits {
     /// Longest time without an event. The API server sends as fast as the client reads, and sends
     /// the end when its cache is as new as the request, which takes seconds.
     silence: Duration,
@@ -43,7 +41,7 @@ struct Limits {
     total: Duration,
 }
 
-const LIMITS: Limits = Limits {
+pub(super) const LIMITS: Limits = Limits {
     silence: Duration::from_secs(15),
     total: Duration::from_mins(1),
 };
@@ -60,30 +58,14 @@ const LIST_TIMEOUT: u32 = 70;
 /// not send the whole list: it closes the watch of a client that reads more slowly than others
 /// write. `synced` is notified whenever the watch is opened, and `reopened` when it is opened at an
 /// earlier version.
-pub(super) fn streaming_list<K>(
-    api: Api<K>,
-    config: Config,
-    refused: Arc<AtomicBool>,
-    synced: ReadinessGate,
-    reopened: Arc<Notify>,
-) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    streaming_list_with(LIMITS, api, config, refused, synced, reopened)
-}
-
-fn streaming_list_with<K>(
+pub(super) fn streaming_list<K: Watchable>(
     limits: Limits,
     api: Api<K>,
     config: Config,
     refused: Arc<AtomicBool>,
     synced: ReadinessGate,
     reopened: Arc<Notify>,
-) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
+) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static {
     let watch = Watch {
         api,
         config,
@@ -132,10 +114,7 @@ enum State<K> {
     },
 }
 
-impl<K> Watch<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
+impl<K: Watchable> Watch<K> {
     /// The next event or error, and the next state. `None` at the end of the stream.
     async fn step(&self, mut state: State<K>) -> Option<(Result<Event<K>, Error>, State<K>)> {
         loop {

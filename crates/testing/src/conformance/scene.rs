@@ -1,17 +1,14 @@
 //! The objects of one check: a namespace, its pool and its claims.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
-use capi_ipam_provider::controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_provider::controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use futures::StreamExt;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::provider::Pool;
@@ -357,7 +354,7 @@ impl Scene {
 
     async fn force_delete<K>(&self, client: &ResourceClient<K>, name: &str)
     where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+        K: ApiObject,
     {
         if let Ok(Some(object)) = client.get(name).await {
             let _ = client.delete(name, &object.uid().unwrap_or_default()).await;

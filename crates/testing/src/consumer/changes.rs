@@ -1,13 +1,9 @@
 //! Changes and deletes objects.
 
-use std::fmt::Debug;
-
 use capi_ipam_provider::api::names;
-use capi_ipam_provider::controller::client::{ResourceClient, error_chain};
+use capi_ipam_provider::controller::client::{ApiObject, ResourceClient, error_chain};
 use capi_ipam_provider::controller::patch;
-use kube::{Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::{Consumer, answered, retry_unanswered};
@@ -22,7 +18,7 @@ impl Consumer {
     /// Deletes any object and does not wait.
     pub async fn delete_object<K>(&self, client: &ResourceClient<K>, name: &str)
     where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+        K: ApiObject,
     {
         let uid = read(client, name).await.uid().unwrap_or_default();
         retry_unanswered(|| client.delete(name, &uid))
@@ -34,7 +30,7 @@ impl Consumer {
     /// denies the deletion until the manager has observed the deletion of the last address.
     pub async fn delete_unused_pool<K>(&self, pools: &ResourceClient<K>, name: &str)
     where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+        K: ApiObject,
     {
         eventually(&format!("the pool {name} is deleted"), || async {
             let Some(pool) = answered(pools.get(name).await)? else {
@@ -49,7 +45,7 @@ impl Consumer {
     /// Deletes an object and removes its finalizers.
     pub async fn force_delete<K>(&self, client: &ResourceClient<K>, name: &str)
     where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+        K: ApiObject,
     {
         self.delete_object(client, name).await;
         self.modify(client, name, |object| {
@@ -61,7 +57,7 @@ impl Consumer {
     /// Sets or removes the annotation that pauses an object.
     pub async fn set_paused<K>(&self, client: &ResourceClient<K>, name: &str, paused: bool)
     where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+        K: ApiObject,
     {
         self.modify(client, name, |object| {
             let annotations = &mut object["metadata"]["annotations"];
@@ -88,7 +84,7 @@ impl Consumer {
         change: impl Fn(&mut Value),
     ) -> K
     where
-        K: Resource + Clone + Debug + Serialize + DeserializeOwned,
+        K: ApiObject,
     {
         let mut failure = String::new();
         for _ in 0..20 {
@@ -118,10 +114,7 @@ impl Consumer {
 ///
 /// # Panics
 /// When it does not exist, or cannot be read.
-pub async fn read<K>(client: &ResourceClient<K>, name: &str) -> K
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+pub async fn read<K: ApiObject>(client: &ResourceClient<K>, name: &str) -> K {
     let found = retry_unanswered(|| client.get(name))
         .await
         .expect("objects can be read");
@@ -129,10 +122,7 @@ where
 }
 
 /// Whether an object has changed since it was read.
-async fn has_changed<K>(client: &ResourceClient<K>, before: &K) -> bool
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+async fn has_changed<K: ApiObject>(client: &ResourceClient<K>, before: &K) -> bool {
     let name = before.name_any();
     let found = retry_unanswered(|| client.get(&name))
         .await

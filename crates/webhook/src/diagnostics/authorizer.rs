@@ -1,7 +1,6 @@
 //! Delegated authorization: the API server authenticates and authorizes clients, and its decisions
 //! are cached.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,8 +11,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::expiring_map::ExpiringMap;
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -49,83 +46,106 @@ pub(super) enum Access {
     },
 }
 
-/// Decides whether the owner of a token may get a path.
-type Review = dyn Fn(String, String) -> BoxFuture<'static, Result<Access, CallError>> + Send + Sync;
-
-/// Returns the current time.
-type Clock = dyn Fn() -> Instant + Send + Sync;
-
 /// Decisions by the hash of path and token.
 type Cache = ExpiringMap<[u8; 32], Access>;
 
 /// Authorizes clients by bearer tokens. Clones share the cache.
 #[derive(Clone)]
 pub(super) struct Authorizer {
-    review: Arc<Review>,
+    client: Client,
     reviewing: Arc<Semaphore>,
     cache: Arc<Mutex<Cache>>,
-    clock: Arc<Clock>,
-}
-
-impl fmt::Debug for Authorizer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authorizer").finish_non_exhaustive()
-    }
 }
 
 impl Authorizer {
     /// Delegates to the API server: grants access to users who may `get` the path.
-    pub(super) fn delegated(client: Client) -> Self {
-        Self::new(move |token, path| review_token(client.clone(), token, path).boxed())
-    }
-
-    pub(super) fn new(
-        review: impl Fn(String, String) -> BoxFuture<'static, Result<Access, CallError>>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        let reviewing = Arc::new(Semaphore::new(MAX_CONCURRENT_REVIEWS));
+    pub(super) fn new(client: Client) -> Self {
         Self {
-            review: Arc::new(review),
-            reviewing,
+            client,
+            reviewing: Arc::new(Semaphore::new(MAX_CONCURRENT_REVIEWS)),
             cache: Arc::default(),
-            clock: Arc::new(Instant::now),
         }
     }
 
     /// Whether the owner of the token may get the path.
-    async fn access(&self, token: &str, path: &str) -> Result<Access, CallError> {
+    async fn access(&self, token: &str, path: &str, now: Instant) -> Result<Access, CallError> {
         let key = Sha256::new()
             .chain_update(path)
             .chain_update([0])
             .chain_update(token)
             .finalize()
             .into();
-        if let Some(access) = self.cached(&key) {
+        if let Some(access) = self.cached(&key, now) {
             return Ok(access);
         }
         // The semaphore is never closed.
         let _permit = self.reviewing.acquire().await;
         // A concurrent request may have cached the decision meanwhile.
-        if let Some(access) = self.cached(&key) {
+        if let Some(access) = self.cached(&key, now) {
             return Ok(access);
         }
-        let access = (self.review)(token.to_owned(), path.to_owned()).await?;
+        let access = self.review(token, path).await?;
         let ttl = if access == Access::Granted {
             GRANT_TTL
         } else {
             DENIAL_TTL
         };
-        let (mut cache, now) = (self.cache.lock(), (self.clock)());
+        let mut cache = self.cache.lock();
         if cache.purge(now) < MAX_CACHED {
             cache.insert(key, access.clone(), ttl, now);
         }
         Ok(access)
     }
 
-    fn cached(&self, key: &[u8; 32]) -> Option<Access> {
-        self.cache.lock().get(key, (self.clock)()).cloned()
+    fn cached(&self, key: &[u8; 32], now: Instant) -> Option<Access> {
+        self.cache.lock().get(key, now).cloned()
+    }
+
+    /// Asks the API server.
+    async fn review(&self, token: &str, path: &str) -> Result<Access, CallError> {
+        let spec = TokenReviewSpec {
+            token: Some(token.to_owned()),
+            audiences: None,
+        };
+        let review = TokenReview {
+            spec,
+            ..TokenReview::default()
+        };
+        let review = ResourceClient::new(Api::all(self.client.clone()), &())
+            .create(&review)
+            .await?;
+        let status = review.status.unwrap_or_default();
+        let user = status.user.unwrap_or_default();
+        if status.authenticated != Some(true) {
+            return Ok(Access::Unauthenticated);
+        }
+        let name = user.username.clone().unwrap_or_default();
+        let spec = SubjectAccessReviewSpec {
+            user: user.username,
+            uid: user.uid,
+            groups: user.groups,
+            extra: user.extra,
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(path.to_owned()),
+                verb: Some("get".to_owned()),
+            }),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let review = SubjectAccessReview {
+            spec,
+            ..SubjectAccessReview::default()
+        };
+        let review = ResourceClient::new(Api::all(self.client.clone()), &())
+            .create(&review)
+            .await?;
+        let granted = review
+            .status
+            .is_some_and(|status| status.allowed && status.denied != Some(true));
+        Ok(if granted {
+            Access::Granted
+        } else {
+            Access::Forbidden { user: name }
+        })
     }
 }
 
@@ -139,7 +159,7 @@ pub(super) async fn authorize(
         return unauthorized("a bearer token is needed");
     };
     let path = request.uri().path();
-    match authorizer.access(token, path).await {
+    match authorizer.access(token, path, Instant::now()).await {
         Ok(Access::Granted) => next.run(request).await,
         Ok(Access::Unauthenticated) => unauthorized("the bearer token is not valid"),
         Ok(Access::Forbidden { user }) => {
@@ -174,55 +194,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-async fn review_token(client: Client, token: String, path: String) -> Result<Access, CallError> {
-    let spec = TokenReviewSpec {
-        token: Some(token),
-        audiences: None,
-    };
-    let review = TokenReview {
-        spec,
-        ..TokenReview::default()
-    };
-    let review = ResourceClient::new(Api::all(client.clone()), &())
-        .create(&review)
-        .await?;
-    let status = review.status.unwrap_or_default();
-    let user = status.user.unwrap_or_default();
-    if status.authenticated != Some(true) {
-        return Ok(Access::Unauthenticated);
-    }
-    let name = user.username.clone().unwrap_or_default();
-    let spec = SubjectAccessReviewSpec {
-        user: user.username,
-        uid: user.uid,
-        groups: user.groups,
-        extra: user.extra,
-        non_resource_attributes: Some(NonResourceAttributes {
-            path: Some(path),
-            verb: Some("get".to_owned()),
-        }),
-        ..SubjectAccessReviewSpec::default()
-    };
-    let review = SubjectAccessReview {
-        spec,
-        ..SubjectAccessReview::default()
-    };
-    let review = ResourceClient::new(Api::all(client), &())
-        .create(&review)
-        .await?;
-    let granted = review
-        .status
-        .is_some_and(|status| status.allowed && status.denied != Some(true));
-    Ok(if granted {
-        Access::Granted
-    } else {
-        Access::Forbidden { user: name }
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::Router;
     use axum::body::Body;
@@ -231,36 +205,13 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+    use crate::tests::support::reviewing_client;
 
-    /// Grants tokens that begin with "good", authenticates those that begin with "other", fails for
-    /// "broken". Counts the reviews. Its clock is ahead by a number of seconds.
-    fn authorizer() -> (Authorizer, Arc<AtomicUsize>, Arc<AtomicU64>) {
-        let (reviews, ahead) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-        let (counter, seconds) = (Arc::clone(&reviews), Arc::clone(&ahead));
-        let clock = move || Instant::now() + Duration::from_secs(seconds.load(Ordering::Relaxed));
-        let review = move |token: String, path: String| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            assert_eq!(path, "/metrics");
-            let access = match token.get(..4) {
-                Some("good") => Ok(Access::Granted),
-                Some("othe") => Ok(Access::Forbidden {
-                    user: "me".to_owned(),
-                }),
-                Some("brok") => Err(CallError::TimedOut {
-                    operation: "test".to_owned(),
-                }),
-                _ => Ok(Access::Unauthenticated),
-            };
-            std::future::ready(access).boxed()
-        };
-        (
-            Authorizer {
-                clock: Arc::new(clock),
-                ..Authorizer::new(review)
-            },
-            reviews,
-            ahead,
-        )
+    /// An authorizer of [`reviewing_client`], and the number of its reviews.
+    fn authorizer() -> (Authorizer, Arc<AtomicUsize>) {
+        let reviews = Arc::new(AtomicUsize::new(0));
+        let client = reviewing_client(Arc::clone(&reviews));
+        (Authorizer::new(client), reviews)
     }
 
     async fn status(authorizer: &Authorizer, authorization: Option<&str>) -> u16 {
@@ -301,24 +252,21 @@ mod tests {
 
     #[tokio::test]
     async fn decisions_are_cached_for_a_time() {
-        let (authorizer, reviews, ahead) = authorizer();
-        let wait = |seconds| ahead.fetch_add(seconds, Ordering::Relaxed);
-        let request = async |token: &str, expected: usize| {
-            status(&authorizer, Some(&format!("Bearer {token}"))).await;
+        let ((authorizer, reviews), start) = (authorizer(), Instant::now());
+        let request = async |token: &str, seconds: u64, expected: usize| {
+            let now = start + Duration::from_secs(seconds);
+            let _ = authorizer.access(token, "/metrics", now).await;
             assert_eq!(reviews.load(Ordering::Relaxed), expected, "{token}");
         };
-        request("good", 1).await;
-        request("other", 2).await;
-        request("broken", 3).await;
-        wait(5);
-        request("good", 3).await;
-        request("other", 3).await;
-        request("broken", 4).await;
-        wait(6);
-        request("good", 4).await;
-        request("other", 5).await;
-        wait(50);
-        request("good", 6).await;
+        request("good", 0, 1).await;
+        request("other", 0, 2).await;
+        request("broken", 0, 3).await;
+        request("good", 5, 3).await;
+        request("other", 5, 3).await;
+        request("broken", 5, 4).await;
+        request("good", 11, 4).await;
+        request("other", 11, 5).await;
+        request("good", 61, 6).await;
     }
 
     #[tokio::test]

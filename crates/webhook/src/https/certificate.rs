@@ -6,7 +6,6 @@
 //! mounted Secret whose directory is swapped. A certificate and a key that do not match, since only
 //! one file is written so far, have no effect until they do.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -331,11 +330,5 @@ impl Contents {
                 source,
             }
         })
-    }
-}
-
-impl fmt::Debug for Contents {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Contents { .. }")
     }
 }

@@ -1,6 +1,5 @@
 //! The flags for TLS, with the names and values of Go's flags, and their meaning for rustls.
 
-use std::fmt;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -47,7 +46,7 @@ pub enum TlsError {
     /// The cipher suite is unknown or insecure.
     #[error(
         "--tls-cipher-suites: {name:?} is not supported; supported are: {}",
-        Names(supported)
+        supported.join(", ")
     )]
     CipherSuite {
         /// The name of the flag's value.
@@ -58,14 +57,6 @@ pub enum TlsError {
     /// The flags contradict each other.
     #[error("--tls-min-version and --tls-cipher-suites contradict each other")]
     Unusable(#[source] rustls::Error),
-}
-
-struct Names<'a>(&'a [&'static str]);
-
-impl fmt::Display for Names<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join(", "))
-    }
 }
 
 impl TlsOptions {

@@ -4,6 +4,7 @@ use std::io::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -337,4 +338,36 @@ impl Client {
             .to_bytes();
         Ok((status, String::from_utf8_lossy(&body).into_owned()))
     }
+}
+
+/// An API server that authenticates tokens that begin with "good" or "other", authorizes the former
+/// to get `/metrics`, and fails for "broken". Counts the reviews of tokens.
+pub(crate) fn reviewing_client(reviews: Arc<AtomicUsize>) -> kube::Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let reviews = Arc::clone(&reviews);
+        async move {
+            let body = request.into_body().collect_bytes().await?;
+            let mut review: Value = serde_json::from_slice(&body).unwrap();
+            let text = |pointer| review.pointer(pointer).and_then(Value::as_str);
+            let mut code = 201;
+            review["status"] = match text("/spec/token") {
+                Some(token) => {
+                    reviews.fetch_add(1, Ordering::Relaxed);
+                    if token == "broken" {
+                        code = 500;
+                    }
+                    let is_known = token.starts_with("good") || token.starts_with("other");
+                    json!({"authenticated": is_known, "user": {"username": token}})
+                }
+                None => {
+                    let path = text("/spec/nonResourceAttributes/path");
+                    let is_good = text("/spec/user").is_some_and(|user| user.starts_with("good"));
+                    json!({"allowed": is_good && path == Some("/metrics")})
+                }
+            };
+            let body = kube::client::Body::from(serde_json::to_vec(&review).unwrap());
+            Ok::<_, kube::Error>(http::Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    kube::Client::new(service, "default")
 }

@@ -7,7 +7,7 @@ use capi_ipam_api::{
     BlockRecord, IPNetwork, IPSlice, IPSliceSpec, MAX_CONTENDERS, Scope, SliceConflict, SliceOwner,
     SliceOwnerKind, reservation_name,
 };
-use capi_ipam_controller::client::{CallError, Deleted};
+use capi_ipam_controller::client::{CallError, Creation, Deleted};
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
@@ -216,19 +216,16 @@ impl Driver {
         };
         let mut slice = IPSlice::assigned(&target.scope(), target.block, owner, clock::now());
         slice.spec.registry = Some(self.registry.name.clone());
-        let error = match self.context.slices.create(&slice).await {
-            Ok(created) => {
-                self.insert_slice(&created);
-                return Ok(());
+        match self.context.slices.create_or_find(&slice).await? {
+            Creation::Created(created) => self.insert_slice(&created),
+            // Another process, or a request of this one without an answer, has created it.
+            Creation::Found(found) => {
+                self.context.ledger.change(|ledger| {
+                    ledger.insert_found_slice(&target.scope(), target.block, &found);
+                });
             }
-            Err(error) => error,
-        };
-        // Another process, or a request of this one without an answer, can have created it.
-        let may_exist = error.is_already_exists() || error.outcome_is_unknown();
-        if may_exist && self.read_slice(target).await?.is_some() {
-            return Ok(());
         }
-        Err(error.into())
+        Ok(())
     }
 
     /// Changes the slice in the version that was known when the step was decided.

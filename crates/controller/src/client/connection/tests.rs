@@ -187,3 +187,19 @@ fn silent_watch_is_suspicious_only_after_its_own_duration() {
         assert!(suspicious < limit, "a reader notices it a little earlier");
     }
 }
+
+#[tokio::test]
+async fn request_without_a_connection_has_a_known_outcome() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let config = Config::new(format!("http://{address}").parse().unwrap());
+    let client = client(&config, RequestPolicy::default(), RequestMetrics::default()).unwrap();
+    let read = crate::client::with_timeout(String::new, client.apiserver_version());
+    let error = read.await.unwrap_err();
+    assert!(
+        error.was_not_sent() && !error.outcome_is_unknown(),
+        "{error:?}"
+    );
+}

@@ -3,7 +3,7 @@ use kube::core::ObjectMeta;
 use tokio::sync::Semaphore;
 
 use crate::controller::Cause;
-use crate::controller::testing::{Recorder, Running, item, key, marker, until};
+use crate::controller::tests::{Recorder, Running, item, key, marker, until};
 use crate::retry::Retry;
 use crate::watch::Change;
 

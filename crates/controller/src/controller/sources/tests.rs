@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 use super::{AddedSource, ChangeHandler, SourceId};
 use crate::controller::Cause;
-use crate::controller::testing::{
+use crate::controller::tests::{
     Changes, ChannelSource, Item, Recorder, Running, item, marker, until,
 };
 use crate::watch::{Change, EventHandler, Invalid};

@@ -3,7 +3,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::controller::testing::{Item, item};
+use crate::controller::tests::{Item, item};
 
 /// A part of a pair, which records its calls.
 #[derive(Default)]

@@ -53,6 +53,7 @@ impl Server {
         let refused = Arc::new(AtomicBool::new(false));
         let synced = Health::default().register_watch("ConfigMap");
         let events = streaming_list(
+            LIMITS,
             Api::<ConfigMap>::all(client),
             Config::default(),
             Arc::clone(&refused),
@@ -289,7 +290,7 @@ async fn endless_list_is_given_up() {
             total: Duration::from_millis(100),
         };
         let api = Api::<ConfigMap>::all(client);
-        let events = streaming_list_with(
+        let events = streaming_list(
             limits,
             api,
             Config::default(),

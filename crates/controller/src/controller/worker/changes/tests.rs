@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::controller::testing::{Recorder, Running, item};
+use crate::controller::tests::{Recorder, Running, item};
 use crate::controller::{Action, Cause};
 use crate::watch::Change;
 
