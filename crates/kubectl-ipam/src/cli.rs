@@ -387,6 +387,7 @@ pub enum Command {
         #[command(flatten)]
         wait: WaitFlags,
     },
+    #[cfg(feature = "web")]
     /// Serve a web page on this machine: pools, a map of their addresses, search, and waiting
     /// claims.
     #[command(

@@ -22,7 +22,7 @@ mod who;
 
 use crate::cli::{self, Cli, Command};
 use crate::error::{Code, Error};
-use crate::{generate, output, web};
+use crate::{generate, output};
 
 /// Runs a command, and returns the exit code.
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
@@ -51,7 +51,8 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Doctor { pool, errors, wait } => {
             doctor::run(global, pool.as_deref(), *errors, wait).await
         }
-        Command::Web { port, no_open } => web::run(global, *port, !no_open).await,
+        #[cfg(feature = "web")]
+        Command::Web { port, no_open } => crate::web::run(global, *port, !no_open).await,
         Command::Reserve {
             pool,
             address,

@@ -12,7 +12,7 @@
 //!   `convert`: tables as manifests; `manifests`: manifests as text;
 //! - `render`: a report as text; `output`: formats, warnings and terminal;
 //! - `complete`: tab completion after `kubectl ipam`;
-//! - `web`: the web page of `web`, with its server and its watches;
+//! - `web`: what the web page of the crate `kubectl-ipam-web` shows, with its watches;
 //! - `generate`: completions, manual pages and the JSON schema of `-o json`.
 //!
 //! # Invariants
@@ -23,6 +23,11 @@
 //! - A command and the page have the same tables: a report is one function of `Objects`.
 //! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam`
 //!   and `capi-ipam-ip`.
+
+#![cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, unused_imports, reason = "reports of the page")
+)]
 
 pub mod cli;
 pub mod error;
@@ -42,6 +47,7 @@ mod registry;
 mod render;
 mod spelling;
 mod user_reservation;
+#[cfg(feature = "web")]
 mod web;
 
 #[doc(hidden)]
