@@ -12,11 +12,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::ListParams;
-use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{Cluster, ListError, OtherKind, lease_selector, provider_selector};
+use crate::cluster::{Cluster, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{RegistryFacts, Unread};
@@ -118,7 +117,7 @@ async fn secret(
     let namespace = manager_namespace(loader.cluster).await?;
     let parameters = ListParams::default().fields(&format!("metadata.name={}", named.name));
     let found = loader
-        .others::<Secret>(OtherKind::Secret, Some(&namespace), &parameters)
+        .others::<Secret>(Some(&namespace), &parameters)
         .await?;
     if let Some(right) = found.missing.first() {
         return Ok(Err(right.clone().into()));
@@ -130,13 +129,13 @@ async fn secret(
 /// The namespace of the manager: that of its lease, which was renewed last, or else that of its
 /// Deployment, or that of the manifests.
 async fn manager_namespace(cluster: &Cluster) -> Result<String, Error> {
-    let leases = allowed::<Lease>(cluster, OtherKind::Lease, &lease_selector()).await?;
+    let leases = allowed::<Lease>(cluster, &lease_selector()).await?;
     let lease = leases.into_iter().max_by_key(renewed);
     if let Some(namespace) = lease.and_then(|lease| lease.metadata.namespace) {
         return Ok(namespace);
     }
     let selector = provider_selector();
-    let found = allowed::<Deployment>(cluster, OtherKind::Deployment, &selector).await?;
+    let found = allowed::<Deployment>(cluster, &selector).await?;
     let mut namespaces = found.into_iter().filter_map(|it| it.metadata.namespace);
     Ok(namespaces
         .next()
@@ -150,15 +149,14 @@ fn renewed(lease: &Lease) -> Option<jiff::Timestamp> {
 }
 
 /// The selected objects of all namespaces; none without the permission: another guess is left.
-async fn allowed<T: DeserializeOwned>(
+async fn allowed<T: OtherKind>(
     cluster: &Cluster,
-    kind: OtherKind,
     parameters: &ListParams,
 ) -> Result<Vec<T>, Error> {
-    match cluster.list_other(kind, None, parameters).await {
+    match cluster.list_other(None, parameters).await {
         Ok(found) => Ok(found),
-        Err(ListError::Forbidden(_)) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
+        Err(Error::Forbidden(_)) => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -177,7 +175,7 @@ pub(crate) async fn identity(
 /// The UID of the namespace that identifies this cluster; `None` if it cannot be read.
 pub(crate) async fn namespace_uid(cluster: &Cluster) -> Result<Option<String>, Error> {
     let name = ListParams::default().fields(&format!("metadata.name={IDENTITY_NAMESPACE}"));
-    let found = allowed::<Namespace>(cluster, OtherKind::Namespace, &name).await?;
+    let found = allowed::<Namespace>(cluster, &name).await?;
     let namespace = found.into_iter().next();
     Ok(namespace.and_then(|namespace| namespace.metadata.uid))
 }
