@@ -463,12 +463,6 @@ pub enum Command {
     Options,
     /// Print the version of this program.
     Version,
-    /// Write the completions, the manual pages and the JSON schema to a folder.
-    #[command(hide = true)]
-    Generate {
-        /// The folder.
-        folder: PathBuf,
-    },
 }
 
 #[cfg(test)]
@@ -483,7 +477,7 @@ mod tests {
             let name = command.get_name();
             let help = command.clone().render_help().to_string();
             assert!(!help.contains("--as-group"), "{name}: {help}");
-            let is_plain = ["version", "options", "generate", "help"].contains(&name);
+            let is_plain = ["version", "options", "help"].contains(&name);
             assert!(is_plain || help.contains("Examples:"), "{name}: {help}");
         }
         let options = options();

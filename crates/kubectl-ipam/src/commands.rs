@@ -22,7 +22,7 @@ mod who;
 
 use crate::cli::{self, Cli, Command};
 use crate::error::{Code, Error};
-use crate::{generate, output};
+use crate::output;
 
 /// Runs a command, and returns the exit code.
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
@@ -79,6 +79,5 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Convert { file, source } => convert::run(global, file, source.as_deref()),
         Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
         Command::Version => version::run(global.output),
-        Command::Generate { folder } => generate::run(folder),
     }
 }

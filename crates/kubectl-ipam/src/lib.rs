@@ -12,8 +12,7 @@
 //!   `convert`: tables as manifests; `manifests`: manifests as text;
 //! - `render`: a report as text; `output`: formats, warnings and terminal;
 //! - `complete`: tab completion after `kubectl ipam`;
-//! - `web`: what the web page of the crate `kubectl-ipam-web` shows, with its watches;
-//! - `generate`: completions, manual pages and the JSON schema of `-o json`.
+//! - `web`: what the web page of the crate `kubectl-ipam-web` shows, with its watches.
 //!
 //! # Invariants
 //! - Only `reserve` and `unreserve` write objects: reservations of users; and `registry return` marks an
@@ -37,7 +36,6 @@ mod cluster;
 mod commands;
 mod complete;
 mod convert;
-mod generate;
 mod input;
 mod load;
 mod manifests;
