@@ -9,6 +9,7 @@ use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use kubectl_ipam::cli::Cli;
 use kubectl_ipam::model::{Document, page_schemas};
+use schemars::generate::SchemaSettings;
 
 use super::typescript::declarations;
 
@@ -33,7 +34,12 @@ fn files() -> Result<Files, Box<dyn Error>> {
         manual.render(&mut page)?;
         files.insert(format!("man/{name}.1"), page);
     }
-    let schema = serde_json::to_string_pretty(&schemars::schema_for!(Document<'_>))? + "\n";
+    // What is always written is required.
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let schema = settings
+        .into_generator()
+        .into_root_schema_for::<Document<'_>>();
+    let schema = serde_json::to_string_pretty(&schema)? + "\n";
     files.insert("schema.json".to_owned(), schema.into_bytes());
     let types = declarations(&page_schemas());
     files.insert("page.d.ts".to_owned(), types.into_bytes());
@@ -74,5 +80,12 @@ mod tests {
             let committed = std::fs::read(folder.join(&name)).unwrap_or_default();
             assert!(committed == content, "{name}: make generate");
         }
+    }
+
+    #[test]
+    fn schema_requires_only_what_is_always_written() {
+        let files = files().unwrap();
+        let schema: serde_json::Value = serde_json::from_slice(&files["schema.json"]).unwrap();
+        assert_eq!(schema["required"], serde_json::json!(["apiVersion"]));
     }
 }
