@@ -12,8 +12,6 @@ TARGET ?= parse_entry
 PLATFORMS ?=
 # The command that prints a generated file
 GENERATE ?= $(CARGO) run --locked --quiet --package xtask --
-# The command that generates the files of the plugin of kubectl
-GENERATE_PLUGIN ?= $(CARGO) run --locked --quiet --package kubectl-ipam -- generate
 # The name of the image, without a tag
 IMAGE ?= localhost/capi-ipam
 
@@ -226,7 +224,7 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call write,flags,docs/flags.md)
 	$(call write,metrics,docs/metrics.md)
 	$(call write,api,docs/api.md)
-	@$(GENERATE_PLUGIN) crates/kubectl-ipam/generated
+	@$(GENERATE) --plugin crates/kubectl-ipam/generated
 	@echo 'written: crates/kubectl-ipam/generated'
 	$(call render,config/clusterctl,manifests/ipam-components.yaml)
 	$(call render,config/default,manifests/install.yaml)

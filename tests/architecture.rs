@@ -294,6 +294,24 @@ fn kubectl_plugin_does_not_depend_on_the_manager() {
     }
 }
 
+/// The server of the page knows no objects, and the plugin without the page has no server.
+#[test]
+fn page_is_a_crate_of_its_own() {
+    let found = dependencies("kubectl-ipam-web");
+    let own = found.iter().find(|name| is_of_workspace(name));
+    assert!(own.is_none(), "kubectl-ipam-web depends on {own:?}");
+    // Probes and metrics of a manager, which the plugin does not start, are served with axum, too.
+    let without = ["--no-default-features", "--depth=1"];
+    let direct = dependencies_with("kubectl-ipam", &without);
+    for unwanted in ["axum", "kubectl-ipam-web"] {
+        let is_absent = direct.iter().all(|name| name != unwanted);
+        assert!(
+            is_absent,
+            "without features, kubectl-ipam depends on {unwanted}"
+        );
+    }
+}
+
 #[test]
 fn address_crate_does_no_io() {
     let dependencies = dependencies("capi-ipam-ip");

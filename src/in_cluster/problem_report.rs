@@ -4,6 +4,7 @@ use capi_ipam_api::ProblemStatus;
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
 use capi_ipam_controller::observed::ObjectVersion;
 use capi_ipam_controller::{clock, patch};
+use kube::Resource;
 use tracing::info;
 
 /// Writes into the status of the object of this name that it has this problem, or that it has none

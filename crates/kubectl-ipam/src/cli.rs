@@ -395,6 +395,7 @@ pub enum Command {
         #[command(flatten)]
         wait: WaitFlags,
     },
+    #[cfg(feature = "web")]
     /// Serve a web page on this machine: pools, a map of their addresses, search, and waiting
     /// claims.
     #[command(
@@ -470,12 +471,6 @@ pub enum Command {
     Options,
     /// Print the version of this program.
     Version,
-    /// Write the completions, the manual pages and the JSON schema to a folder.
-    #[command(hide = true)]
-    Generate {
-        /// The folder.
-        folder: PathBuf,
-    },
 }
 
 #[cfg(test)]
@@ -490,7 +485,7 @@ mod tests {
             let name = command.get_name();
             let help = command.clone().render_help().to_string();
             assert!(!help.contains("--as-group"), "{name}: {help}");
-            let is_plain = ["version", "options", "generate", "help"].contains(&name);
+            let is_plain = ["version", "options", "help"].contains(&name);
             assert!(is_plain || help.contains("Examples:"), "{name}: {help}");
         }
         let options = options();

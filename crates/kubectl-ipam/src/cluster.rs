@@ -10,7 +10,7 @@ mod warnings;
 mod write;
 
 pub(crate) use self::config::{KubeconfigNames, namespace};
-pub(crate) use self::kinds::{CLUSTERS, OtherKind, lease_selector, provider_selector};
-pub(crate) use self::read::{Cluster, ListError, PAGE_SIZE, WATCH_TIMEOUT};
+pub(crate) use self::kinds::{CLUSTERS, lease_selector, provider_selector};
+pub(crate) use self::read::{Cluster, OtherKind, PAGE_SIZE, WATCH_TIMEOUT};
 pub(crate) use self::warnings::with_warnings;
 pub(crate) use self::write::{Created, Identity};

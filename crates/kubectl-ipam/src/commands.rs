@@ -22,7 +22,7 @@ mod who;
 
 use crate::cli::{self, Cli, Command};
 use crate::error::{Code, Error};
-use crate::{generate, output, web};
+use crate::output;
 
 /// Runs a command, and returns the exit code.
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
@@ -51,7 +51,8 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Doctor { pool, errors, wait } => {
             doctor::run(global, pool.as_deref(), *errors, wait).await
         }
-        Command::Web { port, no_open } => web::run(global, *port, !no_open).await,
+        #[cfg(feature = "web")]
+        Command::Web { port, no_open } => crate::web::run(global, *port, !no_open).await,
         Command::Reserve {
             pool,
             address,
@@ -78,6 +79,5 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Convert { file, source } => convert::run(global, file, source.as_deref()),
         Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
         Command::Version => version::run(global.output),
-        Command::Generate { folder } => generate::run(folder),
     }
 }

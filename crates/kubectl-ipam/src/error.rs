@@ -112,15 +112,6 @@ pub enum Error {
         /// The response of the API server.
         reason: String,
     },
-    /// The API server cannot process a request, or a webhook or a policy refuses it: another object
-    /// would have the same problem.
-    #[error("cannot {operation}: {reason}")]
-    Server {
-        /// The operation, such as `create ipreservations`.
-        operation: String,
-        /// The response of the API server.
-        reason: String,
-    },
     /// The pool does not exist.
     #[error("pool {name} does not exist in {place}; list the pools with: kubectl ipam pools -A")]
     NoPool {
@@ -372,7 +363,6 @@ impl Error {
             | Self::Registry { .. }
             | Self::NotReleased { .. }
             | Self::Request { .. }
-            | Self::Server { .. }
             | Self::Output(_) => Code::Failed,
         }
     }

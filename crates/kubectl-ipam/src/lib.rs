@@ -12,8 +12,7 @@
 //!   `convert`: tables as manifests; `manifests`: manifests as text;
 //! - `render`: a report as text; `output`: formats, warnings and terminal;
 //! - `complete`: tab completion after `kubectl ipam`;
-//! - `web`: the web page of `web`, with its server and its watches;
-//! - `generate`: completions, manual pages and the JSON schema of `-o json`.
+//! - `web`: what the web page of the crate `kubectl-ipam-web` shows, with its watches.
 //!
 //! # Invariants
 //! - Only `reserve` and `unreserve` write objects: reservations of users; and `registry return` marks an
@@ -24,6 +23,11 @@
 //! - The allocation order and the parsing of pools are those of the manager: the crates `capi-ipam`
 //!   and `capi-ipam-ip`.
 
+#![cfg_attr(
+    not(feature = "web"),
+    allow(dead_code, unused_imports, reason = "reports of the page")
+)]
+
 pub mod cli;
 pub mod error;
 pub mod model;
@@ -32,7 +36,6 @@ mod cluster;
 mod commands;
 mod complete;
 mod convert;
-mod generate;
 mod input;
 mod load;
 mod manifests;
@@ -42,6 +45,7 @@ mod registry;
 mod render;
 mod spelling;
 mod user_reservation;
+#[cfg(feature = "web")]
 mod web;
 
 #[doc(hidden)]

@@ -9,10 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::runtime::watcher::Event;
-use serde::de::DeserializeOwned;
 
 use crate::cli::ListFlags;
-use crate::cluster::{Cluster, ListError, OtherKind};
+use crate::cluster::{Cluster, OtherKind};
 use crate::error::{Error, MissingRight, sentences};
 use crate::input::{PoolText, matches, short};
 use crate::objects::{Kind, Objects, PoolRow, Shown};
@@ -186,7 +185,7 @@ impl<'a> Loader<'a> {
         }
         let namespace = namespace.filter(|_| !kind.is_global());
         let listed = self.list_in(kind, namespace, &mut each).await;
-        if let Err(ListError::Forbidden(right)) = listed {
+        if let Err(Error::Forbidden(right)) = listed {
             self.note(&right);
             K::table(&mut self.objects, kind).list.missing(right);
             if namespace.is_none() && !kind.is_global() {
@@ -210,8 +209,8 @@ impl<'a> Loader<'a> {
         let own = self.cluster.namespace.clone();
         match self.list_in(kind, Some(&own), each).await {
             Ok(()) => K::table(&mut self.objects, kind).list.only(&own),
-            Err(ListError::Forbidden(_)) => {}
-            Err(error) => return Err(error.into()),
+            Err(Error::Forbidden(_)) => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -221,7 +220,7 @@ impl<'a> Loader<'a> {
         kind: Kind,
         namespace: Option<&str>,
         each: &mut impl FnMut(&MaybeInvalid<K>),
-    ) -> Result<(), ListError> {
+    ) -> Result<(), Error> {
         let labels = match &self.selected {
             Some((kinds, labels)) if kinds.contains(&kind) => labels.as_str(),
             _ => "",
@@ -259,7 +258,7 @@ impl<'a> Loader<'a> {
         kind: Kind,
         namespace: Option<&str>,
         name: &str,
-    ) -> Result<(), ListError> {
+    ) -> Result<(), Error> {
         let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
         let objects = &mut self.objects;
         let each = |object: MaybeInvalid<K>| objects.apply(kind, Event::Apply(object));
@@ -278,7 +277,7 @@ impl<'a> Loader<'a> {
             return Ok(());
         }
         let namespaces = self
-            .others::<Namespace>(OtherKind::Namespace, None, &ListParams::default())
+            .others::<Namespace>(None, &ListParams::default())
             .await?;
         if let Some(ledger) = &mut self.ledger {
             namespaces.seen().iter().for_each(|it| ledger.apply(it));
@@ -312,29 +311,28 @@ impl<'a> Loader<'a> {
     }
 
     /// The objects of another API group that match selectors.
-    pub(crate) async fn others<T: DeserializeOwned>(
+    pub(crate) async fn others<T: OtherKind>(
         &mut self,
-        kind: OtherKind,
         namespace: Option<&str>,
         parameters: &ListParams,
     ) -> Result<Readable<Vec<T>>, Error> {
-        let found = self.cluster.list_other(kind, namespace, parameters).await;
+        let found = self.cluster.list_other(namespace, parameters).await;
         self.readable(found, Vec::new())
     }
 
     /// The result of a request, or another value if a permission is missing for it.
     pub(crate) fn readable<T>(
         &mut self,
-        result: Result<T, ListError>,
+        result: Result<T, Error>,
         otherwise: T,
     ) -> Result<Readable<T>, Error> {
         match result {
             Ok(value) => Ok(Readable::complete(value)),
-            Err(ListError::Forbidden(right)) => {
+            Err(Error::Forbidden(right)) => {
                 self.note(&right);
                 Ok(Readable::part(otherwise, vec![right]))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -369,11 +367,11 @@ impl<'a> Loader<'a> {
     pub(crate) async fn require_namespace(&self, name: &str) -> Result<(), Error> {
         let parameters = ListParams::default();
         let cluster = self.cluster;
-        let list = cluster.list_other::<Namespace>(OtherKind::Namespace, None, &parameters);
+        let list = cluster.list_other::<Namespace>(None, &parameters);
         let namespaces = match list.await {
             Ok(namespaces) => namespaces,
-            Err(ListError::Forbidden(_)) => return Ok(()),
-            Err(error) => return Err(error.into()),
+            Err(Error::Forbidden(_)) => return Ok(()),
+            Err(error) => return Err(error),
         };
         let names: Vec<String> = namespaces
             .into_iter()

@@ -26,7 +26,9 @@ mod waiting_groups;
 mod window;
 
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
@@ -148,4 +150,16 @@ impl<'a> Document<'a> {
             missing,
         }
     }
+}
+
+/// The JSON schemas of the documents that the page of `web` reads, and of the types in them, by name.
+pub fn page_schemas() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut generator = settings.into_generator();
+    generator.subschema_for::<Overview>();
+    generator.subschema_for::<FoundProblem>();
+    generator.subschema_for::<PoolWindow>();
+    generator.subschema_for::<NetworkBlocks>();
+    generator.subschema_for::<SearchResult>();
+    generator.take_definitions(true)
 }

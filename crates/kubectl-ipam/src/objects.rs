@@ -6,6 +6,7 @@ mod lists;
 mod metadata;
 mod registry;
 #[cfg(test)]
+#[path = "objects/tests/samples.rs"]
 pub(crate) mod samples;
 mod table;
 mod unserved;

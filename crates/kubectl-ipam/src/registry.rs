@@ -13,11 +13,10 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::ListParams;
-use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{Cluster, ListError, OtherKind, lease_selector, provider_selector};
+use crate::cluster::{Cluster, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{LeaseRow, RegistryFacts, Unread};
@@ -124,7 +123,7 @@ async fn secret(
     let namespace = manager_namespace(loader.cluster).await?;
     let parameters = ListParams::default().fields(&format!("metadata.name={}", named.name));
     let found = loader
-        .others::<Secret>(OtherKind::Secret, Some(&namespace), &parameters)
+        .others::<Secret>(Some(&namespace), &parameters)
         .await?;
     if let Some(right) = found.missing.first() {
         return Err(Error::Forbidden(right.clone()));
@@ -136,28 +135,27 @@ async fn secret(
 /// The namespace of the manager: that of its lease, which was renewed last, or else that of its
 /// Deployment, or that of the manifests.
 async fn manager_namespace(cluster: &Cluster) -> Result<String, Error> {
-    let leases = allowed::<Lease>(cluster, OtherKind::Lease, &lease_selector()).await?;
+    let leases = allowed::<Lease>(cluster, &lease_selector()).await?;
     let leases = leases.into_iter().map(LeaseRow::from);
     if let Some(lease) = leases.max_by_key(|lease| lease.renewed) {
         return Ok(lease.namespace);
     }
     let selector = provider_selector();
-    let found = allowed::<Deployment>(cluster, OtherKind::Deployment, &selector).await?;
+    let found = allowed::<Deployment>(cluster, &selector).await?;
     let mut namespaces = found.into_iter().filter_map(|it| it.metadata.namespace);
     let namespace = namespaces.next();
     Ok(namespace.unwrap_or_else(|| installed::NAMESPACE.to_owned()))
 }
 
 /// The selected objects of all namespaces; none without the permission: another guess is left.
-pub(crate) async fn allowed<T: DeserializeOwned>(
+pub(crate) async fn allowed<T: OtherKind>(
     cluster: &Cluster,
-    kind: OtherKind,
     parameters: &ListParams,
 ) -> Result<Vec<T>, Error> {
-    match cluster.list_other(kind, None, parameters).await {
+    match cluster.list_other(None, parameters).await {
         Ok(found) => Ok(found),
-        Err(ListError::Forbidden(_)) => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
+        Err(Error::Forbidden(_)) => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 
@@ -183,7 +181,7 @@ pub(crate) async fn known_identity(cluster: &Cluster, row: &RegistryRow) -> Resu
 /// The UID of the namespace that identifies this cluster; `None` if it cannot be read.
 pub(crate) async fn namespace_uid(cluster: &Cluster) -> Result<Option<String>, Error> {
     let name = ListParams::default().fields(&format!("metadata.name={IDENTITY_NAMESPACE}"));
-    let found = allowed::<Namespace>(cluster, OtherKind::Namespace, &name).await?;
+    let found = allowed::<Namespace>(cluster, &name).await?;
     let namespace = found.into_iter().next();
     Ok(namespace.and_then(|namespace| namespace.metadata.uid))
 }

@@ -1148,44 +1148,6 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '--help[Print help (see more with '\''--help'\'')]' \
 && ret=0
 ;;
-(generate)
-_arguments "${_arguments_options[@]}" : \
-'--context=[Context of the kubeconfig]:NAME:_default' \
-'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
-'-n+[Namespace; by default that of the context]:NAME:_default' \
-'--namespace=[Namespace; by default that of the context]:NAME:_default' \
-'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
-wide\:"Text with all columns"
-json\:"JSON, one document"
-yaml\:"YAML"
-name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
-'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
-'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
-'--as-uid=[UID to impersonate]:UID:_default' \
-'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
-'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
-'-s+[Address and port of the API server]:URL:_default' \
-'--server=[Address and port of the API server]:URL:_default' \
-'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
-'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
-'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
-'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
-'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
-'(-n --namespace)-A[All namespaces]' \
-'(-n --namespace)--all-namespaces[All namespaces]' \
-'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
-'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
-'-h[Print help (see more with '\''--help'\'')]' \
-'--help[Print help (see more with '\''--help'\'')]' \
-':folder -- The folder:_files' \
-&& ret=0
-;;
 (help)
 _arguments "${_arguments_options[@]}" : \
 ":: :_kubectl-ipam__subcmd__help_commands" \
@@ -1290,10 +1252,6 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
-(generate)
-_arguments "${_arguments_options[@]}" : \
-&& ret=0
-;;
 (help)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -1329,7 +1287,6 @@ _kubectl-ipam_commands() {
 'convert:Write the pools, reservations and networks of a table as manifests' \
 'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
-'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam commands' commands "$@"
@@ -1354,11 +1311,6 @@ _kubectl-ipam__subcmd__export_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam export commands' commands "$@"
 }
-(( $+functions[_kubectl-ipam__subcmd__generate_commands] )) ||
-_kubectl-ipam__subcmd__generate_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam generate commands' commands "$@"
-}
 (( $+functions[_kubectl-ipam__subcmd__help_commands] )) ||
 _kubectl-ipam__subcmd__help_commands() {
     local commands; commands=(
@@ -1376,7 +1328,6 @@ _kubectl-ipam__subcmd__help_commands() {
 'convert:Write the pools, reservations and networks of a table as manifests' \
 'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
-'generate:Write the completions, the manual pages and the JSON schema to a folder' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam help commands' commands "$@"
@@ -1400,11 +1351,6 @@ _kubectl-ipam__subcmd__help__subcmd__doctor_commands() {
 _kubectl-ipam__subcmd__help__subcmd__export_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help export commands' commands "$@"
-}
-(( $+functions[_kubectl-ipam__subcmd__help__subcmd__generate_commands] )) ||
-_kubectl-ipam__subcmd__help__subcmd__generate_commands() {
-    local commands; commands=()
-    _describe -t commands 'kubectl-ipam help generate commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__help_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__help_commands() {

@@ -6,17 +6,18 @@ use std::time::Duration;
 use capi_ipam_api::names;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::watch::MaybeInvalid;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource};
 use kube::Client;
 use kube::api::ListParams;
 use kube::client::ClientBuilder;
-use kube::core::Request;
+use kube::core::{Request, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tower::util::MapResponseLayer;
 
 use super::config::config;
 use super::failure::{cause, one_line};
-use super::kinds::{CLUSTERS, OtherKind};
+use super::kinds::CLUSTERS;
 use super::warnings;
 use crate::cli::Global;
 use crate::error::{Error, MissingRight};
@@ -33,21 +34,6 @@ pub(crate) const WATCH_TIMEOUT: u32 = 30;
 /// Silence after which a connection is dead. Requests have their own deadline, so this is longer
 /// than a watch.
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT as u64 + 5);
-
-/// Why the objects of a kind cannot be listed.
-pub(crate) enum ListError {
-    Forbidden(MissingRight),
-    Other(Error),
-}
-
-impl From<ListError> for Error {
-    fn from(error: ListError) -> Self {
-        match error {
-            ListError::Forbidden(right) => Self::Forbidden(right),
-            ListError::Other(error) => error,
-        }
-    }
-}
 
 /// The API server of the caller.
 pub(crate) struct Cluster {
@@ -72,6 +58,11 @@ pub(crate) struct Cluster {
 struct Items<T> {
     items: Vec<T>,
 }
+
+/// A kind of another API group.
+pub(crate) trait OtherKind: Resource<DynamicType = ()> + DeserializeOwned {}
+
+impl<T: Resource<DynamicType = ()> + DeserializeOwned> OtherKind for T {}
 
 impl Cluster {
     /// Reads the kubeconfig and the served versions.
@@ -143,66 +134,50 @@ impl Cluster {
     }
 
     async fn discover(&mut self) -> Result<(), Error> {
-        let groups = self
-            .call(
-                || "list the API groups".to_owned(),
-                self.client.list_api_groups(),
-            )
-            .await;
-        let groups = groups.map_err(|error| self.error(&error))?.groups;
+        let groups = self.groups().await?;
         self.kinds.groups = groups.iter().map(|group| group.name.clone()).collect();
-        let Some(group) = groups.into_iter().find(|group| group.name == names::GROUP) else {
-            return Ok(());
-        };
-        for version in group.versions {
-            let operation = || format!("list the resources of {}", version.group_version);
-            let list = self
-                .call(
-                    operation,
-                    self.client.list_api_group_resources(&version.group_version),
-                )
-                .await;
-            for resource in list.map_err(|error| self.error(&error))?.resources {
-                self.kinds.own.insert(resource.kind);
-                self.served
-                    .entry(resource.name)
-                    .or_default()
-                    .push(version.version.clone());
-            }
+        for (version, resource) in self.resources_of(groups, names::GROUP).await? {
+            self.kinds.own.insert(resource.kind);
+            let versions = self.served.entry(resource.name).or_default();
+            versions.push(version);
         }
         Ok(())
     }
 
-    /// The versions in which the API server serves the kind Cluster of Cluster API.
-    pub(crate) async fn versions_of_clusters(&self) -> Result<Vec<String>, Error> {
-        let groups = self
-            .call(
-                || "list the API groups".to_owned(),
-                self.client.list_api_groups(),
-            )
-            .await;
-        let groups = groups.map_err(|error| self.error(&error))?.groups;
-        let mut served = Vec::new();
-        let Some(group) = groups
+    async fn groups(&self) -> Result<Vec<APIGroup>, Error> {
+        let operation = || "list the API groups".to_owned();
+        let groups = self.call(operation, self.client.list_api_groups()).await;
+        Ok(groups.map_err(|error| self.error(&error))?.groups)
+    }
+
+    /// The resources of an API group, each with a version in which it is served.
+    async fn resources_of(
+        &self,
+        groups: Vec<APIGroup>,
+        name: &str,
+    ) -> Result<Vec<(String, APIResource)>, Error> {
+        let mut found = Vec::new();
+        for version in groups
             .into_iter()
-            .find(|it| it.name == names::CLUSTER_GROUP)
-        else {
-            return Ok(served);
-        };
-        for version in group.versions {
+            .filter(|group| group.name == name)
+            .flat_map(|group| group.versions)
+        {
             let operation = || format!("list the resources of {}", version.group_version);
-            let list = self
-                .call(
-                    operation,
-                    self.client.list_api_group_resources(&version.group_version),
-                )
-                .await;
-            let list = list.map_err(|error| self.error(&error))?;
-            if list.resources.iter().any(|it| it.name == CLUSTERS) {
-                served.push(version.version.clone());
+            let request = self.client.list_api_group_resources(&version.group_version);
+            let list = self.call(operation, request).await;
+            for resource in list.map_err(|error| self.error(&error))?.resources {
+                found.push((version.version.clone(), resource));
             }
         }
-        Ok(served)
+        Ok(found)
+    }
+
+    /// The versions in which the API server serves the kind Cluster of Cluster API.
+    pub(crate) async fn versions_of_clusters(&self) -> Result<Vec<String>, Error> {
+        let groups = self.groups().await?;
+        let mut resources = self.resources_of(groups, names::CLUSTER_GROUP).await?;
+        resources.retain(|(_, resource)| resource.name == CLUSTERS);
+        Ok(resources.into_iter().map(|(version, _)| version).collect())
     }
 
     /// Whether the definitions are those of the Go provider, which has only pools of addresses. If
@@ -253,8 +228,8 @@ impl Cluster {
         namespace: Option<&str>,
         parameters: ListParams,
         mut each: impl FnMut(MaybeInvalid<K>),
-    ) -> Result<(), ListError> {
-        let Some(version) = self.version(kind).map_err(ListError::Other)? else {
+    ) -> Result<(), Error> {
+        let Some(version) = self.version(kind)? else {
             return Ok(());
         };
         let api = K::api(self.client.clone(), kind, version, namespace);
@@ -275,35 +250,28 @@ impl Cluster {
     }
 
     /// Returns the selected objects of another API group.
-    pub(crate) async fn list_other<T: DeserializeOwned>(
+    pub(crate) async fn list_other<T: OtherKind>(
         &self,
-        kind: OtherKind,
         namespace: Option<&str>,
         parameters: &ListParams,
-    ) -> Result<Vec<T>, ListError> {
-        let (group, version, plural) = kind.parts();
-        let folder = folder_of(namespace);
+    ) -> Result<Vec<T>, Error> {
+        let (group, plural) = (T::group(&()), T::plural(&()));
         let operation = || format!("list {plural}");
-        let prefix = if group.is_empty() {
-            "/api".to_owned()
-        } else {
-            format!("/apis/{group}")
-        };
-        let request = Request::new(format!("{prefix}/{version}/{folder}{plural}")).list(parameters);
-        let request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let request = Request::new(T::url_path(&(), namespace)).list(parameters);
+        let request = request.map_err(|error| rejected(operation(), &error))?;
         let text = self
             .call(operation, self.client.request_text(request))
             .await;
         let resource = || {
             if group.is_empty() {
-                plural.to_owned()
+                plural.clone().into_owned()
             } else {
                 format!("{plural}.{group}")
             }
         };
         let text = text.map_err(|error| self.denied(resource(), namespace, &error))?;
         let list: Items<T> =
-            serde_json::from_str(&text).map_err(|error| self.rejected(operation(), &error))?;
+            serde_json::from_str(&text).map_err(|error| rejected(operation(), &error))?;
         Ok(list.items)
     }
 
@@ -316,54 +284,40 @@ impl Cluster {
         namespace: &str,
         pod: &str,
         path: &str,
-    ) -> Result<Result<String, String>, ListError> {
+    ) -> Result<Result<String, String>, Error> {
         let folder = format!("/api/v1/namespaces/{namespace}/pods/{pod}/proxy");
         let operation = || format!("get {path} from pods {namespace}/{pod}");
         let request = http::Request::get(format!("{folder}{path}")).body(Vec::new());
-        let request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let request = request.map_err(|error| rejected(operation(), &error))?;
         let answer = self.call(operation, self.client.request_text(request));
         let Ok(answer) = tokio::time::timeout(POD_TIMEOUT, answer).await else {
             return Ok(Err(format!("no answer within {POD_TIMEOUT:?}")));
         };
         match answer {
             Ok(text) => Ok(Ok(text)),
-            Err(error) if lacks_permission(&error, "get") => {
-                Err(ListError::Forbidden(MissingRight {
-                    verb: "get",
-                    resource: "pods/proxy".to_owned(),
-                    namespace: Some(namespace.to_owned()),
-                }))
-            }
+            Err(error) if lacks_permission(&error, "get") => Err(Error::Forbidden(MissingRight {
+                verb: "get",
+                resource: "pods/proxy".to_owned(),
+                namespace: Some(namespace.to_owned()),
+            })),
             // The status is that of the pod, or the API server does not reach it.
             Err(error) => match error_text(&error) {
                 Some(reason) => Ok(Err(reason)),
-                None => Err(ListError::Other(self.error(&error))),
+                None => Err(self.error(&error)),
             },
         }
     }
 
-    #[expect(clippy::unused_self, reason = "it is an error of this cluster")]
-    pub(super) fn rejected(
-        &self,
-        operation: String,
-        error: &(dyn std::error::Error + 'static),
-    ) -> ListError {
-        ListError::Other(Error::Request {
-            operation,
-            reason: error_chain(error),
-        })
-    }
-
-    fn denied(&self, resource: String, namespace: Option<&str>, error: &CallError) -> ListError {
+    fn denied(&self, resource: String, namespace: Option<&str>, error: &CallError) -> Error {
         if error.is_forbidden() {
             let namespace = namespace.map(str::to_owned);
-            return ListError::Forbidden(MissingRight {
+            return Error::Forbidden(MissingRight {
                 verb: "list",
                 resource,
                 namespace,
             });
         }
-        ListError::Other(self.error(error))
+        self.error(error)
     }
 
     pub(super) fn error(&self, error: &CallError) -> Error {
@@ -371,10 +325,6 @@ impl Cluster {
         match error {
             CallError::Failed { operation, source } => match source.as_ref() {
                 kube::Error::Api(status) if status.code == 401 => Error::Unauthenticated { server },
-                kube::Error::Api(status) if is_of_server(status.code) => Error::Server {
-                    operation: operation.clone(),
-                    reason: one_line(&status.message),
-                },
                 kube::Error::Api(status) => Error::Request {
                     operation: operation.clone(),
                     reason: one_line(&status.message),
@@ -410,18 +360,12 @@ impl Cluster {
     }
 }
 
-/// The part of a path that selects a namespace.
-fn folder_of(namespace: Option<&str>) -> String {
-    match namespace {
-        Some(name) => format!("namespaces/{name}/"),
-        None => String::new(),
+/// The error of a request that cannot be built, or of an answer that cannot be decoded.
+pub(super) fn rejected(operation: String, error: &(dyn std::error::Error + 'static)) -> Error {
+    Error::Request {
+        operation,
+        reason: error_chain(error),
     }
-}
-
-/// Whether a status code is about the server rather than about one object: too many requests, a
-/// webhook that does not answer, or a server that is not available.
-fn is_of_server(code: u16) -> bool {
-    code == 429 || code >= 500
 }
 
 /// The message of the API server, in one line.

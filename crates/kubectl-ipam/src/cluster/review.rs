@@ -8,8 +8,8 @@ use kube::core::Request;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::read::{Cluster, ListError, error_text, lacks_permission};
-use crate::error::MissingRight;
+use super::read::{Cluster, error_text, lacks_permission, rejected};
+use crate::error::{Error, MissingRight};
 
 /// Name of the pool whose creation is tried. It is never stored.
 const PROBE: &str = "kubectl-ipam-doctor";
@@ -34,7 +34,7 @@ impl Cluster {
         &self,
         namespace: &str,
         account: &str,
-    ) -> Result<SubjectRulesReviewStatus, ListError> {
+    ) -> Result<SubjectRulesReviewStatus, Error> {
         let operation = || format!("review the permissions of {namespace}/{account}");
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace },
@@ -42,26 +42,26 @@ impl Cluster {
         let user = format!("system:serviceaccount:{namespace}:{account}");
         let request = Request::new("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews")
             .create(&PostParams::default(), review.to_string().into_bytes());
-        let mut request = request.map_err(|error| self.rejected(operation(), &error))?;
-        let user = http::HeaderValue::from_str(&user)
-            .map_err(|error| self.rejected(operation(), &error))?;
+        let mut request = request.map_err(|error| rejected(operation(), &error))?;
+        let user =
+            http::HeaderValue::from_str(&user).map_err(|error| rejected(operation(), &error))?;
         request.headers_mut().insert("Impersonate-User", user);
         let answer = self
             .call(operation, self.client.request::<Review>(request))
             .await;
         match answer {
             Ok(review) => Ok(review.status.unwrap_or_default()),
-            Err(error) if error.is_forbidden() => Err(ListError::Forbidden(MissingRight {
+            Err(error) if error.is_forbidden() => Err(Error::Forbidden(MissingRight {
                 verb: "impersonate",
                 resource: "serviceaccounts".to_owned(),
                 namespace: Some(namespace.to_owned()),
             })),
-            Err(error) => Err(ListError::Other(self.error(&error))),
+            Err(error) => Err(self.error(&error)),
         }
     }
 
     /// Lets the API server call the webhooks, with the dry run of a pool. Returns why it cannot.
-    pub(crate) async fn call_webhooks(&self) -> Result<Result<(), String>, ListError> {
+    pub(crate) async fn call_webhooks(&self) -> Result<Result<(), String>, Error> {
         self.try_pool(InClusterKind::GlobalIPPool, names::POOL_VERSION)
             .await
     }
@@ -70,7 +70,7 @@ impl Cluster {
     pub(crate) async fn convert_pool(
         &self,
         kind: InClusterKind,
-    ) -> Result<Result<(), String>, ListError> {
+    ) -> Result<Result<(), String>, Error> {
         let answer = self.try_pool(kind, names::OLD_POOL_VERSION).await?;
         // Another failure is that of the webhooks, which is another finding.
         Ok(answer.or_else(|text| {
@@ -86,7 +86,7 @@ impl Cluster {
         &self,
         kind: InClusterKind,
         version: &str,
-    ) -> Result<Result<(), String>, ListError> {
+    ) -> Result<Result<(), String>, Error> {
         let group = names::GROUP;
         let folder = if kind.is_global() {
             String::new()
@@ -104,7 +104,7 @@ impl Cluster {
         };
         let operation = || "call the webhooks".to_owned();
         let request = Request::new(&folder).create(&parameters, pool.to_string().into_bytes());
-        let request = request.map_err(|error| self.rejected(operation(), &error))?;
+        let request = request.map_err(|error| rejected(operation(), &error))?;
         let answer = self
             .call(operation, self.client.request::<Value>(request))
             .await;
@@ -117,13 +117,13 @@ impl Cluster {
             return Ok(Err(text.to_owned()));
         }
         let Some(text) = error_text(&error) else {
-            return Err(ListError::Other(self.error(&error)));
+            return Err(self.error(&error));
         };
         if FAILED_CALLS.iter().any(|failed| text.contains(failed)) {
             return Ok(Err(text));
         }
         if lacks_permission(&error, "create") {
-            return Err(ListError::Forbidden(MissingRight {
+            return Err(Error::Forbidden(MissingRight {
                 verb: "create",
                 resource: format!("{}.{group}", kind.plural()),
                 namespace: (!kind.is_global()).then(|| NAMESPACE.to_owned()),

@@ -10,7 +10,7 @@ use kube::api::{
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::read::{Cluster, error_text, lacks_permission};
+use super::read::{Cluster, lacks_permission};
 use crate::cli::DryRun;
 use crate::error::{Error, MissingRight};
 use crate::objects::Kind;
@@ -194,12 +194,6 @@ impl Cluster {
                 namespace: None,
             });
         }
-        match error_text(error) {
-            Some(reason) if error.is_forbidden() => Error::Server {
-                operation: format!("{verb} {}", kind.plural()),
-                reason,
-            },
-            _ => self.error(error),
-        }
+        self.error(error)
     }
 }

@@ -6,7 +6,6 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::ListError;
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::BlockLine;
@@ -52,8 +51,8 @@ async fn own_slice(
     let name = reservation_name(&scope, block);
     match loader.read_named::<IPSlice>(Kind::Slice, None, &name).await {
         // The registry knows it, too.
-        Ok(()) | Err(ListError::Forbidden(_)) => {}
-        Err(error) => return Err(error.into()),
+        Ok(()) | Err(Error::Forbidden(_)) => {}
+        Err(error) => return Err(error),
     }
     let found = loader.objects.slices.get(&NamespacedName::new("", &name));
     let certain = found.filter(|it| it.is_confirmed && it.conflict.is_none());

@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use super::Candidate;
 use super::question::Values;
 use crate::cli::{Cli, Global};
-use crate::cluster::{Cluster, KubeconfigNames, OtherKind};
+use crate::cluster::{Cluster, KubeconfigNames};
 use crate::error::Error;
 use crate::input::short;
 use crate::load::Loader;
@@ -62,7 +62,7 @@ fn names(names: impl IntoIterator<Item = String>) -> Vec<Candidate> {
 
 async fn namespaces(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
     let all = loader
-        .others::<Namespace>(OtherKind::Namespace, None, &ListParams::default())
+        .others::<Namespace>(None, &ListParams::default())
         .await?;
     Ok(names(all.seen().iter().map(ResourceExt::name_any)))
 }

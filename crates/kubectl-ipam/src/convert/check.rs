@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use capi_ipam_api::{FieldProblem, Pool, PoolKey, Scope, Slot, is_dns_label, is_dns_subdomain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, Entry, Family, UsableBlocks, parse_entry};
+use capi_ipam_ip::{Block, Entry, Extents, Family, UsableBlocks, parse_entry};
 use serde_json::Value;
 
 use super::Problem;
@@ -14,6 +14,9 @@ use super::table::{Object, Wanted, column_of};
 use crate::input::short;
 use crate::model::counted;
 use crate::user_reservation::{promised_to, reservation};
+
+/// Number of pools that a message about the addresses of one names.
+const MAX_OVERLAPS: usize = 10;
 
 /// The manifests of all rows, and what is wrong with them.
 #[derive(Debug, Default)]
@@ -216,46 +219,30 @@ impl Checker<'_> {
     /// Finds pools with the same addresses of which one is in no network: both would allocate them. Two
     /// networks are different address spaces, perhaps by mistake.
     fn find_overlaps(&mut self) {
-        let mut spans = Vec::new();
-        for (key, pool) in &self.pools {
-            if let Some(usable) = &pool.usable {
-                for span in usable.set.spans() {
-                    let first = usable.block(span.first()).span().first();
-                    let last = usable.block(span.last()).span().last();
-                    spans.push(PoolSpan {
-                        family: usable.family,
-                        first,
-                        last,
-                        pool: key,
-                        network: pool.network.as_deref(),
-                    });
-                }
-            }
-        }
-        spans.sort();
-        let mut reported = HashSet::new();
-        let mut before = Furthest::default();
-        for span in &spans {
-            if let Some(other) = before.other(span)
-                && reported.insert((span.pool, other.pool))
-                && reported.insert((other.pool, span.pool))
-            {
-                let (address, pool) = (span.family.address(span.first), other.pool);
-                let line = self.pools.get(span.pool).map_or(0, |pool| pool.line);
-                if span.network.is_some() && other.network.is_some() {
+        let mut pools: Vec<(&PoolKey, &CheckedPool)> = self.pools.iter().collect();
+        pools.sort_by_key(|(_, pool)| pool.line);
+        let mut before = Extents::default();
+        for (number, (_, pool)) in pools.iter().enumerate() {
+            let Some(usable) = &pool.usable else { continue };
+            let mut near: Vec<usize> = before.overlapping(usable).copied().collect();
+            near.sort_unstable();
+            let others = near.iter().filter_map(|number| pools.get(*number));
+            let shared = others.filter_map(|(key, other)| Some((key, other, pool.shared(other)?)));
+            for (key, other, address) in shared.take(MAX_OVERLAPS) {
+                if pool.network.is_some() && other.network.is_some() {
                     self.checked.warnings.push(format!(
-                        "line {line}: {address} is also in {pool}, which is in another network: both allocate it"
+                        "line {}: {address} is also in {key}, which is in another network: both allocate it",
+                        pool.line
                     ));
-                } else {
-                    let text = format!(
-                        "{address} is also in {pool}: both would allocate it; correct one of them, or put both into one \
-                         network"
-                    );
-                    let problem = Problem::of_cell(line, "addresses", text);
-                    self.checked.problems.push(problem);
+                    continue;
                 }
+                let text = format!(
+                    "{address} is also in {key}: both would allocate it; correct one of them, or put both into one network"
+                );
+                let problem = Problem::of_cell(pool.line, "addresses", text);
+                self.checked.problems.push(problem);
             }
-            before.add(span);
+            before.insert(usable, number);
         }
     }
 
@@ -380,58 +367,13 @@ impl Checker<'_> {
     }
 }
 
-/// Addresses of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PoolSpan<'a> {
-    family: Family,
-    first: u128,
-    last: u128,
-    pool: &'a PoolKey,
-    network: Option<&'a str>,
-}
-
-impl PoolSpan<'_> {
-    /// Whether an address of one pool is never allocated by the other one.
-    fn shares_scope(&self, other: &Self) -> bool {
-        match (self.network, other.network) {
-            (Some(own), Some(other)) => own == other,
-            (None, None) => self.pool == other.pool,
-            _ => false,
+impl CheckedPool {
+    /// The first address that another pool allocates, too. Those of one network share them.
+    fn shared(&self, other: &Self) -> Option<IpAddr> {
+        if self.network.is_some() && self.network == other.network {
+            return None;
         }
-    }
-}
-
-/// Of the spans so far, the one that reaches furthest, and the one of another scope that does.
-#[derive(Default)]
-struct Furthest<'a> {
-    first: Option<PoolSpan<'a>>,
-    second: Option<PoolSpan<'a>>,
-}
-
-impl<'a> Furthest<'a> {
-    /// A span of another scope that overlaps with one that begins after it.
-    fn other(&self, span: &PoolSpan<'a>) -> Option<PoolSpan<'a>> {
-        let mut found = [self.first, self.second].into_iter().flatten();
-        found.find(|other| {
-            let overlaps = other.family == span.family && other.last >= span.first;
-            overlaps && !other.shares_scope(span)
-        })
-    }
-
-    fn add(&mut self, span: &PoolSpan<'a>) {
-        let reaches = |known: &Option<PoolSpan<'a>>| match known {
-            Some(known) => (known.family, known.last) >= (span.family, span.last),
-            None => false,
-        };
-        if !reaches(&self.first) {
-            if self.first.is_some_and(|first| !first.shares_scope(span)) {
-                self.second = self.first;
-            }
-            self.first = Some(*span);
-        } else if !reaches(&self.second)
-            && self.first.is_some_and(|first| !first.shares_scope(span))
-        {
-            self.second = Some(*span);
-        }
+        let shared = self.usable.as_ref()?.first_shared(other.usable.as_ref()?)?;
+        Some(shared.family.address(shared.span.first()))
     }
 }

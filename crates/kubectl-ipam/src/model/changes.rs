@@ -12,7 +12,7 @@ pub struct ReservationChange {
     /// Whether nothing was changed.
     pub dry_run: bool,
     /// Whether not even the API server checked it.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unchecked: bool,
     /// Name of the IPReservation.
     pub name: String,
@@ -26,14 +26,6 @@ pub struct ReservationChange {
     /// Namespace and name of the claim that gets the address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
-)]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// What was done to a reservation.

@@ -23,13 +23,11 @@ pub struct ClaimLine {
     pub pool: PoolName,
     /// The address or prefix of the claim; `null` if it may not be read.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<String>")]
     pub address: Fact<String>,
     /// The state.
     pub state: ClaimState,
     /// Time of creation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub created: Option<Timestamp>,
     /// Reason of the condition Ready, if it is not True.
     #[serde(skip_serializing_if = "Option::is_none")]

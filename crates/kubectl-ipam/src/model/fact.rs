@@ -1,3 +1,6 @@
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Serialize, Serializer};
 
 /// A field that an object has or has not, or that may not be read. In JSON an absent field is
@@ -44,6 +47,20 @@ impl<T: Serialize> Serialize for Fact<T> {
             Self::Known(value) => value.serialize(serializer),
             Self::Absent | Self::Unknown => serializer.serialize_none(),
         }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Fact<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        Option::<T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Option::<T>::json_schema(generator)
     }
 }
 

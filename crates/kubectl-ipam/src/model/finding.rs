@@ -25,7 +25,6 @@ pub struct Finding {
     pub problem: String,
     /// Since when, or since when the oldest of several objects.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub since: Option<Timestamp>,
     /// The finding that causes this one: its repair ends both.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,6 @@ pub(crate) struct Outage {
     pub(crate) reason: String,
     /// Time of its last answer; omitted if it never gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(crate) since: Option<Timestamp>,
 }
 
@@ -52,7 +51,6 @@ pub(crate) struct Manager {
     pub(crate) holder: Option<String>,
     /// If there is no manager: since when, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(crate) since: Option<Timestamp>,
 }
 

@@ -24,34 +24,27 @@ pub struct Holder {
     pub pool: PoolName,
     /// The network of the pool.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<String>")]
     pub network: Fact<String>,
     /// Name of the IPReservation.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<String>")]
     pub reservation: Fact<String>,
     /// Namespace and name of the IPAddress.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<String>")]
     pub ip_address: Fact<String>,
     /// Namespace and name of the claim. If the address cools down, of the last claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
     /// Kind and name of the owner of the claim that is not the Cluster.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<String>")]
     pub machine: Fact<String>,
     /// The Cluster of the claim.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<String>")]
     pub cluster: Fact<String>,
     /// Since when: creation of the IPAddress or of the reservation, or the release.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub since: Option<Timestamp>,
     /// End of the cool-down.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<String>")]
     pub until: Fact<Timestamp>,
 }
 

@@ -44,41 +44,25 @@ pub struct Cell {
     /// Addresses that cool down.
     pub cooling_down: u64,
     /// Addresses of draining parts that are not in use.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "super::pools::is_zero")]
     pub draining: u64,
     /// Addresses in blocks of the network that this management cluster does not have.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "super::pools::is_zero")]
     pub other_blocks: u64,
     /// Addresses that the specification of the pool or its network excludes, and gateways.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "super::pools::is_zero")]
     pub excluded: u64,
     /// Addresses that are not in the pool.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "super::pools::is_zero")]
     pub outside: u64,
     /// Whether the cell contains a gateway of the pool.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gateway: bool,
     /// Whether no address of the cell can be allocated.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unusable: bool,
     /// Whether no address of the cell is free that could be allocated.
     pub full: bool,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
-)]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
-)]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// Cells in one row of the map.

@@ -18,7 +18,6 @@ pub(crate) struct Overview {
     /// Grows with every change.
     pub(crate) version: u64,
     /// Time of this version.
-    #[schemars(with = "String")]
     pub(crate) time: Timestamp,
     /// The API server.
     pub(crate) server: String,

@@ -157,7 +157,7 @@ pub(super) fn readiness(pool: &PoolRow) -> (String, Option<String>) {
     clippy::trivially_copy_pass_by_ref,
     reason = "serde asks for a reference"
 )]
-fn is_zero(count: &u64) -> bool {
+pub(super) fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

@@ -77,7 +77,6 @@ pub struct PoolDetails {
     /// them. Omitted if there are none, or if they depend on the owner of the claim; `null` if they are
     /// unknown.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<Vec<String>>")]
     pub next: Fact<Vec<String>>,
     /// The slices of the pool, in the order of their addresses; `null` if they may not be read.
     #[serde(skip_serializing_if = "is_empty_list")]
@@ -85,7 +84,6 @@ pub struct PoolDetails {
     /// The map; omitted if the specification is invalid or has no addresses, and `null` if the
     /// IPAddresses or the reservations of the pool may not be read.
     #[serde(skip_serializing_if = "Fact::is_absent")]
-    #[schemars(with = "Option<OccupancyMap>")]
     pub map: Fact<OccupancyMap>,
     /// What holds addresses of the pool; `null` if it may not be read.
     pub holders: Option<Vec<Holder>>,

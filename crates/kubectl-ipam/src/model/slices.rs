@@ -34,7 +34,6 @@ pub struct SliceLine {
     pub pinned: bool,
     /// Since when no address of the slice is in use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub empty_since: Option<Timestamp>,
 }
 

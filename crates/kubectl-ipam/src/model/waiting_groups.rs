@@ -25,7 +25,6 @@ pub(crate) struct WaitingGroup {
     pub(crate) count: u64,
     /// Creation of the oldest claim.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(crate) oldest: Option<Timestamp>,
     /// The oldest claims, at most 100. A message is omitted if it is that of the group.
     pub(crate) claims: Vec<ClaimLine>,

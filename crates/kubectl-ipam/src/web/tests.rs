@@ -10,17 +10,14 @@ mod sample;
 
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use kubectl_ipam_web::Server;
 
-use super::guard::Guard;
-use super::server::Page;
 use super::state::State;
 
 /// Serves the page, and returns its address.
 async fn serve(state: &Arc<State>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let guard = Guard::new(listener.local_addr().unwrap().port());
-    let address = guard.address();
-    tokio::spawn(Page::new(guard, Arc::clone(state)).serve(listener));
+    let server = Server::bind(0).await.unwrap();
+    let address = server.address();
+    tokio::spawn(super::serve(server, Arc::clone(state)));
     address
 }

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 
 use super::webhooks::certificates;
-use crate::cluster::{Cluster, ListError, OtherKind};
+use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::doctor::snapshot::{ConversionRow, ServedDefinition};
@@ -45,12 +45,10 @@ pub(super) async fn served(
 async fn list(
     cluster: &Cluster,
     own: &CustomResourceDefinition,
-) -> Result<Vec<CustomResourceDefinition>, ListError> {
+) -> Result<Vec<CustomResourceDefinition>, Error> {
     let name = format!("metadata.name={}", own.name_any());
     let parameters = ListParams::default().fields(&name);
-    cluster
-        .list_other(OtherKind::Definition, None, &parameters)
-        .await
+    cluster.list_other(None, &parameters).await
 }
 
 async fn conversion(

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Container, Event, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::ListParams;
 
-use crate::cluster::{Cluster, OtherKind, PAGE_SIZE, lease_selector, provider_selector};
+use crate::cluster::{Cluster, PAGE_SIZE, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::LeaseRow;
@@ -30,9 +30,7 @@ const SELF_MANAGED: &str = "--webhook-certs=self-managed";
 
 pub(super) async fn leases(loader: &mut Loader<'_>) -> Result<Readable<Vec<LeaseRow>>, Error> {
     let parameters = lease_selector();
-    let found = loader
-        .others::<Lease>(OtherKind::Lease, None, &parameters)
-        .await?;
+    let found = loader.others::<Lease>(None, &parameters).await?;
     Ok(found.map(|leases| leases.into_iter().map(LeaseRow::from).collect()))
 }
 
@@ -40,9 +38,7 @@ pub(super) async fn deployments(
     loader: &mut Loader<'_>,
 ) -> Result<Readable<Vec<DeploymentRow>>, Error> {
     let parameters = provider_selector();
-    let found = loader
-        .others::<Deployment>(OtherKind::Deployment, None, &parameters)
-        .await?;
+    let found = loader.others::<Deployment>(None, &parameters).await?;
     let mut rows = Vec::new();
     for deployment in found.seen() {
         rows.push(row(loader, deployment).await?);
@@ -53,7 +49,7 @@ pub(super) async fn deployments(
 /// The running pods of the provider, with what their probes say. They only add to the finding that
 /// nobody renews the lease, so nothing is unknown without the permissions.
 pub(super) async fn running_pods(cluster: &Cluster) -> Result<Vec<PodRow>, Error> {
-    let pods = allowed::<Pod>(cluster, OtherKind::Pod, &provider_selector()).await?;
+    let pods = allowed::<Pod>(cluster, &provider_selector()).await?;
     let mut rows = Vec::new();
     for pod in pods.iter().filter(|pod| is_running(pod)) {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
@@ -98,7 +94,7 @@ fn probe(pod: &Pod) -> Option<(i32, String)> {
 /// the permission to list them.
 pub(super) async fn deleted_namespaces(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
     let parameters = ListParams::default();
-    let mut found = allowed::<Namespace>(cluster, OtherKind::Namespace, &parameters).await?;
+    let mut found = allowed::<Namespace>(cluster, &parameters).await?;
     found.retain(|namespace| namespace.metadata.deletion_timestamp.is_some());
     let names = found.into_iter();
     Ok(names
@@ -171,9 +167,7 @@ fn all_rules(status: SubjectRulesReviewStatus) -> Option<Vec<Rule>> {
 /// Events of the provider: some of them are enough.
 pub(super) async fn events(loader: &mut Loader<'_>) -> Result<Readable<Vec<EventRow>>, Error> {
     let parameters = ListParams::default().fields(REPORTER).limit(PAGE_SIZE);
-    let found = loader
-        .others::<Event>(OtherKind::Event, None, &parameters)
-        .await?;
+    let found = loader.others::<Event>(None, &parameters).await?;
     Ok(found.map(|events| events.into_iter().flat_map(occurrences).collect()))
 }
 

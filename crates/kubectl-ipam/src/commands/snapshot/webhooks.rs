@@ -10,7 +10,6 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::api::ListParams;
 
 use super::certificate::facts;
-use crate::cluster::OtherKind;
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::doctor::snapshot::{CertificateRow, WebhookRow};
@@ -24,7 +23,7 @@ pub(super) async fn webhooks(loader: &mut Loader<'_>) -> Result<Readable<Vec<Web
     let name = format!("metadata.name={}", installed::WEBHOOK_CONFIGURATION);
     let parameters = ListParams::default().fields(&name);
     let found = loader
-        .others::<ValidatingWebhookConfiguration>(OtherKind::Webhook, None, &parameters)
+        .others::<ValidatingWebhookConfiguration>(None, &parameters)
         .await?;
     let mut rows = Vec::new();
     for configuration in found.seen() {
@@ -74,7 +73,7 @@ async fn ready_replicas(
     let label = format!("kubernetes.io/service-name={service}");
     let parameters = ListParams::default().labels(&label);
     let found = loader
-        .others::<EndpointSlice>(OtherKind::EndpointSlice, Some(namespace), &parameters)
+        .others::<EndpointSlice>(Some(namespace), &parameters)
         .await?;
     let is_ready = |endpoint: &Endpoint| {
         endpoint
@@ -98,7 +97,7 @@ pub(super) async fn certificates(
 ) -> Result<Readable<Vec<CertificateRow>>, Error> {
     let parameters = ListParams::default().fields("type=kubernetes.io/tls");
     let found = loader
-        .others::<Secret>(OtherKind::Secret, Some(namespace), &parameters)
+        .others::<Secret>(Some(namespace), &parameters)
         .await?;
     let names = [
         format!("{service}-cert"),

@@ -76,11 +76,9 @@ pub struct BlockLine {
     pub(crate) used: Option<u64>,
     /// Since when its holder has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(crate) since: Option<Timestamp>,
     /// Since when none of its addresses is in use.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(crate) empty_since: Option<Timestamp>,
     /// What else is to be known.
     #[serde(skip_serializing_if = "Option::is_none")]

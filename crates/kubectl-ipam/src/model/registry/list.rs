@@ -78,7 +78,6 @@ pub struct ClusterLine {
     pub blocks: u64,
     /// Time of its last sign of life, which it gives each minute. From the status of the registry,
     /// it is rounded down to 10 minutes. `null` if it is unknown.
-    #[schemars(with = "Option<String>")]
     pub last_seen: Option<Timestamp>,
     /// Whether it is alive.
     pub state: ClusterState,

@@ -49,7 +49,6 @@ pub(crate) struct NetworkBlocks {
     /// When the records were read from the registry; omitted if they are not known. Then it is
     /// unknown who has the blocks that this management cluster does not have.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(crate) read: Option<Timestamp>,
     /// Why the records could not be read at the last attempt.
     #[serde(skip_serializing_if = "Option::is_none")]

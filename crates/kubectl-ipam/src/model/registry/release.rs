@@ -23,7 +23,6 @@ pub struct RegistryRelease {
     /// Identity of the management cluster.
     pub cluster: String,
     /// Time of its last sign of life; `null` if it is unknown.
-    #[schemars(with = "Option<String>")]
     pub last_seen: Option<Timestamp>,
     /// Whether nothing was changed.
     pub dry_run: bool,
