@@ -65,10 +65,7 @@ async fn different_gateways_are_reported_until_they_are_equal() {
             "addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "gateway": gateway, "network": NETWORK,
         });
         cluster.consumer.create_pool("p", spec).await;
-        cluster
-            .consumer
-            .wait_for_pool_condition("p", "True", "PoolReady")
-            .await;
+        cluster.consumer.wait_until_pool_ready("p").await;
     }
     for cluster in [west, east, west] {
         show_life(&site, cluster).await;
@@ -156,8 +153,7 @@ async fn no_block_is_taken_beside_one_of_another_size() {
         .await;
     // Held blocks are used.
     west.bind("p", &names("x", 2)).await;
-    west.consumer.create_claim("y", "p").await;
-    west.consumer.wait_for_reason("y", "WaitingForBlock").await;
+    west.consumer.claim_waits("y", "p", "WaitingForBlock").await;
     west.consumer.assert_stays_unbound("y").await;
     site.lose_record("10.0.1.8/29").await;
     assert_eq!(west.consumer.wait_for_address("y").await, "10.0.1.4");

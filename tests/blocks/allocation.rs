@@ -144,14 +144,14 @@ async fn requested_address_takes_its_block() {
     east.create_pool("p", "10.0.1.0-10.0.1.15").await;
     let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": "10.0.1.9"}});
     west.consumer
-        .create_claim_with("w", "InClusterIPPool", "p", request.clone())
+        .create_claim_with_metadata("w", "p", request.clone())
         .await;
     assert_eq!(west.consumer.wait_for_address("w").await, "10.0.1.9");
     west.wait_for_blocks(&["10.0.1.8/30"]).await;
 
     // It is in a block of the other cluster.
     east.consumer
-        .create_claim_with("e", "InClusterIPPool", "p", request)
+        .create_claim_with_metadata("e", "p", request)
         .await;
     east.consumer
         .wait_for_message("e", "WaitingForBlock", "10.0.1.9")

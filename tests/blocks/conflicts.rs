@@ -29,7 +29,7 @@ async fn block_of_two_clusters_is_drained_by_one(hub: Hub) {
     let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": "10.0.1.3"}});
     site.west
         .consumer
-        .create_claim_with("w", "InClusterIPPool", "p", request)
+        .create_claim_with_metadata("w", "p", request)
         .await;
     assert_eq!(site.west.consumer.wait_for_address("w").await, "10.0.1.3");
 

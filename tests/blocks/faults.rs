@@ -261,7 +261,7 @@ async fn run(site: &Site, run: &Run) {
     let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": block.free}});
     let name = format!("r-{}", run.network);
     west.consumer
-        .create_claim_with(&name, "InClusterIPPool", &run.pool, request)
+        .create_claim_with_metadata(&name, &run.pool, request)
         .await;
     assert_eq!(west.consumer.wait_for_address(&name).await, block.free);
     east.restart();

@@ -223,9 +223,7 @@ async fn managers_of_one_cluster_share_its_blocks() {
     );
 
     // Neither returns a block that the other one uses, and one of them returns the unused ones.
-    for claim in &claims {
-        one.release(claim).await;
-    }
+    one.release_all(&claims).await;
     let used: BTreeSet<String> = of_two.values().map(|address| block_of(address)).collect();
     eventually("only the blocks in use are left", || async {
         let owners = one.slice_owners().await;

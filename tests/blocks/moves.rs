@@ -39,8 +39,7 @@ impl Move {
             west.consumer.create_claim(&name, "p").await;
             assert_eq!(west.consumer.wait_for_address(&name).await, address);
         }
-        west.consumer.create_claim("x", "p").await;
-        west.consumer.wait_for_reason("x", "PoolExhausted").await;
+        west.consumer.claim_waits("x", "p", "PoolExhausted").await;
         Self { hub, west, east }
     }
 
@@ -92,9 +91,7 @@ async fn begin_return(site: &Move, interceptor: &Interceptor) {
     let claims = names("q", 32);
     west.bind("q", &claims).await;
     interceptor.hold(Held::Lists, true);
-    for claim in &claims {
-        west.consumer.release(claim).await;
-    }
+    west.consumer.release_all(&claims).await;
     west.wait_for_mark("10.0.2.0/30", true).await;
     tokio::time::sleep(GRACE).await;
 }

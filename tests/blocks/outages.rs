@@ -184,8 +184,9 @@ async fn refused_record_of_a_network_does_not_stop_the_others() {
     west.create_network("a", blocks).await;
     west.create_pool_in("a", "refused", "10.0.2.0-10.0.2.15")
         .await;
-    west.consumer.create_claim("w", "refused").await;
-    west.consumer.wait_for_reason("w", "WaitingForBlock").await;
+    west.consumer
+        .claim_waits("w", "refused", "WaitingForBlock")
+        .await;
 
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
     // Each block is taken although the record is refused again and again.

@@ -23,11 +23,8 @@ async fn empty_block_goes_to_another_cluster(hub: Hub) {
     east.create_pool("p", "10.0.1.0-10.0.1.3").await;
     let of_west = names("w", 4);
     west.bind("p", &of_west).await;
-    east.consumer.create_claim("e", "p").await;
-    east.consumer.wait_for_reason("e", "WaitingForBlock").await;
-    for name in &of_west {
-        west.consumer.release(name).await;
-    }
+    east.consumer.claim_waits("e", "p", "WaitingForBlock").await;
+    west.consumer.release_all(&of_west).await;
     east.consumer.wait_for_address("e").await;
     west.wait_for_blocks(&[]).await;
     east.wait_for_blocks(&["10.0.1.0/30"]).await;

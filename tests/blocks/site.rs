@@ -316,9 +316,7 @@ impl ManagementCluster {
     pub(crate) async fn create_pool_in(&self, network: &str, name: &str, addresses: &str) {
         let spec = json!({"addresses": [addresses], "prefix": 16, "network": network, "allocation": {"requests": true}});
         self.consumer.create_pool(name, spec).await;
-        self.consumer
-            .wait_for_pool_condition(name, "True", "PoolReady")
-            .await;
+        self.consumer.wait_until_pool_ready(name).await;
     }
 
     /// Creates claims and returns their addresses, by claim.

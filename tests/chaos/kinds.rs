@@ -29,9 +29,7 @@ fn restore(control_plane: &ControlPlane, definition: &str, saved: &str) {
 /// which are reserved again.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.50").await;
     let (before, during) = (names("before", 20), names("during", 10));
     create_all(&consumer, &before, "web").await;
@@ -67,9 +65,7 @@ async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
-    let control_plane = ControlPlane::new();
-    let manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.50").await;
     let mut claims = names("c", 5);
     create_all(&consumer, &claims, "web").await;

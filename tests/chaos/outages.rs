@@ -16,9 +16,7 @@ async fn assert_survives(
     times: usize,
     fault: impl Fn(&mut ControlPlane) + Send + 'static,
 ) {
-    let mut control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (mut control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.0/24").await;
     let names = names("c", CLAIMS);
     let faults = tokio::task::spawn_blocking(move || {

@@ -50,9 +50,8 @@ async fn wait_until_refused(control_plane: &ControlPlane, namespace: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, _manager, consumer) =
+        scene_with_manager(&["--sweep-interval=1s", "--sweep-grace=2s"]).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.20").await;
     let first = names("first", 2);
     create_all(&consumer, &first, "web").await;

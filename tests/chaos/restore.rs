@@ -18,9 +18,7 @@ const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 /// Takes a snapshot, creates and releases claims, restores the snapshot, and creates more claims.
 /// With `restart` the manager is stopped before the restore and started after it.
 async fn assert_recovers_from_a_restore(restart: bool) {
-    let mut control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (mut control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.60").await;
     let (old, kept) = (names("old", 10), names("kept", 10));
     for claims in [&old, &kept] {

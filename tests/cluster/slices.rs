@@ -390,9 +390,8 @@ async fn prefixes_are_sliced() {
         .await;
     for number in 0..5 {
         consumer
-            .create_claim_of(InClusterKind::PrefixPool, &format!("c{number}"), &pool)
+            .bind_of(InClusterKind::PrefixPool, &format!("c{number}"), &pool)
             .await;
-        consumer.wait_for_address(&format!("c{number}")).await;
     }
     let namespace = consumer.namespace.as_str();
     wait_for_slices(

@@ -69,16 +69,7 @@ async fn claim_is_bound_despite_dead_watches() {
         .for_each(|resource| proxy.swallow_watches(resource));
     let started = Instant::now();
     consumer.create_claim("after", "web").await;
-    eventually_within(BOUND, "the claim is bound", || async {
-        consumer
-            .claims()
-            .get("after")
-            .await
-            .ok()??
-            .bound_address()
-            .map(drop)
-    })
-    .await;
+    consumer.wait_until_bound("after", BOUND).await;
     println!("bound {:?} after the watches died", started.elapsed());
     until_within(BOUND, "all three are watched again", || async {
         Some(
@@ -113,16 +104,7 @@ async fn claim_is_bound_despite_dead_connections() {
     proxy.swallow_connections();
     let started = Instant::now();
     consumer.create_claim("after", "web").await;
-    eventually_within(BOUND, "the claim is bound", || async {
-        consumer
-            .claims()
-            .get("after")
-            .await
-            .ok()??
-            .bound_address()
-            .map(drop)
-    })
-    .await;
+    consumer.wait_until_bound("after", BOUND).await;
     println!("bound {:?} after all connections died", started.elapsed());
     assert!(manager.is_running(), "it stays leader:\n{}", manager.log());
 }

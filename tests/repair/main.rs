@@ -91,7 +91,7 @@ async fn pause(consumer: &Consumer, name: &str) {
     consumer.set_paused(&consumer.claims(), name, true).await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
     consumer
-        .create_claim_with("made-later", "InClusterIPPool", "web", metadata)
+        .create_claim_with_metadata("made-later", "web", metadata)
         .await;
     consumer.wait_for_reason("made-later", "Paused").await;
     consumer.release("made-later").await;

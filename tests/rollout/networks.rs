@@ -55,9 +55,7 @@ async fn wait_until_joined(consumer: &Consumer, pool: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_joins_a_network_while_the_manager_is_killed() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22}))
         .await;
@@ -125,9 +123,7 @@ async fn overwrite(consumer: &Consumer, pool: &str, spec: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &FLAGS);
-    let one = Consumer::new(&control_plane).await;
+    let (control_plane, _manager, one) = scene_with_manager(&FLAGS).await;
     let two = Consumer::new(&control_plane).await;
     // Each cluster has a pool with the same addresses.
     let spec = json!({"addresses": ["10.0.0.10-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.1"});
@@ -202,9 +198,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
 /// A controller with the types of the Go provider removes the fields that it does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_in_use_that_loses_its_network_stays_in_it() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_open_network("lab").await;
     let known = json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24});
     for pool in ["a", "b"] {
@@ -254,9 +248,7 @@ async fn pool_in_use_that_loses_its_network_stays_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_in_use_twice_are_reported_when_pools_join() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (_plane, _manager, consumer) = scene_with_manager(&FLAGS).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
     for pool in ["p", "q"] {
         consumer.create_pool(pool, spec.clone()).await;

@@ -117,32 +117,6 @@ async fn manager_exits_when_it_loses_the_lease() {
     );
 }
 
-/// Safety must not depend on leader election.
-#[tokio::test(flavor = "multi_thread")]
-async fn two_active_managers_allocate_no_address_twice() {
-    let control_plane = ControlPlane::new();
-    let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
-    let _managers = [
-        Manager::start(&control_plane, &flags),
-        Manager::start(&control_plane, &flags),
-    ];
-    let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23}))
-        .await;
-    let names: Vec<String> = numbered("c", 300);
-    consumer.create_claims(&names, "web").await;
-    let bound = consumer.wait_for_addresses(&names).await;
-    assert_eq!(bound.values().collect::<HashSet<_>>().len(), 300);
-    for name in &names {
-        consumer.delete(name).await;
-    }
-    for name in &names {
-        consumer.wait_until_deleted(name).await;
-    }
-    consumer.wait_for_counts("web", (510, 510, 0, 0)).await;
-}
-
 /// After this time, a reservation for a claim of this process is not one of an earlier process.
 const EARLIER_WRITES: Duration = Duration::from_secs(31);
 

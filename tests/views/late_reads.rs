@@ -47,20 +47,9 @@ async fn wait_until_all_deleted(consumer: &Consumer, what: &str) {
 
 /// Waits until a claim is bound, and deletes it at once.
 async fn bind_and_delete(consumer: &Consumer, name: &str) {
-    eventually_within(
-        Duration::from_mins(5),
-        &format!("claim {name} is bound"),
-        || async {
-            consumer
-                .claims()
-                .get(name)
-                .await
-                .ok()??
-                .bound_address()
-                .map(drop)
-        },
-    )
-    .await;
+    consumer
+        .wait_until_bound(name, Duration::from_mins(5))
+        .await;
     consumer.delete(name).await;
 }
 
@@ -166,7 +155,7 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
 /// and its watch reports the deletion.
 async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     let plane = ControlPlane::new();
-    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (one, two) = two_consumers(&plane).await;
     let _of_one = serving_namespace(&plane, &one);
     let lagging = Lagging::start(&plane).await;
     let flag = format!("--namespace={}", two.namespace);
@@ -185,9 +174,7 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     // The manager of namespace two does not know which addresses are in use, so it reads.
     lagging.hold_watches(true);
     let held = names("held", taken);
-    for name in &held {
-        one.create_global_claim(name, "shared").await;
-    }
+    one.create_global_claims(&held, "shared").await;
     one.wait_for_addresses(&held).await;
     lagging.hold_reads(reads);
     two.create_global_claim("asks", "shared").await;
@@ -203,9 +190,7 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
 
     // All other addresses are free, also for this manager.
     let others = names("others", taken);
-    for name in &others {
-        two.create_global_claim(name, "shared").await;
-    }
+    two.create_global_claims(&others, "shared").await;
     let bound = two.wait_for_addresses(&others).await;
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), taken);
 }

@@ -9,14 +9,10 @@ use crate::{
     versions::{at_rest, version},
 };
 
-async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
-    (Consumer::new(plane).await, Consumer::new(plane).await)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_of_another_namespace_is_not_ended() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
@@ -60,7 +56,7 @@ async fn cooldown_of_another_namespace_is_not_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_is_kept_beside_an_unrestricted_manager() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving(&plane, &[])];
     two.create_pool(
         "web",
@@ -84,7 +80,7 @@ async fn cooldown_is_kept_beside_an_unrestricted_manager() {
 #[tokio::test(flavor = "multi_thread")]
 async fn global_pool_counts_claims_of_all_namespaces() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
@@ -160,7 +156,7 @@ async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_managers_with_different_views_write_nothing_at_rest() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
@@ -211,7 +207,7 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
 #[tokio::test(flavor = "multi_thread")]
 async fn overlap_is_reported_the_same_by_all_managers() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
@@ -277,7 +273,7 @@ async fn overlap_is_reported_the_same_by_all_managers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn overlap_events_are_published_once() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),

@@ -83,7 +83,7 @@ async fn with_one_reservation_each(consumer: &Consumer) -> Versions {
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_other_namespaces_writes_nothing() {
     let plane = ControlPlane::new();
-    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (one, two) = two_consumers(&plane).await;
     let teams = [&one, &two];
     let mut of_one = serving_namespace(&plane, &one);
     let mut of_two = serving_namespace(&plane, &two);
@@ -140,12 +140,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
         "no address changes"
     );
     for team in teams {
-        for name in &more {
-            team.delete(name).await;
-        }
-        for name in &more {
-            team.wait_until_deleted(name).await;
-        }
+        team.release_all(&more).await;
     }
     one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count()))
         .await;
@@ -155,7 +150,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn moving_namespaces_under_load_duplicates_no_address() {
     let plane = ControlPlane::new();
-    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (one, two) = two_consumers(&plane).await;
     let teams = [&one, &two];
     one.create_global_pool(
         "shared",
