@@ -1,11 +1,9 @@
 //! What has to be equal in all management clusters of a network.
 
 use capi_ipam_api::{IPNetwork, conditions};
-use serde_json::{Value, json};
-use support::consumer::{create, object};
-use support::wait::eventually;
+use support::prelude::*;
 
-use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site};
 
 /// A network without its registry says so, also after a restart. Nothing is released.
 #[tokio::test]
@@ -14,7 +12,7 @@ async fn network_without_its_registry_is_not_ready() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("a", 3)).await;
+    west.bind("p", &numbered("a-", 3)).await;
 
     let registries = west.registries();
     west.consumer.delete_object(&registries, REGISTRY).await;
@@ -79,8 +77,8 @@ async fn different_gateways_are_reported_until_they_are_equal() {
             .wait_for_event(NETWORK, "Warning", "ExclusionsDiffer", other.id)
             .await;
     }
-    west.bind("p", &names("a", 3)).await;
-    let bound = east.bind("p", &names("a", 3)).await;
+    west.bind("p", &numbered("a-", 3)).await;
+    let bound = east.bind("p", &numbered("a-", 3)).await;
     let mut addresses = bound.values();
     assert!(
         addresses.any(|address| address == "10.0.1.5"),
@@ -99,7 +97,7 @@ async fn different_gateways_are_reported_until_they_are_equal() {
         cluster
             .wait_for_event(NETWORK, "Normal", "ExclusionsEqual", "the same addresses")
             .await;
-        let bound = cluster.bind("p", &names("b", 3)).await;
+        let bound = cluster.bind("p", &numbered("b-", 3)).await;
         assert!(!bound.values().any(|address| address == "10.0.1.9"));
     }
 }
@@ -109,7 +107,7 @@ async fn other_size_of_blocks_is_reported() {
     let first = json!({"registry": "site", "size": 4});
     let site = Site::start(Hub::nats(), first).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("w", 1)).await;
+    site.west.bind("p", &numbered("w-", 1)).await;
     site.east
         .create_network("other", json!({"registry": "site", "size": 4}))
         .await;
@@ -146,13 +144,13 @@ async fn no_block_is_taken_beside_one_of_another_size() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("w", 2)).await;
+    west.bind("p", &numbered("w-", 2)).await;
     site.create_record("10.0.1.8/29", "north").await;
     let text = "8 addresses in management cluster north";
     west.wait_for_network_message(NETWORK, "BlockSizeDiffers", text)
         .await;
     // Held blocks are used.
-    west.bind("p", &names("x", 2)).await;
+    west.bind("p", &numbered("x-", 2)).await;
     west.consumer.claim_waits("y", "p", "WaitingForBlock").await;
     west.consumer.assert_stays_unbound("y").await;
     site.lose_record("10.0.1.8/29").await;

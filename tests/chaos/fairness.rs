@@ -5,8 +5,6 @@
 
 use support::prelude::*;
 
-use crate::workload::names;
-
 const FLOOD: usize = 600;
 /// How long a slow machine takes for all of them.
 const MAX_WAIT: Duration = Duration::from_mins(5);
@@ -21,7 +19,7 @@ async fn assert_is_bound(addresses: &str) {
     one.wait_for_counts("web", (1, 1, 0, 0)).await;
     // All at once: the manager reconciles nothing until it is resumed.
     manager.signal("STOP");
-    many.create_claims(&names("c", FLOOD), "web").await;
+    many.create_claims(&numbered("c", FLOOD), "web").await;
     one.create_claim("single", "web").await;
     manager.signal("CONT");
     let started = Instant::now();

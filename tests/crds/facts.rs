@@ -1,9 +1,6 @@
 //! Without a server: the CRDs compared with those of the Go provider.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde_json::{Value, json};
-
+use support::prelude::*;
 use super::{COMMITTED, DEFINITIONS, data};
 
 /// A CRD as a flat map of facts.

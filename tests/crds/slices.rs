@@ -1,7 +1,6 @@
 //! Validation by the CRDs of changes of slices, and of how pools are divided into them.
 
-use serde_json::{Value, json};
-
+use support::prelude::*;
 use super::{ControlPlane, object, with_file};
 
 #[test]

@@ -8,12 +8,6 @@ use support::prelude::*;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 
-fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count)
-        .map(|number| format!("{prefix}{number}"))
-        .collect()
-}
-
 /// Waits until claims are bound to different addresses, none of which is the one in use.
 pub(crate) async fn wait_for_other_addresses(consumer: &Consumer, claims: &[&str], in_use: &str) {
     let claims: Vec<String> = claims.iter().map(ToString::to_string).collect();
@@ -59,7 +53,7 @@ async fn pool_joins_a_network_while_the_manager_is_killed() {
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22}))
         .await;
-    let first = names("a", 150);
+    let first = numbered("a", 150);
     consumer.create_claims(&first, "web").await;
     let before = consumer.wait_for_addresses(&first).await;
 
@@ -67,7 +61,7 @@ async fn pool_joins_a_network_while_the_manager_is_killed() {
         .create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}}))
         .await;
     let (kept, released) = first.split_at(100);
-    let second = names("b", 50);
+    let second = numbered("b", 50);
     let churn = async {
         for (claim, gone) in second.iter().zip(released) {
             consumer.create_claim(claim, "web").await;
@@ -130,7 +124,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
     let other = json!({"addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.10"});
     one.create_pool("v4", spec.clone()).await;
     two.create_pool("v4", other.clone()).await;
-    let (own, twice) = (names("own", 20), names("twice", 1));
+    let (own, twice) = (numbered("own", 20), numbered("twice", 1));
     one.create_claims(&own, "v4").await;
     let own = one.wait_for_addresses(&own).await;
     two.create_claims(&twice, "v4").await;
@@ -156,7 +150,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    let late = names("late", 20);
+    let late = numbered("late", 20);
     let claims = async {
         wait_until_joined(&one, "v4").await;
         wait_until_joined(&two, "v4").await;
@@ -252,8 +246,8 @@ async fn addresses_in_use_twice_are_reported_when_pools_join() {
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
     for pool in ["p", "q"] {
         consumer.create_pool(pool, spec.clone()).await;
-        consumer.create_claims(&names(pool, 2), pool).await;
-        let bound = consumer.wait_for_addresses(&names(pool, 2)).await;
+        consumer.create_claims(&numbered(pool, 2), pool).await;
+        let bound = consumer.wait_for_addresses(&numbered(pool, 2)).await;
         assert_eq!(
             bound
                 .values()
@@ -272,7 +266,7 @@ async fn addresses_in_use_twice_are_reported_when_pools_join() {
         (holders.len() == 2).then_some(holders)
     })
     .await;
-    let all = [names("p", 2), names("q", 2)].concat();
+    let all = [numbered("p", 2), numbered("q", 2)].concat();
     let others: Vec<_> = all
         .iter()
         .filter(|claim| !holders.values().any(|holder| holder == *claim))

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use capi_ipam_api::names::{PROTECT_POOL, RELEASE_ADDRESS};
 use futures::StreamExt as _;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::go_provider::{GoProvider, claim, ip_address};
 use crate::store::{CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer};

@@ -112,20 +112,16 @@ async fn global_pool_counts_claims_of_all_namespaces() {
     at_rest(&one).await;
 }
 
-/// Creates claims of a pool, as `<prefix>-0`, `<prefix>-1` and so on.
+/// Creates claims of a pool, as `<prefix>0`, `<prefix>1` and so on.
 async fn create_claims(
     team: &Consumer,
-    kind: &str,
+    kind: InClusterKind,
     pool: &str,
     prefix: &str,
-    count: u8,
+    count: usize,
 ) -> Vec<String> {
-    let names: Vec<String> = (0..count)
-        .map(|number| format!("{prefix}-{number}"))
-        .collect();
-    for name in &names {
-        team.create_claim_with(name, kind, pool, json!({})).await;
-    }
+    let names = numbered(prefix, count);
+    team.create_claims_with(&names, kind, pool, json!({})).await;
     names
 }
 
@@ -168,14 +164,14 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     one.create_global_pool("large", in_network.clone()).await;
     one.create_pool("local", in_network).await;
     let small = [
-        create_claims(&one, GLOBAL.name(), "small", "s", 4).await,
-        create_claims(&two, GLOBAL.name(), "small", "s", 4).await,
+        create_claims(&one, GLOBAL, "small", "s", 4).await,
+        create_claims(&two, GLOBAL, "small", "s", 4).await,
     ];
     let large = [
-        create_claims(&one, GLOBAL.name(), "large", "l", 3).await,
-        create_claims(&two, GLOBAL.name(), "large", "l", 3).await,
+        create_claims(&one, GLOBAL, "large", "l", 3).await,
+        create_claims(&two, GLOBAL, "large", "l", 3).await,
     ];
-    let local = create_claims(&one, InClusterKind::IPPool.name(), "local", "n", 4).await;
+    let local = create_claims(&one, InClusterKind::IPPool, "local", "n", 4).await;
     wait_until_settled([(&one, &small[0]), (&two, &small[1])], 6).await;
     wait_until_settled([(&one, &large[0]), (&two, &large[1])], 6).await;
     wait_until_settled([(&one, &local), (&two, &[])], 4).await;

@@ -1,7 +1,6 @@
 //! Pools that the Go provider has stored.
 
-use serde_json::{Value, json};
-
+use support::prelude::*;
 use crate::{ControlPlane, data, with_file};
 
 pub(super) fn pools_of_the_go_provider_are_accepted(plane: &ControlPlane) {

@@ -1,8 +1,7 @@
 //! A claim whose address is released although another controller keeps the claim.
 
 use capi_ipam_provider::api::names::RELEASE_NOW_ANNOTATION;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use super::{IN_USE, Work, names, range};
 
