@@ -176,11 +176,7 @@ async fn step_killed_at_any_write_is_completed_by_the_next_start() {
         for number in 0..OBJECTS {
             let all = outdated.objects("v1");
             let name = format!("thing-{number}");
-            let mut thing = all
-                .get(&name)
-                .await
-                .expect("it can be read")
-                .expect("it exists");
+            let mut thing = read(&all, &name).await;
             thing
                 .annotations_mut()
                 .insert("example.com/kill".to_owned(), format!("{kill:?}"));

@@ -97,15 +97,7 @@ pub(crate) async fn load(store: &Store) {
     assert_eq!(POOLS.iter().map(|pool| pool.count).sum::<usize>(), COUNT);
     for (namespace, cluster, paused) in [("site-a", "moving", false), ("site-b", "resting", true)] {
         store.namespace(namespace).await;
-        let cluster = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-            "metadata": {"namespace": namespace, "name": cluster},
-            "spec": {
-                "paused": paused,
-                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": cluster},
-            },
-        });
-        store.create(OPERATOR, &cluster).await;
+        store.create_cluster(namespace, cluster, paused).await;
     }
     let mut all = Vec::new();
     for pool in &POOLS {
