@@ -1,7 +1,7 @@
 //! Validation by the CRDs of changes of slices, and of how pools are divided into them.
 
-use support::prelude::*;
 use super::{ControlPlane, object, with_file};
+use support::prelude::*;
 
 #[test]
 fn slices_cannot_be_changed() {

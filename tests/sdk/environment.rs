@@ -73,7 +73,7 @@ pub(crate) fn define_kinds() {
 }
 
 /// How a provider is started.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Setup {
     pub(crate) claims: ClaimOptions,
     pub(crate) sweep: Option<SweepOptions>,
