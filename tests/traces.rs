@@ -189,7 +189,7 @@ async fn with_pool(plane: &ControlPlane) -> Consumer {
 async fn create_claim(consumer: &Consumer, name: &str, parent: &str) {
     let metadata = json!({"annotations": {"traceparent": parent, "large": "x".repeat(1000)}});
     consumer
-        .create_claim_with(name, "InClusterIPPool", "web", metadata)
+        .create_claim_with_metadata(name, "web", metadata)
         .await;
 }
 
@@ -206,8 +206,7 @@ async fn spans_of_a_claim_belong_to_its_trace() {
     let consumer = with_pool(&plane).await;
     create_claim(&consumer, "a", SAMPLED).await;
     consumer.wait_for_address("a").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
     consumer.release("a").await;
     consumer.wait_for_address("b").await;
 

@@ -317,8 +317,8 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
         fresh.addresses().usage_count(&network)
     );
     assert_eq!(
-        sorted(ledger.addresses().members("lab")),
-        sorted(fresh.addresses().members("lab"))
+        sorted(ledger.addresses().members("lab").to_vec()),
+        sorted(fresh.addresses().members("lab").to_vec())
     );
     assert_eq!(sorted(ledger.slices()), sorted(fresh.slices()));
     // The order of the owners of a duplicate address does not matter.
@@ -365,6 +365,7 @@ fn compare(ledger: &Ledger, fresh: &Ledger, pools: &BTreeSet<PoolKey>) {
     let held_by = |ledger: &Ledger, claim: &NamespacedName, uid| {
         sorted(
             ledger
+                .addresses()
                 .held_by(claim, uid)
                 .into_iter()
                 .map(|held| Held {

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{IPNetwork, conditions};
-use serde_json::{Value, json};
-use support::consumer::{create, object};
-use support::wait::eventually;
+use support::prelude::*;
 
 use crate::faults::start_with_api_server;
 use crate::interceptor::{Held, Interceptor};
-use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site};
 
 /// A network without its registry says so, also after a restart. Nothing is released.
 #[tokio::test]
@@ -18,7 +16,7 @@ async fn network_without_its_registry_is_not_ready() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("a", 3)).await;
+    west.bind("p", &numbered("a-", 3)).await;
 
     let registries = west.registries();
     west.consumer.delete_object(&registries, REGISTRY).await;
@@ -69,10 +67,7 @@ async fn different_gateways_are_reported_until_they_are_equal() {
             "addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "gateway": gateway, "network": NETWORK,
         });
         cluster.consumer.create_pool("p", spec).await;
-        cluster
-            .consumer
-            .wait_for_pool_condition("p", "True", "PoolReady")
-            .await;
+        cluster.consumer.wait_until_pool_ready("p").await;
     }
     for cluster in [west, east, west] {
         show_life(&site, cluster).await;
@@ -86,8 +81,8 @@ async fn different_gateways_are_reported_until_they_are_equal() {
             .wait_for_event(NETWORK, "Warning", "ExclusionsDiffer", other.id)
             .await;
     }
-    west.bind("p", &names("a", 3)).await;
-    let bound = east.bind("p", &names("a", 3)).await;
+    west.bind("p", &numbered("a-", 3)).await;
+    let bound = east.bind("p", &numbered("a-", 3)).await;
     let mut addresses = bound.values();
     assert!(
         addresses.any(|address| address == "10.0.1.5"),
@@ -106,7 +101,7 @@ async fn different_gateways_are_reported_until_they_are_equal() {
         cluster
             .wait_for_event(NETWORK, "Normal", "ExclusionsEqual", "the same addresses")
             .await;
-        let bound = cluster.bind("p", &names("b", 3)).await;
+        let bound = cluster.bind("p", &numbered("b-", 3)).await;
         assert!(!bound.values().any(|address| address == "10.0.1.9"));
     }
 }
@@ -116,7 +111,7 @@ async fn other_size_of_blocks_is_reported() {
     let first = json!({"registry": "site", "size": 4});
     let site = Site::start(Hub::nats(), first).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("w", 1)).await;
+    site.west.bind("p", &numbered("w-", 1)).await;
     site.east
         .create_network("other", json!({"registry": "site", "size": 4}))
         .await;
@@ -189,7 +184,7 @@ async fn size_is_changed_when_all_blocks_are_returned() {
     let clusters = [&site.west, &site.east];
     for cluster in clusters {
         cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
-        cluster.bind("p", &names("a", 1)).await;
+        cluster.bind("p", &numbered("a-", 1)).await;
         cluster.consumer.release("a-0").await;
     }
     let mut held = Vec::new();
@@ -215,7 +210,7 @@ async fn size_is_changed_when_all_blocks_are_returned() {
     let deleted = registry.delete(&record.expect("it exists")).await;
     deleted.expect("the record can be deleted");
     for cluster in clusters {
-        cluster.bind("p", &names("b", 1)).await;
+        cluster.bind("p", &numbered("b-", 1)).await;
         let blocks = cluster.blocks().await;
         assert!(
             blocks.iter().all(|block| block.ends_with("/29")),
@@ -232,15 +227,14 @@ async fn no_block_is_taken_beside_one_of_another_size() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("w", 2)).await;
+    west.bind("p", &numbered("w-", 2)).await;
     site.create_record("10.0.1.8/29", "north").await;
     let text = "8 addresses in management cluster north";
     west.wait_for_network_message(NETWORK, "BlockSizeDiffers", text)
         .await;
     // Held blocks are used.
-    west.bind("p", &names("x", 2)).await;
-    west.consumer.create_claim("y", "p").await;
-    west.consumer.wait_for_reason("y", "WaitingForBlock").await;
+    west.bind("p", &numbered("x-", 2)).await;
+    west.consumer.claim_waits("y", "p", "WaitingForBlock").await;
     west.consumer.assert_stays_unbound("y").await;
     site.lose_record("10.0.1.8/29").await;
     assert_eq!(west.consumer.wait_for_address("y").await, "10.0.1.4");

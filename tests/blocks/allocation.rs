@@ -1,11 +1,7 @@
 //! Allocation from blocks, and which blocks are taken.
 
-use std::collections::BTreeSet;
-
-use serde_json::json;
-use support::wait::eventually;
-
-use crate::site::{Hub, ManagementCluster, Site, names};
+use crate::site::{Hub, ManagementCluster, Site};
+use support::prelude::*;
 
 /// Both clusters bind claims at the same time. No address is allocated twice.
 async fn clusters_share_one_range(hub: Hub) {
@@ -16,7 +12,7 @@ async fn clusters_share_one_range(hub: Hub) {
         west.create_pool("p", "10.0.1.0-10.0.1.255"),
         east.create_pool("p", "10.0.1.0-10.0.1.255")
     );
-    let (of_west, of_east) = (names("w", 60), names("e", 60));
+    let (of_west, of_east) = (numbered("w-", 60), numbered("e-", 60));
     let (in_west, in_east) = futures::join!(west.bind("p", &of_west), east.bind("p", &of_east));
     let all: BTreeSet<&String> = in_west.values().chain(in_east.values()).collect();
     assert_eq!(all.len(), 120, "each address is allocated once");
@@ -60,7 +56,7 @@ async fn limit_and_exhaustion_are_reported() {
     let (west, east) = (&site.west, &site.east);
     west.create_pool("p", "10.0.1.0-10.0.1.7").await;
     east.create_pool("p", "10.0.1.0-10.0.1.3").await;
-    west.bind("p", &names("w", 4)).await;
+    west.bind("p", &numbered("w-", 4)).await;
 
     // West may have one block; the range of east is taken.
     west.consumer.create_claim("more", "p").await;
@@ -94,14 +90,14 @@ async fn full_pool_that_gets_another_block_is_not_exhausted() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
     let site = Site::start(Hub::nats(), blocks).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.7").await;
-    site.west.bind("p", &names("w", 4)).await;
+    site.west.bind("p", &numbered("w-", 4)).await;
     let pools = site.west.consumer.pools();
     let condition = |status, reason| {
         let consumer = &site.west.consumer;
         consumer.wait_for_condition(&pools, "p", "Exhausted", status, reason)
     };
     condition("False", "BlockNeeded").await;
-    site.west.bind("p", &names("x", 4)).await;
+    site.west.bind("p", &numbered("x-", 4)).await;
     condition("True", "NoFreeAddress").await;
 }
 
@@ -112,7 +108,7 @@ async fn spare_blocks_are_taken_ahead() {
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.31").await;
     west.wait_for_blocks(&["10.0.1.0/30", "10.0.1.4/30"]).await;
-    west.bind("p", &names("w", 1)).await;
+    west.bind("p", &numbered("w-", 1)).await;
     west.wait_for_blocks(&["10.0.1.0/30", "10.0.1.4/30", "10.0.1.8/30"])
         .await;
 }
@@ -124,13 +120,13 @@ async fn joining_pool_takes_the_blocks_of_its_addresses_first() {
     let west = &site.west;
     let spec = json!({"addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16});
     west.consumer.create_pool("p", spec).await;
-    west.bind("p", &names("w", 6)).await;
+    west.bind("p", &numbered("w-", 6)).await;
 
     west.consumer
         .modify_pool("p", |spec| spec["network"] = json!("backbone"))
         .await;
     west.wait_for_blocks(&["10.0.1.0/30", "10.0.1.4/30"]).await;
-    let bound = west.bind("p", &names("x", 2)).await;
+    let bound = west.bind("p", &numbered("x-", 2)).await;
     let expected: BTreeSet<String> = ["10.0.1.6", "10.0.1.7"].map(str::to_owned).into();
     assert_eq!(bound.into_values().collect::<BTreeSet<_>>(), expected);
 }
@@ -144,14 +140,14 @@ async fn requested_address_takes_its_block() {
     east.create_pool("p", "10.0.1.0-10.0.1.15").await;
     let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": "10.0.1.9"}});
     west.consumer
-        .create_claim_with("w", "InClusterIPPool", "p", request.clone())
+        .create_claim_with_metadata("w", "p", request.clone())
         .await;
     assert_eq!(west.consumer.wait_for_address("w").await, "10.0.1.9");
     west.wait_for_blocks(&["10.0.1.8/30"]).await;
 
     // It is in a block of the other cluster.
     east.consumer
-        .create_claim_with("e", "InClusterIPPool", "p", request)
+        .create_claim_with_metadata("e", "p", request)
         .await;
     east.consumer
         .wait_for_message("e", "WaitingForBlock", "10.0.1.9")

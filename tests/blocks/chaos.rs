@@ -1,12 +1,9 @@
 //! Many claims of both management clusters while servers of the registry and managers fail.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use serde_json::json;
+use support::prelude::*;
 use support::registry::Hub;
 
-use crate::site::{Site, names};
+use crate::site::Site;
 
 /// The number of claims of each management cluster. Their range has 1,024 addresses.
 const CLAIMS: usize = 500;
@@ -43,7 +40,7 @@ async fn failing_servers_and_managers_double_no_address() {
             servers.wait_until_healthy();
         }
     };
-    let (of_west, of_east) = (names("w", CLAIMS), names("e", CLAIMS));
+    let (of_west, of_east) = (numbered("w-", CLAIMS), numbered("e-", CLAIMS));
     let ((), in_west, in_east) =
         futures::join!(disturb, west.bind("p", &of_west), east.bind("p", &of_east));
     let mut all = BTreeSet::new();

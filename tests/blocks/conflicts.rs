@@ -1,19 +1,19 @@
 //! The registry says something else than a cluster thinks.
 
-use serde_json::json;
+use support::prelude::*;
 use support::snapshot::restore_snapshot;
 
-use crate::site::{Hub, NETWORK, Site, names};
+use crate::site::{Hub, NETWORK, Site};
 
 #[tokio::test]
 async fn lost_record_is_written_again() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
     let site = Site::start(Hub::nats(), blocks).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("w", 1)).await;
+    site.west.bind("p", &numbered("w-", 1)).await;
     site.lose_record("10.0.1.0/30").await;
     site.wait_for_holder("10.0.1.0/30", Some("west")).await;
-    site.west.bind("p", &names("x", 1)).await;
+    site.west.bind("p", &numbered("x-", 1)).await;
 }
 
 /// The registry loses the record of a block while the manager of its cluster does not run, and
@@ -23,13 +23,13 @@ async fn block_of_two_clusters_is_drained_by_one(hub: Hub) {
     let site = Site::start(hub, blocks).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.31").await;
     site.east.create_pool("p", "10.0.1.0-10.0.1.31").await;
-    site.east.bind("p", &names("e", 1)).await;
+    site.east.bind("p", &numbered("e-", 1)).await;
     site.east.kill();
     site.lose_record("10.0.1.0/30").await;
     let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": "10.0.1.3"}});
     site.west
         .consumer
-        .create_claim_with("w", "InClusterIPPool", "p", request)
+        .create_claim_with_metadata("w", "p", request)
         .await;
     assert_eq!(site.west.consumer.wait_for_address("w").await, "10.0.1.3");
 
@@ -41,7 +41,7 @@ async fn block_of_two_clusters_is_drained_by_one(hub: Hub) {
         assert!(expected.iter().all(|part| text.contains(part)), "{text}");
     }
     // No further address of the block is allocated in either.
-    let (of_west, of_east) = (names("x", 2), names("y", 2));
+    let (of_west, of_east) = (numbered("x-", 2), numbered("y-", 2));
     let (in_west, in_east) =
         futures::join!(site.west.bind("p", &of_west), site.east.bind("p", &of_east));
     let block = ["10.0.1.0", "10.0.1.1", "10.0.1.2", "10.0.1.3"];
@@ -61,7 +61,7 @@ async fn block_of_two_clusters_is_drained_by_one(hub: Hub) {
         }
     }
     site.wait_for_holder("10.0.1.0/30", Some("east")).await;
-    let bound = site.east.bind("p", &names("z", 1)).await;
+    let bound = site.east.bind("p", &numbered("z-", 1)).await;
     assert!(block.contains(&bound["z-0"].as_str()), "{bound:?}");
 }
 
@@ -85,7 +85,7 @@ async fn conflict_ends_with_the_return_of_the_block() {
     for cluster in [west, east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.7").await;
     }
-    west.bind("p", &names("w", 1)).await;
+    west.bind("p", &numbered("w-", 1)).await;
     east.consumer.create_address("m", "p", "10.0.1.1").await;
     east.consumer.create_claim("m", "p").await;
     assert_eq!(east.consumer.wait_for_address("m").await, "10.0.1.1");
@@ -98,7 +98,7 @@ async fn conflict_ends_with_the_return_of_the_block() {
     }
     site.wait_for_holder("10.0.1.0/30", None).await;
     site.wait_for_contender("10.0.1.0/30", "east").await;
-    let bound = east.bind("p", &names("e", 4)).await;
+    let bound = east.bind("p", &numbered("e-", 4)).await;
     let mut addresses = bound.values();
     assert!(
         addresses.all(|address| address.as_str() >= "10.0.1.4"),
@@ -121,7 +121,7 @@ async fn restored_cluster_allocates_no_address_of_another(runs_meanwhile: bool) 
         cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
     }
     site.return_block_after_snapshot().await;
-    let in_east = site.east.bind("p", &names("e", 4)).await;
+    let in_east = site.east.bind("p", &numbered("e-", 4)).await;
     site.wait_for_holder("10.0.1.0/30", Some("east")).await;
 
     if !runs_meanwhile {
@@ -161,10 +161,10 @@ async fn contested_block_is_not_used_after_a_restart() {
     for cluster in [west, east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
-    east.bind("p", &names("e", 3)).await;
+    east.bind("p", &numbered("e-", 3)).await;
     east.kill();
     site.lose_record("10.0.1.0/30").await;
-    let in_west = west.bind("p", &names("w", 1)).await;
+    let in_west = west.bind("p", &numbered("w-", 1)).await;
     assert_eq!(in_west["w-0"], "10.0.1.0", "the manager of east is away");
     west.kill();
     east.restart();
@@ -187,11 +187,11 @@ async fn block_is_defended_after_the_end_of_sharing_and_a_restart() {
     let (west, east) = (&site.west, &site.east);
     west.create_pool("p", "10.0.1.0-10.0.1.3").await;
     east.create_pool("p", "10.0.1.0-10.0.1.3").await;
-    west.bind("p", &names("w", 1)).await;
+    west.bind("p", &numbered("w-", 1)).await;
     west.stop_sharing();
     west.kill();
     site.lose_record("10.0.1.0/30").await;
-    east.bind("p", &names("e", 1)).await;
+    east.bind("p", &numbered("e-", 1)).await;
     west.restart();
     let message = east.wait_for_conflict("True").await;
     assert!(message.contains("west"), "{message}");

@@ -10,24 +10,19 @@
     reason = "the output of a failed test shows the plan"
 )]
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::sync::Arc;
-use std::time::Duration;
 
 use capi_ipam_provider::api::IPAddress;
 use capi_ipam_registry::{Entry, Record};
 use capi_ipam_testing::nats;
 use futures::StreamExt;
-use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
-use serde_json::json;
-use support::control_plane::{ControlPlane, Options};
+use support::prelude::*;
 use support::registry::{REGISTRY, secret_with};
-use support::wait::eventually;
 
 use crate::interceptor::{Harm, How, Interceptor, NatsProxy, Plan};
-use crate::site::{Hub, ManagementCluster, Site, key_of, names};
+use crate::site::{Hub, ManagementCluster, Site, key_of};
 
 /// How long a manager is paused.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -51,7 +46,7 @@ impl Run {
     }
 
     fn names(&self, prefix: &str, count: usize) -> Vec<String> {
-        names(&format!("{prefix}-{}", self.network), count)
+        numbered(&format!("{prefix}-{}-", self.network), count)
     }
 }
 
@@ -261,7 +256,7 @@ async fn run(site: &Site, run: &Run) {
     let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": block.free}});
     let name = format!("r-{}", run.network);
     west.consumer
-        .create_claim_with(&name, "InClusterIPPool", &run.pool, request)
+        .create_claim_with_metadata(&name, &run.pool, request)
         .await;
     assert_eq!(west.consumer.wait_for_address(&name).await, block.free);
     east.restart();

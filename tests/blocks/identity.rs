@@ -1,23 +1,15 @@
 //! Two management clusters with one identity.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use capi_ipam_api::IPRegistry;
-use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_registry::Record;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
-use serde_json::json;
-use support::consumer::{Consumer, create, object};
-use support::control_plane::{ControlPlane, Options};
-use support::manager::Manager;
-use support::wait::eventually;
+use support::prelude::*;
 
 use crate::faults::start_with_api_server;
 use crate::interceptor::{Held, Interceptor};
-use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site, names};
+use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site};
 
 /// How long the manager can do something that it must not do.
 const WAIT: Duration = Duration::from_secs(5);
@@ -31,7 +23,7 @@ async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
     for cluster in [west, east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
-    west.bind("p", &names("w", 3)).await;
+    west.bind("p", &numbered("w-", 3)).await;
     site.wait_for_record("cluster.west").await;
 
     east.consumer.create_claim("e", "p").await;
@@ -48,7 +40,7 @@ async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
         )
         .await;
     // The first one notices nothing.
-    west.bind("p", &names("x", 1)).await;
+    west.bind("p", &numbered("x-", 1)).await;
     west.wait_for_registry("True", "RegistryReady").await;
 
     // An operator gives the blocks to the other one, as if the first one was gone.
@@ -111,7 +103,7 @@ async fn two_processes_with_one_id_use_no_block() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("w", 3)).await;
+    west.bind("p", &numbered("w-", 3)).await;
 
     let mut other = west.start_another();
     let text = west.wait_for_registry("False", "ClusterIDInUse").await;
@@ -145,7 +137,7 @@ async fn copy_with_another_identity_takes_no_block_of_the_original() {
     copy.wait_for_registry("False", "ClusterIDInUse").await;
     adopt(&site, copy).await;
     copy.wait_for_registry("True", "RegistryReady").await;
-    let of_original = copy.bind("p", &names("o", 3)).await;
+    let of_original = copy.bind("p", &numbered("o-", 3)).await;
     site.wait_for_holder("10.0.1.0/30", Some("west")).await;
 
     let annotation = "ipam.cluster.x-k8s.io/skip-validate-delete-webhook=";
@@ -158,7 +150,7 @@ async fn copy_with_another_identity_takes_no_block_of_the_original() {
     assert!(text.contains("west"), "{text}");
 
     // The last address of the block is not allocated.
-    let more = copy.bind("p", &names("n", 1)).await;
+    let more = copy.bind("p", &numbered("n-", 1)).await;
     assert_eq!(more["n-0"], "10.0.1.4");
     for name in of_original.keys() {
         copy.consumer.release(name).await;
@@ -206,7 +198,7 @@ async fn managers_of_one_cluster_share_its_blocks() {
     let spec = json!({"addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "network": NETWORK});
     one.create_pool("p", spec.clone()).await;
     two.create_pool("p", spec).await;
-    let claims = names("c", 6);
+    let claims = numbered("c-", 6);
     futures::join!(
         one.create_claims(&claims, "p"),
         two.create_claims(&claims, "p")
@@ -223,9 +215,7 @@ async fn managers_of_one_cluster_share_its_blocks() {
     );
 
     // Neither returns a block that the other one uses, and one of them returns the unused ones.
-    for claim in &claims {
-        one.release(claim).await;
-    }
+    one.release_all(&claims).await;
     let used: BTreeSet<String> = of_two.values().map(|address| block_of(address)).collect();
     eventually("only the blocks in use are left", || async {
         let owners = one.slice_owners().await;
@@ -260,7 +250,7 @@ async fn unreserved_address_keeps_its_block(is_decodable: bool) {
         Manager::start(&control_plane, &[&FLAGS[..], &[&namespace]].concat())
     };
     let manager = manager_of(&two);
-    two.create_claims(&names("b", 1), "p").await;
+    two.create_claims(&numbered("b-", 1), "p").await;
     let address = two.wait_for_address("b-0").await;
     drop(manager);
     for reservation in one.reservations().list().await.expect("the list succeeds") {

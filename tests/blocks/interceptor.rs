@@ -5,11 +5,8 @@ mod api_server;
 mod frames;
 mod nats;
 
-use std::collections::BTreeSet;
-
 use parking_lot::Mutex;
-use serde_json::Value;
-use std::time::Duration;
+use support::prelude::*;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 

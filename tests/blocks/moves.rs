@@ -2,14 +2,11 @@
 //! busy or cannot reach the registry.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use serde_json::{Value, json};
-use support::control_plane::{ControlPlane, Options};
+use support::prelude::*;
 
 use crate::faults::start_cluster;
 use crate::interceptor::{Held, Interceptor, NatsProxy};
-use crate::site::{Hub, ManagementCluster, NETWORK, names};
+use crate::site::{Hub, ManagementCluster, NETWORK};
 
 /// The time after which an abandoned reservation is released, with the flags of these tests, and the
 /// mark of an empty block is old.
@@ -35,12 +32,11 @@ impl Move {
         for cluster in [&west, &east] {
             cluster.create_pool("p", "10.0.1.0-10.0.1.2").await;
         }
-        for (name, address) in names("m", 3).into_iter().zip(ADDRESSES) {
+        for (name, address) in numbered("m-", 3).into_iter().zip(ADDRESSES) {
             west.consumer.create_claim(&name, "p").await;
             assert_eq!(west.consumer.wait_for_address(&name).await, address);
         }
-        west.consumer.create_claim("x", "p").await;
-        west.consumer.wait_for_reason("x", "PoolExhausted").await;
+        west.consumer.claim_waits("x", "p", "PoolExhausted").await;
         Self { hub, west, east }
     }
 
@@ -89,12 +85,10 @@ async fn with_slow_lists(interceptor: &Arc<Interceptor>) -> Move {
 async fn begin_return(site: &Move, interceptor: &Interceptor) {
     let west = &site.west;
     west.create_pool("q", "10.0.2.0-10.0.2.31").await;
-    let claims = names("q", 32);
+    let claims = numbered("q-", 32);
     west.bind("q", &claims).await;
     interceptor.hold(Held::Lists, true);
-    for claim in &claims {
-        west.consumer.release(claim).await;
-    }
+    west.consumer.release_all(&claims).await;
     west.wait_for_mark("10.0.2.0/30", true).await;
     tokio::time::sleep(GRACE).await;
 }
@@ -128,7 +122,7 @@ async fn claim_gets_a_block_while_others_are_returned() {
     let site = Box::pin(with_slow_lists(&interceptor)).await;
     begin_return(&site, &interceptor).await;
     site.west.create_pool("r", "10.0.3.0-10.0.3.3").await;
-    site.west.bind("r", &names("r", 1)).await;
+    site.west.bind("r", &numbered("r-", 1)).await;
     interceptor.hold(Held::Lists, false);
     site.west
         .wait_for_blocks(&["10.0.1.0/30", "10.0.3.0/30"])

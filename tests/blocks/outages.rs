@@ -1,11 +1,10 @@
 //! The registry is away, or a manager ends.
 
 use capi_ipam_registry::{Created, NetworkRecord, Record, RegistryError};
-use serde_json::json;
-use support::wait::eventually;
+use support::prelude::*;
 use tokio::net::TcpListener;
 
-use crate::site::{Hub, REGISTRY, Site, names};
+use crate::site::{Hub, REGISTRY, Site};
 
 async fn wait_for_registry_event(site: &Site, (type_, reason, part): (&str, &str, &str)) {
     site.west
@@ -17,13 +16,13 @@ async fn held_blocks_work_without_the_registry(hub: Hub) {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
     let mut site = Site::start(hub, blocks).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("a", 2)).await;
+    site.west.bind("p", &numbered("a-", 2)).await;
 
     site.hub.stop();
     // Two addresses of the block are left, and one is released.
-    site.west.bind("p", &names("b", 2)).await;
+    site.west.bind("p", &numbered("b-", 2)).await;
     site.west.consumer.release("a-0").await;
-    site.west.bind("p", &names("c", 1)).await;
+    site.west.bind("p", &numbered("c-", 1)).await;
     site.west.consumer.create_claim("d", "p").await;
     site.west
         .consumer
@@ -74,7 +73,7 @@ async fn held_blocks_work_with_silent_servers() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
     let site = Site::start(Hub::nats(), blocks).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("a", 1)).await;
+    site.west.bind("p", &numbered("a-", 1)).await;
 
     let mut silent = Vec::new();
     let mut urls = Vec::new();
@@ -87,7 +86,7 @@ async fn held_blocks_work_with_silent_servers() {
     }
     site.west.use_servers(&json!(urls));
     site.west.restart();
-    site.west.bind("p", &names("b", 1)).await;
+    site.west.bind("p", &numbered("b-", 1)).await;
 }
 
 /// The other API server is upgraded: it restarts, and its definition of IPBlock gets a further field.
@@ -97,12 +96,12 @@ async fn upgrade_of_the_other_api_server_changes_no_block() {
     let mut site = Site::start(Hub::kubernetes(), blocks).await;
     for cluster in [&site.west, &site.east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.31").await;
-        cluster.bind("p", &names("a", 3)).await;
+        cluster.bind("p", &numbered("a-", 3)).await;
     }
     let before = (site.west.blocks().await, site.east.blocks().await);
 
     site.hub.stop();
-    site.west.bind("p", &names("b", 1)).await;
+    site.west.bind("p", &numbered("b-", 1)).await;
     site.start_hub();
     let Hub::Kubernetes(hub) = &site.hub else {
         panic!("the registry is another API server");
@@ -119,7 +118,7 @@ async fn upgrade_of_the_other_api_server_changes_no_block() {
         "--type=json",
         &format!("--patch={field}"),
     ]);
-    let names = names("c", 3);
+    let names = numbered("c-", 3);
     futures::join!(site.west.bind("p", &names), site.east.bind("p", &names));
     let after = (site.west.blocks().await, site.east.blocks().await);
     for (before, after) in [(before.0, &after.0), (before.1, &after.1)] {
@@ -184,13 +183,14 @@ async fn refused_record_of_a_network_does_not_stop_the_others() {
     west.create_network("a", blocks).await;
     west.create_pool_in("a", "refused", "10.0.2.0-10.0.2.15")
         .await;
-    west.consumer.create_claim("w", "refused").await;
-    west.consumer.wait_for_reason("w", "WaitingForBlock").await;
+    west.consumer
+        .claim_waits("w", "refused", "WaitingForBlock")
+        .await;
 
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
     // Each block is taken although the record is refused again and again.
     for prefix in ["a", "b", "c"] {
-        west.bind("p", &names(prefix, 4)).await;
+        west.bind("p", &numbered(&format!("{prefix}-"), 4)).await;
     }
     west.wait_for_registry("True", "RegistryReady").await;
 

@@ -1,15 +1,11 @@
 //! Two registries of one management cluster, which has the same identity in both.
 
-use std::time::Duration;
-
 use capi_ipam_api::BlockRecord;
 use capi_ipam_api::names::REPLACED_REGISTRY_ANNOTATION;
 use capi_ipam_registry::Record;
-use serde_json::json;
-use support::consumer::{create, object};
-use support::wait::eventually;
+use support::prelude::*;
 
-use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site, key_of, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site, key_of};
 
 /// How long the manager can do something that it must not do.
 const WAIT: Duration = Duration::from_secs(5);
@@ -29,8 +25,8 @@ async fn block_is_returned_to_the_registry_that_its_slice_names() {
     west.create_pool("p", "10.0.1.0-10.0.1.7").await;
     west.create_pool_in("second", "q", "10.0.1.0-10.0.1.7")
         .await;
-    west.bind("p", &names("a", 1)).await;
-    west.bind("q", &names("b", 1)).await;
+    west.bind("p", &numbered("a-", 1)).await;
+    west.bind("q", &numbered("b-", 1)).await;
     let held = ["10.0.1.0/30"];
     assert_eq!(west.blocks().await, held);
     assert_eq!(west.blocks_of("second").await, held);
@@ -76,8 +72,8 @@ async fn empty_registry_is_another_one(hub: Hub, other: Hub) {
     for cluster in [west, east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
-    let in_east = east.bind("p", &names("e", 4)).await;
-    west.bind("p", &names("w", 4)).await;
+    let in_east = east.bind("p", &numbered("e-", 4)).await;
+    west.bind("p", &numbered("w-", 4)).await;
     eventually("the status of west names east", || async {
         let status = west.registries().get(REGISTRY).await.ok()??.status?;
         let mut clusters = status.clusters.iter();
@@ -151,7 +147,7 @@ async fn block_of_another_registry_is_taken_again() {
     other.create_bucket().await;
     create_other_registry(west, &other).await;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("a", 2)).await;
+    west.bind("p", &numbered("a-", 2)).await;
 
     // Another management cluster has the next block in the other registry.
     let records = other.open().await;
@@ -177,7 +173,7 @@ async fn block_of_another_registry_is_taken_again() {
     .await;
     let own = records.read(&key_of(NETWORK, "10.0.1.0/30")).await;
     assert!(own.expect("the registry answers").is_some());
-    let more = west.bind("p", &names("b", 3)).await;
+    let more = west.bind("p", &numbered("b-", 3)).await;
     let mut addresses: Vec<_> = more.into_values().collect();
     addresses.sort_unstable();
     assert_eq!(addresses, ["10.0.1.2", "10.0.1.3", "10.0.1.8"]);

@@ -1,13 +1,11 @@
 //! A registry that has lost writes: it was restored from a backup, or emptied.
 
-use std::time::Duration;
-
 use async_nats::jetstream::Context;
 use async_nats::jetstream::stream::{Config, DiscardPolicy};
-use serde_json::{Value, json};
+use support::prelude::*;
 use support::registry::Backup;
 
-use crate::site::{Hub, Site, names};
+use crate::site::{Hub, Site};
 
 /// How long the manager can do something that it must not do.
 const WAIT: Duration = Duration::from_secs(5);
@@ -24,17 +22,17 @@ async fn restored_registry_gives_no_block_twice(hub: Hub) {
     for cluster in [&site.west, &site.east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
-    site.east.bind("p", &names("e", 4)).await;
+    site.east.bind("p", &numbered("e-", 4)).await;
     let written = site.east.writes(&site.hub).await;
     let backup = Backup::take(&mut site.hub);
-    let in_west = site.west.bind("p", &names("w", 4)).await;
+    let in_west = site.west.bind("p", &numbered("w-", 4)).await;
     site.east.wait_for_later_writes(&site.hub, written).await;
     site.west.kill();
     site.east.kill();
     backup.restore(&mut site.hub);
 
     let (west, east) = (&site.west, &site.east);
-    let late = names("x", 4);
+    let late = numbered("x-", 4);
     east.consumer.create_claims(&late, "p").await;
     east.restart();
     let text = east.wait_for_registry("False", "RegistryRestored").await;
@@ -80,12 +78,12 @@ async fn block_in_use_that_a_backup_shows_as_returned_is_kept() {
     for cluster in [&site.west, &site.east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.3").await;
     }
-    site.west.bind("p", &names("w", 1)).await;
+    site.west.bind("p", &numbered("w-", 1)).await;
     site.west.consumer.release("w-0").await;
     site.wait_for_holder("10.0.1.0/30", None).await;
     let written = site.east.writes(&site.hub).await;
     let backup = Backup::take(&mut site.hub);
-    site.west.bind("p", &names("x", 2)).await;
+    site.west.bind("p", &numbered("x-", 2)).await;
     site.east.wait_for_later_writes(&site.hub, written).await;
     site.west.kill();
     site.east.kill();
@@ -107,15 +105,15 @@ async fn registry_restored_beside_managers_gives_no_block_twice(hub: Hub) {
     for cluster in [&site.west, &site.east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
     }
-    site.east.bind("p", &names("e", 4)).await;
+    site.east.bind("p", &numbered("e-", 4)).await;
     let written = site.west.writes(&site.hub).await;
     let backup = Backup::take(&mut site.hub);
-    let in_west = site.west.bind("p", &names("w", 4)).await;
+    let in_west = site.west.bind("p", &numbered("w-", 4)).await;
     site.west.wait_for_later_writes(&site.hub, written).await;
     backup.restore(&mut site.hub);
 
     let (west, east) = (&site.west, &site.east);
-    let late = names("x", 4);
+    let late = numbered("x-", 4);
     east.consumer.create_claims(&late, "p").await;
     let in_east = east.consumer.wait_for_addresses(&late).await;
     for (claim, address) in &in_east {
@@ -160,14 +158,14 @@ pub(crate) async fn administrator(hub: &Hub) -> Context {
 async fn emptied_bucket_is_noticed() {
     let site = Site::start(Hub::nats(), blocks()).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    site.west.bind("p", &names("w", 1)).await;
+    site.west.bind("p", &numbered("w-", 1)).await;
     let jetstream = administrator(&site.hub).await;
     let stream = jetstream.get_stream(STREAM).await.expect("it exists");
     stream.purge().await.expect("it can be emptied");
     let reason = "RegistryReplaced";
     let text = site.west.wait_for_registry("False", reason).await;
     assert!(text.contains("no record of its identity"), "{text}");
-    site.west.bind("p", &names("x", 1)).await;
+    site.west.bind("p", &numbered("x-", 1)).await;
 }
 
 /// The settings of the bucket are changed so that it can lose records.
@@ -206,7 +204,7 @@ async fn full_bucket_is_reported_until_it_has_room() {
     let site = Site::start(Hub::nats(), blocks()).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("w", 1)).await;
+    west.bind("p", &numbered("w-", 1)).await;
     let jetstream = administrator(&site.hub).await;
     let mut stream = jetstream.get_stream(STREAM).await.expect("it exists");
     let info = stream.info().await.expect("the server answers").clone();
@@ -216,7 +214,7 @@ async fn full_bucket_is_reported_until_it_has_room() {
     };
     let changed = jetstream.update_stream(&full).await;
     changed.expect("it can be changed");
-    let bound = west.bind("p", &names("x", 3)).await;
+    let bound = west.bind("p", &numbered("x-", 3)).await;
     assert_eq!(bound.len(), 3);
     west.consumer.create_claim("y", "p").await;
     west.consumer.wait_for_reason("y", "WaitingForBlock").await;

@@ -1,16 +1,14 @@
 //! Empty blocks are returned.
 
 use std::pin::pin;
-use std::time::Duration;
 
 use capi_ipam_api::IPSlice;
 use futures::StreamExt;
-use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
-use serde_json::json;
+use support::prelude::*;
 use support::snapshot::restore_snapshot;
 
-use crate::site::{Hub, ManagementCluster, NETWORK, Site, names};
+use crate::site::{Hub, ManagementCluster, NETWORK, Site};
 
 /// How long no IPSlice is written after all blocks are returned.
 const QUIET: Duration = Duration::from_secs(3);
@@ -21,13 +19,10 @@ async fn empty_block_goes_to_another_cluster(hub: Hub) {
     let (west, east) = (&site.west, &site.east);
     west.create_pool("p", "10.0.1.0-10.0.1.3").await;
     east.create_pool("p", "10.0.1.0-10.0.1.3").await;
-    let of_west = names("w", 4);
+    let of_west = numbered("w-", 4);
     west.bind("p", &of_west).await;
-    east.consumer.create_claim("e", "p").await;
-    east.consumer.wait_for_reason("e", "WaitingForBlock").await;
-    for name in &of_west {
-        west.consumer.release(name).await;
-    }
+    east.consumer.claim_waits("e", "p", "WaitingForBlock").await;
+    west.consumer.release_all(&of_west).await;
     east.consumer.wait_for_address("e").await;
     west.wait_for_blocks(&[]).await;
     east.wait_for_blocks(&["10.0.1.0/30"]).await;
@@ -72,10 +67,10 @@ async fn returned_block_stays_with_its_cluster(hub: Hub) {
     site.west.kill();
     restore_snapshot(&mut site.west.control_plane);
     site.west.restart();
-    site.west.bind("p", &names("x", 1)).await;
+    site.west.bind("p", &numbered("x-", 1)).await;
     site.start_hub();
     site.wait_for_holder("10.0.1.0/30", Some("west")).await;
-    site.west.bind("p", &names("y", 1)).await;
+    site.west.bind("p", &numbered("y-", 1)).await;
     site.east.consumer.assert_stays_unbound("e").await;
 }
 
@@ -96,10 +91,10 @@ async fn block_in_use_again_is_kept() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("a", 1)).await;
+    west.bind("p", &numbered("a-", 1)).await;
     west.consumer.release("a-0").await;
     west.wait_for_mark("10.0.1.0/30", true).await;
-    let bound = west.bind("p", &names("b", 1)).await;
+    let bound = west.bind("p", &numbered("b-", 1)).await;
     assert_eq!(bound["b-0"], "10.0.1.0");
     west.wait_for_mark("10.0.1.0/30", false).await;
     west.wait_for_blocks(&["10.0.1.0/30"]).await;
@@ -111,12 +106,12 @@ async fn claims_that_replace_others_cost_no_write_of_the_block() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
-    west.bind("p", &names("a", 4)).await;
+    west.bind("p", &numbered("a-", 4)).await;
     let work = async {
-        for name in names("a", 4) {
+        for name in numbered("a-", 4) {
             west.consumer.release(&name).await;
         }
-        west.bind("p", &names("b", 4)).await;
+        west.bind("p", &numbered("b-", 4)).await;
     };
     assert_eq!(slice_writes(west, Box::pin(work)).await, 0);
     west.wait_for_blocks(&["10.0.1.0/30"]).await;
@@ -151,11 +146,11 @@ async fn deleted_network_returns_its_blocks(hub: Hub) {
     let site = Site::start(hub, blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.7").await;
-    west.bind("p", &names("a", 4)).await;
+    west.bind("p", &numbered("a-", 4)).await;
     let all = ["10.0.1.0/30", "10.0.1.4/30"];
     west.wait_for_blocks(&all).await;
     let work = async {
-        for name in names("a", 4) {
+        for name in numbered("a-", 4) {
             west.consumer.release(&name).await;
         }
         let (pools, networks) = (west.consumer.pools(), west.consumer.networks());
@@ -191,7 +186,7 @@ async fn last_block_of_a_network_without_pools_is_returned() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.7").await;
-    west.bind("p", &names("a", 1)).await;
+    west.bind("p", &numbered("a-", 1)).await;
     west.wait_for_blocks(&["10.0.1.0/30"]).await;
     west.consumer.release("a-0").await;
     let pools = west.consumer.pools();
@@ -206,7 +201,7 @@ async fn network_that_shares_no_blocks_any_more_returns_them() {
     let site = Site::start(Hub::nats(), blocks).await;
     let west = &site.west;
     west.create_pool("p", "10.0.1.0-10.0.1.7").await;
-    west.bind("p", &names("a", 1)).await;
+    west.bind("p", &numbered("a-", 1)).await;
     let all = ["10.0.1.0/30", "10.0.1.4/30"];
     west.wait_for_blocks(&all).await;
     let work = async {
@@ -220,7 +215,7 @@ async fn network_that_shares_no_blocks_any_more_returns_them() {
     let writes = slice_writes(west, Box::pin(work)).await;
     assert!(writes <= 12, "{writes} writes");
     // Its pool allocates without the registry.
-    west.bind("p", &names("b", 8)).await;
+    west.bind("p", &numbered("b-", 8)).await;
     west.wait_for_blocks(&[]).await;
 }
 
@@ -230,7 +225,7 @@ async fn record_without_its_network_is_returned_after_an_outage() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
     let mut site = Site::start(Hub::nats(), blocks).await;
     site.west.create_pool("p", "10.0.1.0-10.0.1.7").await;
-    site.west.bind("p", &names("a", 1)).await;
+    site.west.bind("p", &numbered("a-", 1)).await;
     site.hub.stop();
     site.west
         .wait_for_registry("False", "RegistryUnreachable")

@@ -1,23 +1,17 @@
 //! A registry and the management clusters that use it.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use capi_ipam_api::{BlockRecord, IPNetwork, IPRegistry, conditions};
-use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_registry::{Entry, Record};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 
-use support::consumer::{Consumer, create, object, retry_unanswered};
-use support::control_plane::{ControlPlane, NAMESPACE, Options};
-use support::manager::Manager;
+use support::prelude::*;
 pub(crate) use support::registry::{Hub, REGISTRY};
 use support::snapshot::take_snapshot;
-use support::wait::{MESSAGE_TIMEOUT, eventually, eventually_within};
+use support::wait::MESSAGE_TIMEOUT;
 
 /// The name of the network in every management cluster.
 pub(crate) const NETWORK: &str = "backbone";
@@ -318,9 +312,7 @@ impl ManagementCluster {
     pub(crate) async fn create_pool_in(&self, network: &str, name: &str, addresses: &str) {
         let spec = json!({"addresses": [addresses], "prefix": 16, "network": network, "allocation": {"requests": true}});
         self.consumer.create_pool(name, spec).await;
-        self.consumer
-            .wait_for_pool_condition(name, "True", "PoolReady")
-            .await;
+        self.consumer.wait_until_pool_ready(name).await;
     }
 
     /// Creates claims and returns their addresses, by claim.
@@ -455,11 +447,11 @@ impl Site {
 
     /// West takes the first block. A snapshot of its etcd is taken, and then it returns the block.
     pub(crate) async fn return_block_after_snapshot(&mut self) {
-        self.west.bind("p", &names("w", 2)).await;
+        self.west.bind("p", &numbered("w-", 2)).await;
         self.west.kill();
         take_snapshot(&mut self.west.control_plane);
         self.west.restart();
-        for name in names("w", 2) {
+        for name in numbered("w-", 2) {
             self.west.consumer.release(&name).await;
         }
         self.wait_for_holder("10.0.1.0/30", None).await;
@@ -564,11 +556,4 @@ fn other_host(url: &str) -> String {
 /// The name of the record of an IPv4 block of a network.
 pub(crate) fn key_of(network: &str, block: &str) -> String {
     format!("block.{network}.{}", block.replace('/', "-"))
-}
-
-/// Names of claims.
-pub(crate) fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count)
-        .map(|index| format!("{prefix}-{index}"))
-        .collect()
 }

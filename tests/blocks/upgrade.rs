@@ -1,10 +1,10 @@
 //! Records of an earlier version, in which blocks had no quarantine.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::restored::administrator;
-use crate::site::{Hub, NETWORK, Site, key_of, names};
+use crate::site::{Hub, NETWORK, Site, key_of};
 
 async fn put(hub: &Hub, key: &str, record: Value) {
     let jetstream = administrator(hub).await;
@@ -29,7 +29,7 @@ async fn records_of_an_earlier_version_are_understood() {
         put(&site.hub, &key_of(NETWORK, block), record).await;
     }
     site.west.create_pool("p", "10.0.1.0-10.0.1.11").await;
-    let bound = site.west.bind("p", &names("w", 4)).await;
+    let bound = site.west.bind("p", &numbered("w-", 4)).await;
     assert!(bound.values().any(|address| address == "10.0.1.9"));
     site.west.wait_for_blocks(&["10.0.1.8/30"]).await;
 }

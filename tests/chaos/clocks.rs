@@ -64,10 +64,7 @@ fn start_skewed(control_plane: &ControlPlane, seconds: i64, namespace: &str) -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn managers_with_skewed_clocks_agree_on_cooldowns() {
     let control_plane = ControlPlane::new();
-    let (one, other) = (
-        Consumer::new(&control_plane).await,
-        Consumer::new(&control_plane).await,
-    );
+    let (one, other) = two_consumers(&control_plane).await;
     let _ahead = start_skewed(&control_plane, 60, &one.namespace);
     let _behind = start_skewed(&control_plane, -60, &other.namespace);
     let (long, short) = (unique("long"), unique("short"));
@@ -100,11 +97,7 @@ async fn managers_with_skewed_clocks_agree_on_cooldowns() {
     let pools = one.global_pools();
     let mut versions = BTreeSet::new();
     for _ in 0..50 {
-        let found = pools
-            .get(&long)
-            .await
-            .expect("pools can be read")
-            .expect("it exists");
+        let found = read(&pools, &long).await;
         versions.insert(found.metadata.resource_version);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -119,9 +112,7 @@ async fn managers_with_skewed_clocks_agree_on_cooldowns() {
 /// neither frees an address in use.
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_with_a_skewed_start_frees_no_address_in_use() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (_plane, _manager, consumer) = scene_with_manager(&FLAGS).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.6"], "prefix": 24, "addressReuseGracePeriodSeconds": 5});
     consumer.create_pool("web", spec).await;
     for name in ["a", "b"] {
@@ -169,9 +160,7 @@ async fn cooldown_with_a_skewed_start_frees_no_address_in_use() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_that_starts_in_the_future_ends_in_bounded_time() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (_plane, _manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer
         .create_pool(
             "web",
@@ -195,16 +184,7 @@ async fn cooldown_that_starts_in_the_future_ends_in_bounded_time() {
         .expect("a reservation can be created");
     consumer.create_claim("a", "web").await;
     let started = Instant::now();
-    eventually_within(Duration::from_mins(1), "the address is reused", || async {
-        consumer
-            .claims()
-            .get("a")
-            .await
-            .ok()??
-            .bound_address()
-            .map(drop)
-    })
-    .await;
+    consumer.wait_until_bound("a", Duration::from_mins(1)).await;
     println!("reused after {:?}", started.elapsed());
 }
 

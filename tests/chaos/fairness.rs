@@ -5,8 +5,6 @@
 
 use support::prelude::*;
 
-use crate::workload::names;
-
 const FLOOD: usize = 600;
 /// How long a slow machine takes for all of them.
 const MAX_WAIT: Duration = Duration::from_mins(5);
@@ -14,29 +12,18 @@ const MAX_WAIT: Duration = Duration::from_mins(5);
 async fn assert_is_bound(addresses: &str) {
     let control_plane = ControlPlane::new();
     let mut manager = Manager::start(&control_plane, &[]);
-    let (many, one) = (
-        Consumer::new(&control_plane).await,
-        Consumer::new(&control_plane).await,
-    );
+    let (many, one) = two_consumers(&control_plane).await;
     many.create_pool("web", json!({"addresses": [addresses], "prefix": 16}))
         .await;
     one.create_pool("web", "10.0.0.1").await;
     one.wait_for_counts("web", (1, 1, 0, 0)).await;
     // All at once: the manager reconciles nothing until it is resumed.
     manager.signal("STOP");
-    many.create_claims(&names("c", FLOOD), "web").await;
+    many.create_claims(&numbered("c", FLOOD), "web").await;
     one.create_claim("single", "web").await;
     manager.signal("CONT");
     let started = Instant::now();
-    eventually_within(MAX_WAIT, "the single claim is bound", || async {
-        one.claims()
-            .get("single")
-            .await
-            .ok()??
-            .bound_address()
-            .map(drop)
-    })
-    .await;
+    one.wait_until_bound("single", MAX_WAIT).await;
     let waited = started.elapsed();
     let served = many
         .claims()

@@ -2,7 +2,7 @@
 
 use support::prelude::*;
 
-use crate::workload::{create_all, names, wait_until_settled};
+use crate::workload::{create_all, wait_until_settled};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
@@ -29,11 +29,9 @@ fn restore(control_plane: &ControlPlane, definition: &str, saved: &str) {
 /// which are reserved again.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.50").await;
-    let (before, during) = (names("before", 20), names("during", 10));
+    let (before, during) = (numbered("before", 20), numbered("during", 10));
     create_all(&consumer, &before, "web").await;
     consumer.wait_for_addresses(&before).await;
     let given = consumer.allocated_addresses().await;
@@ -67,11 +65,9 @@ async fn missing_reservation_crd_stops_allocation_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
-    let control_plane = ControlPlane::new();
-    let manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.50").await;
-    let mut claims = names("c", 5);
+    let mut claims = numbered("c", 5);
     create_all(&consumer, &claims, "web").await;
     consumer.wait_for_addresses(&claims).await;
     let gone = [
@@ -86,7 +82,7 @@ async fn other_pool_kinds_are_served_while_one_crd_is_missing() {
         saved.push((definition, remove(&control_plane, definition)));
         manager.wait_for_log(&format!("the kind is not served kind=\"{kind}\""));
     }
-    let more = names("more", 5);
+    let more = numbered("more", 5);
     create_all(&consumer, &more, "web").await;
     claims.extend(more);
     wait_until_settled(&consumer, &claims).await;

@@ -4,7 +4,7 @@ use std::thread::sleep;
 
 use support::prelude::*;
 
-use crate::workload::{churn, names, wait_until_settled};
+use crate::workload::{churn, wait_until_settled};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 const CLAIMS: usize = 100;
@@ -16,11 +16,9 @@ async fn assert_survives(
     times: usize,
     fault: impl Fn(&mut ControlPlane) + Send + 'static,
 ) {
-    let mut control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (mut control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.0/24").await;
-    let names = names("c", CLAIMS);
+    let names = numbered("c", CLAIMS);
     let faults = tokio::task::spawn_blocking(move || {
         for _ in 0..times {
             sleep(Duration::from_millis(700));

@@ -2,7 +2,7 @@
 
 use support::prelude::*;
 
-use crate::workload::{create_all, delete, names, wait_until_settled};
+use crate::workload::{create_all, delete, wait_until_settled};
 
 const FLAGS: [&str; 6] = [
     "--leader-elect",
@@ -22,7 +22,7 @@ async fn suspended_leader_exits_and_changes_nothing_on_resume() {
     let mut second = Manager::start(&control_plane, &FLAGS);
     let consumer = Consumer::new(&control_plane).await;
     consumer.create_pool("web", "10.0.0.0/24").await;
-    let (early, late) = (names("early", 100), names("late", 50));
+    let (early, late) = (numbered("early", 100), numbered("late", 50));
     let stop = async {
         // During its work.
         tokio::time::sleep(Duration::from_millis(400)).await;

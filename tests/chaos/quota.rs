@@ -5,7 +5,7 @@
 
 use support::prelude::*;
 
-use crate::workload::{create_all, delete, names, wait_until_settled};
+use crate::workload::{create_all, delete, wait_until_settled};
 
 const COUNTED: &str = "count/ipaddresses.ipam.cluster.x-k8s.io";
 
@@ -50,15 +50,14 @@ async fn wait_until_refused(control_plane: &ControlPlane, namespace: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_reports_exceeded_quota_and_binds_after_a_raise() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=2s"]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, _manager, consumer) =
+        scene_with_manager(&["--sweep-interval=1s", "--sweep-grace=2s"]).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.20").await;
-    let first = names("first", 2);
+    let first = numbered("first", 2);
     create_all(&consumer, &first, "web").await;
     consumer.wait_for_addresses(&first).await;
     set_quota(&control_plane, &consumer.namespace, 2, 2);
-    let beyond = names("beyond", 3);
+    let beyond = numbered("beyond", 3);
     wait_until_refused(&control_plane, &consumer.namespace).await;
     create_all(&consumer, &beyond, "web").await;
     for name in &beyond {

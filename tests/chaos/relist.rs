@@ -121,16 +121,9 @@ async fn listings_of_many_objects(options: Options) {
         let answers = Instant::now();
         let name = format!("new{round}");
         consumer.create_claim(&name, "big").await;
-        eventually_within(Duration::from_mins(2), "a new claim is bound", || async {
-            consumer
-                .claims()
-                .get(&name)
-                .await
-                .ok()??
-                .bound_address()
-                .map(drop)
-        })
-        .await;
+        consumer
+            .wait_until_bound(&name, Duration::from_mins(2))
+            .await;
         println!(
             "a new claim is bound {:?} after the API server responds",
             answers.elapsed()

@@ -11,18 +11,16 @@ use support::{
     wait::{MESSAGE_TIMEOUT, eventually_ok_within},
 };
 
-use crate::workload::{create_all, delete, names, wait_until_settled};
+use crate::workload::{create_all, delete, wait_until_settled};
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=2s"];
 
 /// Takes a snapshot, creates and releases claims, restores the snapshot, and creates more claims.
 /// With `restart` the manager is stopped before the restore and started after it.
 async fn assert_recovers_from_a_restore(restart: bool) {
-    let mut control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (mut control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.60").await;
-    let (old, kept) = (names("old", 10), names("kept", 10));
+    let (old, kept) = (numbered("old", 10), numbered("kept", 10));
     for claims in [&old, &kept] {
         create_all(&consumer, claims, "web").await;
     }
@@ -35,7 +33,7 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     for name in &old {
         delete(&consumer, name).await;
     }
-    let new = names("new", 55);
+    let new = numbered("new", 55);
     create_all(&consumer, &new, "web").await;
     consumer
         .wait_for_reason(&wait_for_exhausted(&consumer, &new).await, "PoolExhausted")
@@ -62,7 +60,7 @@ async fn assert_recovers_from_a_restore(restart: bool) {
     }
 
     wait_until_only_these_are_allocated(&consumer, &before).await;
-    let after = names("after", 40);
+    let after = numbered("after", 40);
     create_all(&consumer, &after, "web").await;
     consumer.wait_for_addresses(&after).await;
     println!(

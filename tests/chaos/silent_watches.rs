@@ -13,7 +13,7 @@ use support::{
 
 use crate::{
     proxy::Proxy,
-    workload::{begin_deletion, create_with, names, retry, wait_until_settled},
+    workload::{begin_deletion, create_with, retry, wait_until_settled},
 };
 
 /// The kinds that a manager watches.
@@ -257,7 +257,7 @@ impl Team {
 
 /// The names of claims of a pool.
 fn claims_of(kind: InClusterKind, prefix: &str, count: usize) -> Vec<String> {
-    names(&format!("{prefix}-{}-", kind.plural()), count)
+    numbered(&format!("{prefix}-{}-", kind.plural()), count)
 }
 
 fn claims_of_all_pools(prefix: &str, count: usize) -> Vec<String> {

@@ -14,13 +14,6 @@ const TIMEOUT: Duration = Duration::from_mins(3);
 /// How long no write may happen in the final state.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// `count` names of claims.
-pub(crate) fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count)
-        .map(|number| format!("{prefix}{number}"))
-        .collect()
-}
-
 /// Repeats a call until it succeeds.
 pub(crate) async fn retry<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, CallError>) -> T {
     let patience = Patience::new(TIMEOUT);

@@ -56,12 +56,7 @@ async fn claims_beyond_a_limit_wait_and_delay_no_other_namespace() {
     let (one, two) = (consumer().await, consumer().await);
     let pool = create_pool(&one, 40, json!({"limits": {"perNamespace": 10}})).await;
     let names: Vec<_> = numbered("c", 32);
-    join_all(
-        names
-            .iter()
-            .map(|name| one.create_global_claim(name, &pool)),
-    )
-    .await;
+    one.create_global_claims(&names, &pool).await;
     wait_for_claims(&one, 10, 22).await;
     two.bind_global("a", &pool).await;
     let claims = one.claims().list().await.expect("claims can be read");
@@ -129,9 +124,10 @@ async fn promise_is_kept_beyond_the_rules_and_takes_no_quota() {
         "the allowed namespaces do not apply"
     );
     set_access(&consumer, &pool, json!({"allowedNamespaces": null})).await;
-    consumer.create_global_claim("last", &pool).await;
     assert_contains(
-        &consumer.wait_for_reason("last", "QuotaExceeded").await,
+        &consumer
+            .global_claim_waits("last", &pool, "QuotaExceeded")
+            .await,
         "spec.limits.perNamespace",
     );
 }
@@ -163,12 +159,7 @@ async fn clusters_of_a_namespace_have_their_own_limit() {
     consumer.release("one-1").await;
     consumer.wait_for_address("one-2").await;
     let name = format!("g.{pool}.{}", consumer.allocated_addresses().await["one-2"]);
-    let reservation = consumer
-        .reservations()
-        .get(&name)
-        .await
-        .expect("reservations can be read")
-        .expect("it exists");
+    let reservation = read(&consumer.reservations(), &name).await;
     assert_eq!(
         reservation
             .spec
@@ -209,9 +200,10 @@ async fn tightened_rules_take_no_address_back() {
         )
     })
     .await;
-    consumer.create_global_claim("d", &pool).await;
     assert_contains(
-        &consumer.wait_for_reason("d", "PoolNotAllowed").await,
+        &consumer
+            .global_claim_waits("d", &pool, "PoolNotAllowed")
+            .await,
         "spec.allowedNamespaces",
     );
     assert_eq!(consumer.allocated_addresses().await, before);
@@ -260,9 +252,10 @@ async fn headroom_is_left_for_control_planes() {
     ]}}});
     let pool = create_pool(&consumer, 3, headroom).await;
     consumer.bind_global("worker-1", &pool).await;
-    consumer.create_global_claim("worker-2", &pool).await;
     assert_contains(
-        &consumer.wait_for_reason("worker-2", "PoolExhausted").await,
+        &consumer
+            .global_claim_waits("worker-2", &pool, "PoolExhausted")
+            .await,
         "2 free addresses, which are only for the claims that its spec.headroom selects",
     );
     consumer
@@ -307,9 +300,10 @@ async fn invalid_rules_are_reported_by_the_pool() {
             .await,
         "spec.headroom.for",
     );
-    consumer.create_global_claim("a", &pool).await;
     assert_contains(
-        &consumer.wait_for_reason("a", "PoolNotReady").await,
+        &consumer
+            .global_claim_waits("a", &pool, "PoolNotReady")
+            .await,
         "spec.headroom.for",
     );
 }

@@ -40,15 +40,12 @@ async fn manually_created_address_is_adopted() {
 #[tokio::test]
 async fn address_without_a_claim_counts_as_in_use() {
     let consumer = with_pool().await;
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     consumer.create_address("restored", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
     consumer.create_claim("a", "web").await;
     consumer.create_claim("restored", "web").await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     consumer.assert_address("a", "10.0.0.2").await;
     consumer.assert_address("restored", "10.0.0.1").await;
 }
@@ -58,15 +55,12 @@ async fn address_is_adopted_in_an_exhausted_pool() {
     let consumer = consumer().await;
     consumer.create_pool("web", "10.0.0.1").await;
     // The sweeper keeps the address for its claim.
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     consumer.create_address("b", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (1, 0, 1, 0)).await;
     consumer.create_claim("a", "web").await;
     consumer.create_claim("b", "web").await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     consumer.assert_address("b", "10.0.0.1").await;
     consumer.wait_for_reason("a", "PoolExhausted").await;
     consumer
@@ -154,10 +148,7 @@ async fn address_of_a_previous_claim_is_no_duplicate() {
     }
     // The result of a failed move: the owner is a deleted claim, and the address belongs to another
     // claim.
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     let owner = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "name": "c",
         "uid": "00000000-0000-0000-0000-000000000000", "controller": true, "blockOwnerDeletion": true});
     consumer.create_claim("c", "web").await;
@@ -168,7 +159,7 @@ async fn address_of_a_previous_claim_is_no_duplicate() {
             address["metadata"]["finalizers"] = json!(["ipam.cluster.x-k8s.io/ProtectAddress"]);
         })
         .await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     consumer.assert_address("c", "10.0.0.3").await;
     consumer.assert_address("a", "10.0.0.1").await;
     consumer
@@ -184,16 +175,13 @@ async fn address_of_a_previous_claim_is_no_duplicate() {
 #[tokio::test]
 async fn restored_claim_takes_over_the_reservation_of_its_name() {
     let consumer = with_pool().await;
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     let dead = "00000000-0000-0000-0000-000000000000";
     let holder = json!({"namespace": consumer.namespace, "name": "a", "uid": dead});
     let before = consumer.reserve("web", "10.0.0.2", holder).await;
     let claim = consumer.create_claim("a", "web").await;
     consumer.create_address("a", "web", "10.0.0.2").await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     consumer.assert_address("a", "10.0.0.2").await;
     let after = consumer
         .reservation("web", "10.0.0.2")
@@ -213,10 +201,7 @@ async fn address_of_another_pool_is_not_adopted() {
     let consumer = with_pool().await;
     consumer.create_pool("other", "10.0.0.1-10.0.0.3").await;
     // The sweeper keeps its address.
-    consumer.set_paused(&consumer.pools(), "other", true).await;
-    consumer
-        .wait_for_pool_condition("other", "False", "Paused")
-        .await;
+    consumer.pause_pool("other").await;
     consumer.create_address("a", "other", "10.0.0.2").await;
     consumer.wait_for_counts("other", (3, 2, 1, 0)).await;
     consumer.create_claim("a", "web").await;
@@ -258,9 +243,7 @@ async fn terminating_address_is_deleted_before_allocation() {
     consumer.create_claim("a", "web").await;
     consumer.assert_stays_unbound("a").await;
     consumer
-        .modify(&consumer.addresses(), "a", |address| {
-            address["metadata"]["finalizers"] = json!([])
-        })
+        .set_finalizers(&consumer.addresses(), "a", &[])
         .await;
     let address = consumer.wait_for_ip_address("a").await;
     assert_ne!(address.uid(), made.uid());
@@ -275,16 +258,13 @@ async fn lost_status_is_restored_from_the_address() {
     }
     let before = consumer.wait_for_ip_address("b").await;
     // As `clusterctl move` does: the claim is recreated without status, beside its IPAddress.
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     consumer.force_delete(&consumer.claims(), "b").await;
     consumer
-        .create_claim_with("b", InClusterKind::IPPool.name(), "web", json!({}))
+        .create_claim_with_metadata("b", "web", json!({}))
         .await;
     consumer.wait_for_reason("b", "PoolNotReady").await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     let after = consumer.wait_for_ip_address("b").await;
     assert_eq!((after.uid(), &after.spec), (before.uid(), &before.spec));
     consumer
@@ -317,23 +297,14 @@ async fn lost_status_is_restored_from_the_address() {
 #[tokio::test]
 async fn reservation_of_an_address_in_use_is_reported_as_invalid() {
     let consumer = with_pool().await;
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     consumer.create_address("a", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;
-    let promise = consumer
-        .reserve(
-            "web",
-            "10.0.0.1",
-            json!({"namespace": consumer.namespace, "name": "vip"}),
-        )
-        .await;
+    let promise = consumer.reserve_for("web", "10.0.0.1", "vip").await;
     for name in ["a", "vip"] {
         consumer.create_claim(name, "web").await;
     }
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     // The other claim is older, so the next address may be left to it.
     let given = consumer.wait_for_address("vip").await;
     assert!(
@@ -364,21 +335,12 @@ async fn reservation_of_an_address_in_use_is_reported_as_invalid() {
 async fn reserved_address_is_allocated_after_its_release() {
     let consumer = consumer().await;
     consumer.create_pool("web", "10.0.0.1").await;
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     consumer.create_address("by-hand", "web", "10.0.0.1").await;
     consumer.wait_for_counts("web", (1, 0, 1, 0)).await;
-    consumer
-        .reserve(
-            "web",
-            "10.0.0.1",
-            json!({"namespace": consumer.namespace, "name": "vip"}),
-        )
-        .await;
+    consumer.reserve_for("web", "10.0.0.1", "vip").await;
     consumer.create_claim("vip", "web").await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     consumer.wait_for_reason("vip", "PoolExhausted").await;
     consumer
         .delete_object(&consumer.addresses(), "by-hand")
@@ -391,7 +353,7 @@ async fn reserved_address_that_left_the_pool_is_not_allocated() {
     let consumer = with_pool().await;
     let paused = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
     let claim = consumer
-        .create_claim_with("a", "InClusterIPPool", "web", paused)
+        .create_claim_with_metadata("a", "web", paused)
         .await;
     consumer.wait_for_reason("a", "Paused").await;
     let holder = json!({"namespace": consumer.namespace, "name": "a", "uid": claim.uid()});
@@ -402,9 +364,7 @@ async fn reserved_address_that_left_the_pool_is_not_allocated() {
         .modify_pool("web", |spec| *spec = changed.clone())
         .await;
     // The counts alone can be those from before the change.
-    consumer
-        .wait_for_pool_condition("web", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("web").await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
     consumer.set_paused(&consumer.claims(), "a", false).await;
     let address = consumer.wait_for_ip_address("a").await;
@@ -451,9 +411,7 @@ async fn adoption_and_repair_are_events_of_the_address() {
         "adopted by claim a, which keeps the address; set: finalizer, owner references"
     );
     consumer
-        .modify(&consumer.addresses(), "a", |address| {
-            address["metadata"]["finalizers"] = json!([]);
-        })
+        .set_finalizers(&consumer.addresses(), "a", &[])
         .await;
     let text = consumer
         .wait_for_event("a", "Normal", "AddressRepaired", "")

@@ -1,108 +1,40 @@
 //! Claims get the expected addresses and release them.
 
-use futures::StreamExt;
 use support::prelude::*;
 
 use crate::consumer;
 
-/// Asserts that pools of either kind allocate exactly these addresses in this order.
-async fn assert_allocate_exactly<const N: usize>(cases: [(Value, &str); N]) {
+/// The addresses of all specifications are tests of `capi_ipam_ip::pool`.
+#[tokio::test]
+async fn pools_allocate_exactly_the_addresses_of_their_specification() {
     let consumer = consumer().await;
-    let kinds = [InClusterKind::IPPool, InClusterKind::GlobalIPPool];
-    let runs = cases.iter().flat_map(|case| kinds.map(|kind| (kind, case)));
-    join_all(
-        runs.map(|(kind, (spec, expected))| {
-            assert_allocates_exactly(&consumer, kind, spec, expected)
-        }),
-    )
-    .await;
-}
-
-async fn assert_allocates_exactly(
-    consumer: &Consumer,
-    kind: InClusterKind,
-    spec: &Value,
-    expected: &str,
-) {
-    let pool = unique("pool");
-    consumer.create_pool_of(kind, &pool, spec.clone()).await;
-    let mut given = Vec::new();
-    for _ in expected.split(' ') {
-        let name = unique("claim");
-        consumer.create_claim_of(kind, &name, &pool).await;
-        given.push(consumer.wait_for_address(&name).await);
-    }
-    assert_eq!(given.join(" "), expected, "{kind} {spec}");
-    let one_more = unique("claim");
-    consumer.create_claim_of(kind, &one_more, &pool).await;
-    consumer.wait_for_reason(&one_more, "PoolExhausted").await;
-    let count = i64::try_from(given.len()).expect("a small number");
-    consumer
-        .wait_for_counts_of(kind, &pool, (count, 0, count, 0))
-        .await;
-}
-
-#[tokio::test]
-async fn ipv4_pools_allocate_the_expected_addresses() {
-    let all = "10.0.0.0 10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7";
-    let inner = "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6";
-    assert_allocate_exactly([
-        (json!({"addresses": ["10.0.0.0/29"], "prefix": 29}), inner),
-        (json!({"addresses": ["10.0.0.5/29"], "prefix": 29, "gateway": ""}), inner),
-        (json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "allocateReservedIPAddresses": true}), all),
-        (json!({"addresses": ["10.0.0.0/30", "10.0.0.254/31"], "prefix": 24}), "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.254"),
+    let v4 = json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "gateway": "10.0.0.6",
+                    "excludedAddresses": ["10.0.0.2", "10.0.0.4-10.0.0.5"]});
+    let v6 =
+        json!({"addresses": ["FD00:0::/126"], "prefix": 126, "allocateReservedIPAddresses": true});
+    for (kind, spec, expected) in [
+        (InClusterKind::IPPool, v4, "10.0.0.1 10.0.0.3"),
         (
-            json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "gateway": "10.0.0.1"}),
-            "10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.6",
-        ),
-        (
-            json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "gateway": "10.0.0.6",
-            "excludedAddresses": ["10.0.0.2", "10.0.0.4-10.0.0.5"]}),
-            "10.0.0.1 10.0.0.3",
-        ),
-        (
-            json!({"addresses": ["10.0.0.0/29"], "prefix": 29, "allocateReservedIPAddresses": true,
-            "excludedAddresses": ["10.0.0.0/30", "10.0.9.0/24"]}),
-            "10.0.0.4 10.0.0.5 10.0.0.6 10.0.0.7",
-        ),
-        (
-            json!({"addresses": ["10.0.0.9", "10.0.0.3-10.0.0.4", "10.0.0.4", "10.0.0.5"], "prefix": 24}),
-            "10.0.0.3 10.0.0.4 10.0.0.5 10.0.0.9",
-        ),
-        (json!({"addresses": ["10.0.0.0/31"], "prefix": 31}), "10.0.0.0 10.0.0.1"),
-        (json!({"addresses": ["10.0.0.0/31"], "prefix": 31, "gateway": "10.0.0.0"}), "10.0.0.1"),
-        (json!({"addresses": ["10.0.0.7/32"], "prefix": 32}), "10.0.0.7"),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn ipv6_pools_allocate_canonical_addresses() {
-    assert_allocate_exactly([
-        (json!({"addresses": ["fd00::/126"], "prefix": 126}), "fd00::1 fd00::2 fd00::3"),
-        (
-            json!({"addresses": ["fd00::/126"], "prefix": 126, "allocateReservedIPAddresses": true}),
+            InClusterKind::GlobalIPPool,
+            v6,
             "fd00:: fd00::1 fd00::2 fd00::3",
         ),
-        (
-            json!({"addresses": ["fd00::/125"], "prefix": 64, "gateway": "FD00:0::2",
-            "excludedAddresses": ["fd00::4/127", "fd00::7"]}),
-            "fd00::1 fd00::3 fd00::6",
-        ),
-        (json!({"addresses": ["fd00::/127"], "prefix": 127}), "fd00:: fd00::1"),
-        (json!({"addresses": ["fd00::5/128"], "prefix": 128}), "fd00::5"),
-        (json!({"addresses": ["FD00:0:0::000A-fd00::0.0.0.11"], "prefix": 64}), "fd00::a fd00::b"),
-        (
-            json!({"addresses": ["2001:db8:0:0:1:0:0:1", "2001:DB8:0:0:1:1:1:1"], "prefix": 64}),
-            "2001:db8::1:0:0:1 2001:db8::1:1:1:1",
-        ),
-        (json!({"addresses": ["2001:db8:0:1:1:1:1:1"], "prefix": 64}), "2001:db8:0:1:1:1:1:1"),
-        (
-            json!({"addresses": ["ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127"], "prefix": 64}),
-            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
-        ),
-    ])
-    .await;
+    ] {
+        let pool = unique("pool");
+        consumer.create_pool_of(kind, &pool, spec).await;
+        let mut given = Vec::new();
+        for _ in expected.split(' ') {
+            given.push(consumer.bind_of(kind, &unique("claim"), &pool).await);
+        }
+        assert_eq!(given.join(" "), expected);
+        let one_more = unique("claim");
+        consumer.create_claim_of(kind, &one_more, &pool).await;
+        consumer.wait_for_reason(&one_more, "PoolExhausted").await;
+        let count = i64::try_from(given.len()).expect("a small number");
+        consumer
+            .wait_for_counts_of(kind, &pool, (count, 0, count, 0))
+            .await;
+    }
 }
 
 #[tokio::test]
@@ -202,75 +134,34 @@ async fn pools_with_the_same_name_are_independent() {
 async fn five_hundred_concurrent_claims_get_unique_addresses() {
     let (one, two) = (consumer().await, consumer().await);
     let shared = unique("shared");
-    let spec = |net: &str, last: u8| json!({"addresses": [format!("10.{net}.1-10.{net}.{last}")], "prefix": 24});
-    one.create_pool("own", spec("1.0", 150)).await;
-    two.create_pool("own", spec("1.0", 150)).await;
-    one.create_global_pool(&shared, spec("2.0", 200)).await;
-
-    let own = (0..150).map(|number| (InClusterKind::IPPool.name(), "own", format!("own-{number}")));
-    let global = (0..100).map(|number| {
-        (
-            InClusterKind::GlobalIPPool.name(),
-            shared.as_str(),
-            format!("shared-{number}"),
-        )
-    });
-    let wanted: Vec<_> = own
-        .chain(global)
-        .flat_map(|(kind, pool, name)| [&one, &two].map(|team| (team, kind, pool, name.clone())))
-        .collect();
-    assert_eq!(wanted.len(), 500);
-    futures::stream::iter(&wanted)
-        .for_each_concurrent(50, |(team, kind, pool, name)| async move {
-            team.create_claim_with(name, kind, pool, json!({})).await;
-        })
-        .await;
     for team in [&one, &two] {
-        until_within(Duration::from_mins(5), "all claims are bound", || async {
-            let claims = team.claims().list().await.ok()?;
-            Some(claims.len() == 250 && claims.iter().all(|claim| claim.bound_address().is_some()))
-        })
-        .await;
+        team.create_pool("own", "10.1.0.1-10.1.0.150").await;
     }
+    one.create_global_pool(&shared, "10.2.0.1-10.2.0.200").await;
 
-    let mut given: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for team in [&one, &two] {
-        for address in team
-            .addresses()
-            .list()
-            .await
-            .expect("addresses can be read")
-        {
-            let spec = address.spec;
-            let scope = if spec.pool_ref.name == "own" {
-                team.namespace.clone()
-            } else {
-                spec.pool_ref.name
-            };
-            given.entry(scope).or_default().push(spec.address);
-        }
-    }
-    let whole = |net: &str, last: u8| {
-        (1..=last)
-            .map(|number| format!("10.{net}.{number}"))
+    let (own, global) = (numbered("own-", 150), numbered("shared-", 100));
+    let all = [own.clone(), global.clone()].concat();
+    let given = join_all([&one, &two].map(async |team| {
+        let of_shared = team.create_global_claims(&global, &shared);
+        tokio::join!(team.create_claims(&own, "own"), of_shared);
+        team.wait_for_addresses(&all).await
+    }))
+    .await;
+    let distinct = |given: &[BTreeMap<String, String>], prefix: &str| {
+        let of_pool = given.iter().flatten();
+        let of_pool = of_pool.filter(|(name, _)| name.starts_with(prefix));
+        of_pool
+            .map(|(_, address)| address)
             .collect::<BTreeSet<_>>()
+            .len()
     };
-    let scopes = [
-        (&one.namespace, "1.0", 150),
-        (&two.namespace, "1.0", 150),
-        (&shared, "2.0", 200),
-    ];
-    for (scope, net, last) in scopes {
-        let addresses = &given[scope];
-        assert_eq!(addresses.len(), usize::from(last), "{scope}");
-        assert_eq!(
-            addresses.iter().cloned().collect::<BTreeSet<_>>(),
-            whole(net, last),
-            "{scope}"
-        );
+    assert_eq!(distinct(&given[..1], "own"), 150);
+    assert_eq!(distinct(&given[1..], "own"), 150);
+    assert_eq!(distinct(&given, "shared"), 200);
+    // All are in the pools.
+    for team in [&one, &two] {
+        team.wait_for_counts("own", (150, 0, 150, 0)).await;
     }
-    one.wait_for_counts("own", (150, 0, 150, 0)).await;
-    two.wait_for_counts("own", (150, 0, 150, 0)).await;
     one.wait_for_counts_of(InClusterKind::GlobalIPPool, &shared, (200, 0, 200, 0))
         .await;
 }
@@ -310,7 +201,7 @@ async fn only_contract_labels_are_copied_to_the_address() {
     for (metadata, expected) in cases {
         let name = unique("claim");
         consumer
-            .create_claim_with(&name, InClusterKind::IPPool.name(), "web", metadata.clone())
+            .create_claim_with_metadata(&name, "web", metadata.clone())
             .await;
         assert_eq!(
             json!(consumer.wait_for_ip_address(&name).await.labels()),
@@ -460,9 +351,7 @@ async fn claims_get_addresses_in_the_order_of_their_creation() {
         let web = &format!("web-{round}");
         if is_pool_first {
             consumer.create_pool(web, pool.clone()).await;
-            consumer
-                .wait_for_pool_condition(web, "True", "PoolReady")
-                .await;
+            consumer.wait_until_pool_ready(web).await;
         }
         // No alphabetical order.
         let names: Vec<String> = (0..50)

@@ -123,9 +123,7 @@ async fn lasting_conflict_is_reported_on_the_claim() {
 async fn lasting_conflict_is_reported_on_the_pool() {
     let consumer = consumer().await;
     consumer.create_pool("probe", "10.9.9.9").await;
-    consumer
-        .wait_for_pool_condition("probe", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("probe").await;
     let rejection = reject_with_conflict(&consumer, "UPDATE", "inclusterippools").await;
     wait_until_rejected(&consumer, "inclusterippool").await;
     consumer.create_pool("web", "10.0.0.1").await;
@@ -133,7 +131,5 @@ async fn lasting_conflict_is_reported_on_the_pool() {
         .wait_for_pool_message("web", "InitializationFailed", MESSAGE)
         .await;
     rejection.end();
-    consumer
-        .wait_for_pool_condition("web", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("web").await;
 }

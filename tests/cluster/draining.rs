@@ -47,9 +47,8 @@ async fn claims_bind_and_release_while_a_pool_drains() {
     for name in ["d", "e"] {
         consumer.bind(name, "pool").await;
     }
-    consumer.create_claim("f", "pool").await;
     assert_contains(
-        &consumer.wait_for_reason("f", "PoolExhausted").await,
+        &consumer.claim_waits("f", "pool", "PoolExhausted").await,
         "1 not allocated because of spec.draining",
     );
     let allocated = consumer.allocated_addresses().await;
@@ -107,8 +106,7 @@ async fn global_pool_of_prefixes_drains_without_naming_claims() {
     consumer
         .create_pool_of(kind, &pool, json!({"prefixes": ["fd00::/62"]}))
         .await;
-    consumer.create_claim_of(kind, "secret", &pool).await;
-    consumer.wait_for_address("secret").await;
+    consumer.bind_of(kind, "secret", &pool).await;
     let change = json!({"spec": {"draining": ["fd00::5", "fd00:0:0:1::/64"]}});
     let pools = consumer.pools_of(kind);
     consumer
@@ -121,7 +119,6 @@ async fn global_pool_of_prefixes_drains_without_naming_claims() {
         text.contains("1 address of") && !text.contains("secret"),
         "{text}"
     );
-    consumer.create_claim_of(kind, "next", &pool).await;
-    consumer.wait_for_address("next").await;
+    consumer.bind_of(kind, "next", &pool).await;
     assert_eq!(consumer.allocated_addresses().await["next"], "fd00:0:0:2::");
 }

@@ -147,10 +147,7 @@ async fn any_freed_address_binds_the_next_waiting_claim() {
         .modify_pool("web", |spec| spec["gateway"] = json!("10.0.0.9"))
         .await;
     consumer.assert_address("c", "10.0.0.2").await;
-    let kept_out = format!("p.{}.web.10.0.0.3", consumer.namespace);
-    consumer
-        .delete_object(&consumer.reservations(), &kept_out)
-        .await;
+    consumer.delete_reservation("web", "10.0.0.3").await;
     consumer.assert_address("d", "10.0.0.3").await;
 }
 
@@ -211,9 +208,8 @@ async fn global_pool_has_one_queue_for_all_namespaces() {
     one.bind_global("a", &pool).await;
     let line = [(&two, "z"), (&one, "b"), (&two, "a")];
     for (team, name) in line {
-        team.create_global_claim(name, &pool).await;
         assert_contains(
-            &team.wait_for_reason(name, "PoolExhausted").await,
+            &team.global_claim_waits(name, &pool, "PoolExhausted").await,
             &format!("GlobalInClusterIPPool {pool} has no free address"),
         );
     }
@@ -272,8 +268,7 @@ async fn burst_beyond_capacity_binds_every_address_once() {
             given,
             ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"]
         );
-        join_all(names.iter().map(|name| consumer.delete(name))).await;
-        join_all(names.iter().map(|name| consumer.wait_until_deleted(name))).await;
+        consumer.release_all(&names).await;
         consumer.wait_for_counts_of(kind, pool, (5, 5, 0, 0)).await;
     }
 }
@@ -289,7 +284,7 @@ async fn waiting_claim_learns_that_its_pool_has_stopped() {
     for claim in ["gone", "held", "refused"] {
         consumer.wait_for_reason(claim, "PoolExhausted").await;
     }
-    consumer.delete_object(&consumer.pools(), "gone").await;
+    consumer.delete_pool("gone").await;
     consumer.set_paused(&consumer.pools(), "held", true).await;
     consumer
         .modify_pool("refused", |spec| spec["network"] = json!("missing"))
@@ -313,6 +308,6 @@ async fn waiting_claim_learns_that_its_pool_has_stopped() {
             spec["addresses"] = json!(["10.0.0.1-10.0.0.2"])
         })
         .await;
-    consumer.set_paused(&consumer.pools(), "held", false).await;
+    consumer.resume_pool("held").await;
     consumer.assert_address("held", "10.0.0.2").await;
 }

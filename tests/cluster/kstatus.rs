@@ -1,7 +1,7 @@
 //! What tools that follow the rules of kstatus report of pools and networks: Flux, Argo CD, and
 //! `kubectl wait` in part.
 
-use capi_ipam_api::{IPNetwork, Pool};
+use capi_ipam_api::Pool;
 use kube::core::DynamicObject;
 use serde::Serialize;
 use support::prelude::*;
@@ -154,18 +154,8 @@ async fn paused_and_deleted_pools_are_not_failed() {
         })
         .await;
     wait_for_kstatus(&consumer, "Current").await;
-    consumer.delete_object(&consumer.pools(), "web").await;
+    consumer.delete_pool("web").await;
     wait_for_kstatus(&consumer, "Terminating").await;
-}
-
-/// A network in the state in which it was read.
-async fn network(consumer: &Consumer, name: &str) -> IPNetwork {
-    consumer
-        .networks()
-        .get(name)
-        .await
-        .expect("networks can be read")
-        .expect("the network exists")
 }
 
 #[tokio::test]
@@ -178,7 +168,7 @@ async fn invalid_network_is_failed_until_it_is_corrected() {
     consumer
         .wait_for_network_condition(&name, "False", "InvalidSpec")
         .await;
-    let failed = network(&consumer, &name).await;
+    let failed = read(&consumer.networks(), &name).await;
     assert_eq!(kstatus(&failed), "Failed", "{failed:?}");
     consumer
         .modify(&consumer.networks(), &name, |network| {
@@ -186,7 +176,7 @@ async fn invalid_network_is_failed_until_it_is_corrected() {
         })
         .await;
     until("the network is current", async || {
-        let corrected = network(&consumer, &name).await;
+        let corrected = read(&consumer.networks(), &name).await;
         let status = corrected.status.as_ref()?;
         let is_stalled = status.conditions.iter().any(|it| it.type_ == "Stalled");
         Some(!is_stalled && kstatus(&corrected) == "Current")
@@ -224,7 +214,7 @@ async fn unprocessed_object_is_in_progress() {
         assert_eq!(kstatus(&created), "InProgress");
     }
     until("the network is current", async || {
-        Some(kstatus(&network(&consumer, &name).await) == "Current")
+        Some(kstatus(&read(&consumer.networks(), &name).await) == "Current")
     })
     .await;
     consumer.delete_object(&consumer.networks(), &name).await;

@@ -76,7 +76,7 @@ async fn foreign_finalizer_on_a_claim_keeps_its_address() {
     let consumer = with_pool().await;
     let metadata = json!({"finalizers": ["example.com/in-use"]});
     consumer
-        .create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata)
+        .create_claim_with_metadata("a", "web", metadata)
         .await;
     let address = consumer.wait_for_ip_address("a").await;
     consumer.delete("a").await;
@@ -118,10 +118,7 @@ async fn foreign_annotations_survive_writes_to_the_claim() {
     let consumer = with_pool().await;
     let annotation = json!({"example.com/note": "n"});
     let metadata = json!({"annotations": annotation, "finalizers": ["example.com/in-use"]});
-    consumer
-        .create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata)
-        .await;
-    consumer.wait_for_address("a").await;
+    consumer.bind_with_metadata("a", "web", metadata).await;
     let annotations = || async {
         let claim = consumer.the_claim("a").await;
         json!(claim.annotations())
@@ -133,14 +130,8 @@ async fn foreign_annotations_survive_writes_to_the_claim() {
     // With a finalizer of the API server the claim remains after the removal of ours.
     let orphan = json!(["ipam.cluster.x-k8s.io/ReleaseAddress", "orphan"]);
     consumer
-        .create_claim_with(
-            "b",
-            InClusterKind::IPPool.name(),
-            "web",
-            json!({"annotations": annotation}),
-        )
+        .bind_with_metadata("b", "web", json!({"annotations": annotation}))
         .await;
-    consumer.wait_for_address("b").await;
     consumer
         .modify(&consumer.claims(), "b", |claim| {
             claim["metadata"]["finalizers"] = orphan.clone()
@@ -189,16 +180,7 @@ async fn foreground_deletion_of_a_pool_waits_for_its_claims() {
     })
     .await;
     consumer.release("a").await;
-    eventually("the pool is gone", || async {
-        consumer
-            .pools()
-            .get("web")
-            .await
-            .ok()?
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    consumer.wait_until_pool_gone("web").await;
 }
 
 #[tokio::test]
@@ -288,14 +270,8 @@ async fn claim_of_a_deleted_cluster_is_released() {
     let consumer = with_pool().await;
     consumer.create_cluster("alpha", false).await;
     consumer
-        .create_claim_with(
-            "a",
-            InClusterKind::IPPool.name(),
-            "web",
-            json!({"clusterName": "alpha"}),
-        )
+        .bind_with_metadata("a", "web", json!({"clusterName": "alpha"}))
         .await;
-    consumer.wait_for_address("a").await;
     consumer.delete_object(&consumer.clusters(), "alpha").await;
     let label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     until(
@@ -303,7 +279,7 @@ async fn claim_of_a_deleted_cluster_is_released() {
         async || {
             let name = unique("claim");
             let claim = consumer
-                .create_claim_with(&name, InClusterKind::IPPool.name(), "web", label.clone())
+                .create_claim_with_metadata(&name, "web", label.clone())
                 .await;
             let reason = eventually("the claim has a reason", || async {
                 let claim = consumer.claims().get(&claim.name_any()).await.ok()??;
@@ -403,9 +379,7 @@ async fn address_is_repaired_and_foreign_metadata_is_kept() {
         "{text}"
     );
     consumer
-        .modify(&consumer.addresses(), "a", |address| {
-            address["metadata"]["finalizers"] = json!([])
-        })
+        .set_finalizers(&consumer.addresses(), "a", &[])
         .await;
     consumer.wait_until_deleted("a").await;
     consumer.wait_for_counts("web", (3, 2, 1, 0)).await;

@@ -6,14 +6,6 @@ use support::prelude::*;
 
 use crate::{consumer, kstatus::kstatus};
 
-/// Creates a claim for a pool of the namespace, and returns its address.
-async fn claim_address(consumer: &Consumer, claim: &str, pool: &str) -> String {
-    consumer
-        .create_claim_of(InClusterKind::IPPool, claim, pool)
-        .await;
-    consumer.wait_for_address(claim).await
-}
-
 #[tokio::test]
 async fn pools_of_one_network_never_allocate_the_same_address() {
     let (consumer, network) = (consumer().await, unique("net"));
@@ -22,24 +14,15 @@ async fn pools_of_one_network_never_allocate_the_same_address() {
     consumer.create_open_network(&network).await;
     consumer.create_pool("p", spec("10.20.0.1-10.20.0.3")).await;
     consumer.create_pool("q", spec("10.20.0.2-10.20.0.4")).await;
-    consumer
-        .wait_for_pool_condition("p", "True", "PoolReady")
-        .await;
-    consumer
-        .wait_for_pool_condition("q", "True", "PoolReady")
-        .await;
-    assert_eq!(claim_address(&consumer, "q1", "q").await, "10.20.0.2");
-    assert_eq!(claim_address(&consumer, "p1", "p").await, "10.20.0.1");
-    assert_eq!(claim_address(&consumer, "p2", "p").await, "10.20.0.3");
+    consumer.wait_until_pool_ready("p").await;
+    consumer.wait_until_pool_ready("q").await;
+    consumer.bind_to("q1", "q", "10.20.0.2").await;
+    consumer.bind_to("p1", "p", "10.20.0.1").await;
+    consumer.bind_to("p2", "p", "10.20.0.3").await;
     consumer.wait_for_counts("p", (3, 0, 2, 0)).await;
     consumer.wait_for_counts("q", (3, 1, 1, 0)).await;
     let name = format!("n.{network}.10.20.0.2");
-    let reservation = consumer
-        .reservations()
-        .get(&name)
-        .await
-        .expect("reservations can be read")
-        .expect("it exists");
+    let reservation = read(&consumer.reservations(), &name).await;
     assert_eq!(reservation.spec.pool_ref.name, "q");
 
     // An address released by one pool is allocated to a claim that waits for another.
@@ -82,9 +65,9 @@ async fn pools_without_a_network_report_overlaps() {
             "PoolsOverlap",
         )
         .await;
-    assert_eq!(claim_address(&consumer, "a", "q").await, "10.21.0.3");
+    consumer.bind_to("a", "q", "10.21.0.3").await;
     for name in ["b", "c", "d"] {
-        claim_address(&consumer, name, "p").await;
+        consumer.bind(name, "p").await;
     }
     assert_eq!(
         consumer.wait_for_address("d").await,
@@ -118,9 +101,7 @@ async fn pools_of_a_network_share_one_allocation_length() {
             json!({"addresses": ["fd21::/64"], "prefix": 64, "network": network}),
         )
         .await;
-    consumer
-        .wait_for_pool_condition("addresses", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("addresses").await;
     let prefixes = consumer.pools_of(InClusterKind::PrefixPool);
     consumer
         .create_pool_of(
@@ -162,15 +143,19 @@ async fn pools_of_a_network_share_one_allocation_length() {
     consumer
         .create_pool_of(InClusterKind::PrefixPool, "single", single)
         .await;
-    assert_eq!(claim_address(&consumer, "b", "addresses").await, "fd21::1");
-    consumer
-        .create_claim_of(InClusterKind::PrefixPool, "c", "single")
-        .await;
-    consumer.assert_address("c", "fd21::").await;
-    consumer
-        .create_claim_of(InClusterKind::PrefixPool, "d", "single")
-        .await;
-    consumer.assert_address("d", "fd21::2").await;
+    consumer.bind_to("b", "addresses", "fd21::1").await;
+    assert_eq!(
+        consumer
+            .bind_of(InClusterKind::PrefixPool, "c", "single")
+            .await,
+        "fd21::"
+    );
+    assert_eq!(
+        consumer
+            .bind_of(InClusterKind::PrefixPool, "d", "single")
+            .await,
+        "fd21::2"
+    );
 }
 
 #[tokio::test]
@@ -198,8 +183,8 @@ async fn manual_reservation_excludes_an_address_from_a_network() {
     reserve(1, json!(null)).await;
     reserve(2, json!({"namespace": consumer.namespace, "name": "vip"})).await;
     consumer.wait_for_counts("q", (3, 1, 0, 0)).await;
-    assert_eq!(claim_address(&consumer, "a", "q").await, "10.22.0.3");
-    assert_eq!(claim_address(&consumer, "vip", "p").await, "10.22.0.2");
+    consumer.bind_to("a", "q", "10.22.0.3").await;
+    consumer.bind_to("vip", "p", "10.22.0.2").await;
 }
 
 #[tokio::test]
@@ -207,13 +192,7 @@ async fn invalid_reservation_is_reported_until_it_is_corrected() {
     let consumer = consumer().await;
     consumer.create_pool("web", "10.23.0.1-10.23.0.3").await;
     consumer.wait_for_counts("web", (3, 3, 0, 0)).await;
-    consumer
-        .reserve(
-            "web",
-            "10.23.0.200",
-            json!({"namespace": consumer.namespace, "name": "vip"}),
-        )
-        .await;
+    consumer.reserve_for("web", "10.23.0.200", "vip").await;
     let name = format!("p.{}.web.10.23.0.200", consumer.namespace);
     // Events about global objects are in the namespace `default`.
     let default = consumer.in_namespace("default");
@@ -221,7 +200,7 @@ async fn invalid_reservation_is_reported_until_it_is_corrected() {
         .wait_for_event(&name, "Warning", "InvalidReservation", "10.23.0.200")
         .await;
     // A reservation of an address outside the pool has no effect.
-    assert_eq!(claim_address(&consumer, "vip", "web").await, "10.23.0.1");
+    consumer.bind_to("vip", "web", "10.23.0.1").await;
     let reservations = consumer.reservations();
     let wait_for = async |reason: &str, expected: &str| {
         eventually(&format!("the reservation reports {reason}"), || async {
@@ -244,8 +223,7 @@ async fn invalid_reservation_is_reported_until_it_is_corrected() {
         })
         .await;
     wait_for("Validated", "Current").await;
-    let vip = json!({"namespace": consumer.namespace, "name": "other"});
-    let of_other = consumer.reserve("other", "10.23.0.2", vip).await;
+    let of_other = consumer.reserve_for("other", "10.23.0.2", "other").await;
     let other = of_other.metadata.name.as_deref().unwrap_or_default();
     default
         .wait_for_event(
@@ -320,7 +298,7 @@ async fn network_in_use_is_not_deleted() {
     consumer
         .create_pool("web", ("10.25.0.1-10.25.0.9", json!({"network": network})))
         .await;
-    assert_eq!(claim_address(&consumer, "a", "web").await, "10.25.0.1");
+    consumer.bind_to("a", "web", "10.25.0.1").await;
     let networks = consumer.networks();
     eventually("the status counts pools and addresses", async || {
         let status = networks.get(&network).await.ok()??.status?;
@@ -348,10 +326,7 @@ async fn network_in_use_is_not_deleted() {
     consumer.release("a").await;
     consumer.release("b").await;
     consumer.delete_unused_pool(&consumer.pools(), "web").await;
-    eventually("the network is gone", async || {
-        networks.get(&network).await.ok()?.is_none().then_some(())
-    })
-    .await;
+    consumer.wait_until_gone(&networks, &network).await;
 }
 
 #[tokio::test]
@@ -360,18 +335,12 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     let spec = json!({"addresses": ["10.26.0.1-10.26.0.9"], "prefix": 24, "addressReuseGracePeriodSeconds": 600});
     consumer.create_pool("web", spec).await;
     for name in ["a", "b"] {
-        claim_address(&consumer, name, "web").await;
+        consumer.bind(name, "web").await;
     }
     // An address that cools down, one that is excluded, and one that is promised.
     consumer.release("b").await;
     consumer.reserve("web", "10.26.0.3", json!(null)).await;
-    consumer
-        .reserve(
-            "web",
-            "10.26.0.5",
-            json!({"namespace": consumer.namespace, "name": "vip"}),
-        )
-        .await;
+    consumer.reserve_for("web", "10.26.0.5", "vip").await;
     consumer.wait_for_counts("web", (9, 5, 1, 0)).await;
     let selector = json!({"matchLabels": {"site": network}});
     consumer
@@ -381,11 +350,7 @@ async fn pool_in_use_joins_and_leaves_a_network() {
         )
         .await;
     let label = async |labels: serde_json::Value| {
-        consumer
-            .modify(&consumer.pools(), "web", |pool| {
-                pool["metadata"]["labels"] = labels.clone()
-            })
-            .await;
+        consumer.label_pool("web", labels.clone()).await;
     };
     label(json!({"site": network})).await;
     let reserved = async |prefix: &str| {
@@ -416,9 +381,9 @@ async fn pool_in_use_joins_and_leaves_a_network() {
             ("10.26.0.1-10.26.0.9", json!({"network": network})),
         )
         .await;
-    assert_eq!(claim_address(&consumer, "c", "other").await, "10.26.0.4");
-    assert_eq!(claim_address(&consumer, "d", "web").await, "10.26.0.6");
-    assert_eq!(claim_address(&consumer, "vip", "web").await, "10.26.0.5");
+    consumer.bind_to("c", "other", "10.26.0.4").await;
+    consumer.bind_to("d", "web", "10.26.0.6").await;
+    consumer.bind_to("vip", "web", "10.26.0.5").await;
     consumer.wait_for_counts("web", (9, 3, 3, 0)).await;
 
     // Another writer removes the label: the pool is in use, and stays.
@@ -459,7 +424,7 @@ async fn pool_in_use_joins_and_leaves_a_network() {
     })
     .await;
     assert_eq!(
-        claim_address(&consumer, "e", "web").await,
+        consumer.bind("e", "web").await,
         "10.26.0.4",
         "the pool is on its own again"
     );
@@ -483,7 +448,7 @@ async fn reservation_is_not_moved_to_one_that_is_being_deleted() {
     let (consumer, network) = (consumer().await, unique("net"));
     let spec = json!({"addresses": ["10.25.0.1-10.25.0.9"], "prefix": 24});
     consumer.create_pool("web", spec).await;
-    let address = claim_address(&consumer, "a", "web").await;
+    let address = consumer.bind("a", "web").await;
     let old = consumer.reservation("web", &address).await;
     let old = old.expect("the address is reserved");
 
@@ -506,11 +471,7 @@ async fn reservation_is_not_moved_to_one_that_is_being_deleted() {
     let selector = json!({"matchLabels": {"site": network}});
     let spec = json!({"namespaces": {"from": "All"}, "pools": selector});
     consumer.create_network(&network, spec).await;
-    consumer
-        .modify(&consumer.pools(), "web", |pool| {
-            pool["metadata"]["labels"] = json!({"site": network});
-        })
-        .await;
+    consumer.label_pool("web", json!({"site": network})).await;
     // The pool has joined: it allocates in the network, and the other address stays reserved twice.
     eventually("the pool allocates in the network", async || {
         consumer
@@ -565,14 +526,10 @@ async fn two_selected_pools(consumer: &Consumer, network: &str, subnet: &str) {
         })
         .await;
     }
-    assert_eq!(
-        claim_address(consumer, "web1", "web").await,
-        format!("{subnet}.1")
-    );
-    assert_eq!(
-        claim_address(consumer, "db1", "db").await,
-        format!("{subnet}.2")
-    );
+    for (claim, pool, last) in [("web1", "web", 1), ("db1", "db", 2)] {
+        let address = format!("{subnet}.{last}");
+        consumer.bind_to(claim, pool, address).await;
+    }
 }
 
 /// No claim gets an address, and the reservations are still in the network.
@@ -634,10 +591,7 @@ async fn deleted_network_keeps_the_pools_that_it_selects() {
             })
             .await;
     }
-    eventually("the network is gone", async || {
-        networks.get(&network).await.ok()?.is_none().then_some(())
-    })
-    .await;
+    consumer.wait_until_gone(&networks, &network).await;
     assert_eq!(
         consumer.wait_for_address("web2").await,
         "10.27.0.2",

@@ -61,7 +61,7 @@ impl Scene {
             _ => json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}}),
         };
         self.consumer
-            .create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster)
+            .create_claim_with_metadata("a", "web", cluster)
             .await;
     }
 
@@ -88,11 +88,7 @@ impl Scene {
                     .wait_for_pool_condition("web", "False", "Paused")
                     .await,
             ),
-            By::Pool => drop(
-                consumer
-                    .wait_for_pool_condition("web", "True", "PoolReady")
-                    .await,
-            ),
+            By::Pool => consumer.wait_until_pool_ready("web").await,
             By::Claim => drop(reason_of_a_new_claim(consumer, json!({})).await),
         }
     }
@@ -144,7 +140,7 @@ fn condition(claim: &IPAddressClaim, type_: &str) -> Option<Condition> {
 async fn reason_of_a_new_claim(consumer: &Consumer, metadata: Value) -> String {
     let name = unique("probe");
     consumer
-        .create_claim_with(&name, InClusterKind::IPPool.name(), "nowhere", metadata)
+        .create_claim_with_metadata(&name, "nowhere", metadata)
         .await;
     let reason = eventually("the claim has a reason", || async {
         let claim = consumer.claims().get(&name).await.ok()??;
@@ -174,7 +170,7 @@ async fn nothing_is_allocated_while_paused() {
             By::Claim => {
                 let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": "true"}});
                 consumer
-                    .create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata)
+                    .create_claim_with_metadata("a", "web", metadata)
                     .await;
             }
             _ => {
@@ -294,18 +290,16 @@ async fn claims_of_other_clusters_are_not_paused() {
     wait_until_cluster_observed(&consumer, "alpha", true).await;
     let cluster = |name: &str| json!({"clusterName": name});
     consumer
-        .create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha"))
+        .create_claim_with_metadata("a", "web", cluster("alpha"))
         .await;
     consumer
-        .create_claim_with("b", InClusterKind::IPPool.name(), "web", cluster("beta"))
+        .create_claim_with_metadata("b", "web", cluster("beta"))
         .await;
     consumer.create_claim("c", "web").await;
     // `spec.clusterName` takes precedence over the label.
     let mut both = cluster("beta");
     both["labels"] = json!({"cluster.x-k8s.io/cluster-name": "alpha"});
-    consumer
-        .create_claim_with("d", InClusterKind::IPPool.name(), "web", both)
-        .await;
+    consumer.create_claim_with_metadata("d", "web", both).await;
     for name in ["b", "c", "d"] {
         consumer.wait_for_address(name).await;
     }
@@ -315,10 +309,7 @@ async fn claims_of_other_clusters_are_not_paused() {
     let other = crate::consumer().await;
     other.create_pool("web", "10.0.0.0/24").await;
     other.create_cluster("alpha", false).await;
-    other
-        .create_claim_with("a", InClusterKind::IPPool.name(), "web", cluster("alpha"))
-        .await;
-    other.wait_for_address("a").await;
+    other.bind_with_metadata("a", "web", cluster("alpha")).await;
 }
 
 #[tokio::test]
@@ -344,7 +335,7 @@ async fn claim_waits_until_its_cluster_exists() {
     let by_label = json!({"labels": {"cluster.x-k8s.io/cluster-name": "alpha"}});
     for (name, metadata) in [("a", json!({"clusterName": "alpha"})), ("b", by_label)] {
         consumer
-            .create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata)
+            .create_claim_with_metadata(name, "web", metadata)
             .await;
         let text = consumer.wait_for_reason(name, "ClusterNotFound").await;
         assert!(
@@ -364,12 +355,7 @@ async fn claim_of_a_cluster_created_paused_keeps_waiting() {
     let consumer = consumer().await;
     consumer.create_pool("web", "10.0.0.1").await;
     consumer
-        .create_claim_with(
-            "a",
-            InClusterKind::IPPool.name(),
-            "web",
-            json!({"clusterName": "alpha"}),
-        )
+        .create_claim_with_metadata("a", "web", json!({"clusterName": "alpha"}))
         .await;
     consumer.wait_for_reason("a", "ClusterNotFound").await;
     consumer.create_cluster("alpha", true).await;
@@ -397,7 +383,7 @@ async fn paused_pool_is_not_written() {
     // Its finalizer stays although no address is in use.
     consumer.force_delete(&consumer.claims(), "a").await;
     consumer.force_delete(&consumer.addresses(), "a").await;
-    consumer.delete_object(&consumer.pools(), "web").await;
+    consumer.delete_pool("web").await;
     let pool = async || {
         consumer
             .pools()
@@ -411,7 +397,7 @@ async fn paused_pool_is_not_written() {
             .is_some_and(|pool| pool.finalizers().len() == 1)
     })
     .await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
     until("the pool is gone", || async {
         Some(pool().await.is_none())
     })

@@ -1,8 +1,7 @@
 //! Pools: finalizer and status, deletion, changes while in use, cool-down, and reservations made by
 //! operators.
 
-use capi_ipam_api::{IPReservation, Pool};
-use capi_ipam_controller::{client::CallError, clock, patch};
+use capi_ipam_api::Pool;
 use support::prelude::*;
 
 use crate::consumer;
@@ -22,20 +21,6 @@ async fn with_pool(count: u8) -> Consumer {
 /// `count` addresses from 10.0.0.1.
 fn addresses(count: u8) -> Value {
     json!([format!("10.0.0.1-10.0.0.{count}")])
-}
-
-/// Waits until a pool does not exist.
-async fn wait_until_pool_deleted(consumer: &Consumer, name: &str) {
-    eventually(&format!("pool {name} is gone"), || async {
-        consumer
-            .pools()
-            .get(name)
-            .await
-            .ok()?
-            .is_none()
-            .then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -97,8 +82,8 @@ async fn foreign_labels_and_annotations_stay_on_a_pool() {
 async fn unused_pool_is_deleted_immediately() {
     let consumer = with_pool(2).await;
     consumer.wait_for_counts("web", (2, 2, 0, 0)).await;
-    consumer.delete_object(&consumer.pools(), "web").await;
-    wait_until_pool_deleted(&consumer, "web").await;
+    consumer.delete_pool("web").await;
+    consumer.wait_until_pool_gone("web").await;
 }
 
 #[tokio::test]
@@ -108,7 +93,7 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
         consumer.bind(name, "web").await;
     }
     consumer.wait_for_counts("web", (5, 3, 2, 0)).await;
-    consumer.delete_object(&consumer.pools(), "web").await;
+    consumer.delete_pool("web").await;
     let text = consumer
         .wait_for_pool_condition("web", "False", "Deleting")
         .await;
@@ -141,7 +126,7 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
     })
     .await;
     consumer.release("b").await;
-    wait_until_pool_deleted(&consumer, "web").await;
+    consumer.wait_until_pool_gone("web").await;
     until("the claim reports the missing pool", async || {
         Some(
             consumer
@@ -193,9 +178,7 @@ async fn pool_shrunk_below_its_use_counts_out_of_range_addresses() {
         .modify_pool("web", |spec| spec["addresses"] = addresses(1))
         .await;
     consumer.wait_for_counts("web", (1, 0, 1, 2)).await;
-    consumer
-        .wait_for_pool_condition("web", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("web").await;
     consumer.claim_waits("d", "web", "PoolExhausted").await;
     consumer.assert_address("c", "10.0.0.3").await;
     // A released address that is out of range does not become free.
@@ -305,14 +288,12 @@ async fn cooling_down_address_does_not_block_pool_deletion() {
             spec["addressReuseGracePeriodSeconds"] = json!(600)
         })
         .await;
-    consumer
-        .wait_for_pool_condition("web", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("web").await;
     consumer.release("a").await;
     consumer.release("b").await;
     consumer.wait_for_counts("web", (2, 0, 0, 0)).await;
-    consumer.delete_object(&consumer.pools(), "web").await;
-    wait_until_pool_deleted(&consumer, "web").await;
+    consumer.delete_pool("web").await;
+    consumer.wait_until_pool_gone("web").await;
     consumer.wait_for_reservations("web", &[]).await;
 }
 
@@ -369,13 +350,7 @@ async fn waiting_claim_gets_an_address_reserved_for_it_later() {
     consumer.claim_waits("vip", "web", "PoolExhausted").await;
     // The claim already waits behind another one when an address is reserved for it and added to
     // the pool.
-    consumer
-        .reserve(
-            "web",
-            "10.0.0.2",
-            json!({"namespace": consumer.namespace, "name": "vip"}),
-        )
-        .await;
+    consumer.reserve_for("web", "10.0.0.2", "vip").await;
     consumer
         .modify_pool("web", |spec| spec["addresses"] = addresses(2))
         .await;
@@ -404,75 +379,6 @@ async fn reservation_without_a_claim_excludes_its_address() {
     // It does not count as in use.
     consumer.release("b").await;
     consumer.release("a").await;
-    consumer.delete_object(&consumer.pools(), "web").await;
-    wait_until_pool_deleted(&consumer, "web").await;
-}
-
-#[tokio::test]
-async fn reservation_is_immutable_except_for_its_release() {
-    let consumer = with_pool(9).await;
-    let claim = json!({"namespace": consumer.namespace, "name": "a", "uid": "u"});
-    let named = consumer
-        .reserve(
-            "web",
-            "10.0.0.1",
-            json!({"namespace": consumer.namespace, "name": "a"}),
-        )
-        .await;
-    let kept_out = consumer.reserve("web", "10.0.0.2", json!(null)).await;
-    for (reservation, field, value) in [
-        (&named, "scope", json!("p.other.web")),
-        (&named, "address", json!("10.0.0.9")),
-        (
-            &named,
-            "poolRef",
-            json!({"kind": "GlobalInClusterIPPool", "name": "web"}),
-        ),
-        (&named, "prefixLength", json!(32)),
-        (&named, "claimRef", claim.clone()),
-        (&named, "claimRef", json!(null)),
-        (&kept_out, "claimRef", claim),
-    ] {
-        let causes = refusal(&consumer, reservation, field, &value).await;
-        assert_eq!(causes, [format!("spec.{field}")], "{value}");
-    }
-    let release = |reservation: &mut Value| reservation["spec"]["releasedAt"] = json!(clock::now());
-    let written = consumer
-        .modify(&consumer.reservations(), &named.name_any(), release)
-        .await;
-    assert!(written.spec.released_at.is_some());
-}
-
-/// The fields in the error of the API server for a change of one field of a reservation.
-async fn refusal(
-    consumer: &Consumer,
-    made: &IPReservation,
-    field: &str,
-    value: &Value,
-) -> Vec<String> {
-    let error = loop {
-        let before = consumer
-            .reservations()
-            .get(&made.name_any())
-            .await
-            .expect("reservations can be read");
-        let before = before.expect("the object exists");
-        let mut after = json!(before);
-        after["spec"][field] = value.clone();
-        let refused = patch::write(&consumer.reservations(), &before, &object(after)).await;
-        let error = refused.expect_err("no change is accepted");
-        // The manager may label it concurrently.
-        if !error.is_conflict() {
-            break error;
-        }
-    };
-    assert!(error.is_invalid(), "{error}");
-    let CallError::Failed { source, .. } = error else {
-        panic!("the server responds: {error}")
-    };
-    let kube::Error::Api(status) = *source else {
-        panic!("the server responds: {source}")
-    };
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    causes.map(|cause| cause.field.clone()).collect()
+    consumer.delete_pool("web").await;
+    consumer.wait_until_pool_gone("web").await;
 }

@@ -3,7 +3,7 @@
 
 use support::prelude::*;
 
-use crate::{consumer, lenient_consumer};
+use crate::consumer;
 
 /// Binds claims `c1`, `c2`, ... one after the other, and returns address, prefix and gateway of
 /// each.
@@ -11,8 +11,7 @@ async fn bind(consumer: &Consumer, kind: InClusterKind, pool: &str, count: usize
     let mut bound = Vec::new();
     for number in 1..=count {
         let name = format!("c{number}");
-        consumer.create_claim_of(kind, &name, pool).await;
-        consumer.wait_for_address(&name).await;
+        consumer.bind_of(kind, &name, pool).await;
         let address = consumer.the_address(&name).await.spec;
         let gateway = address
             .gateway
@@ -122,50 +121,4 @@ async fn new_addresses_get_labels_and_annotations() {
             "10.0.0.53"
         );
     }
-}
-
-#[tokio::test]
-async fn invalid_pools_are_reported_without_crd_rules() {
-    let consumer = lenient_consumer().await;
-    let cases: [(&str, Value, &str); 5] = [
-        (
-            "overlap",
-            json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "ranges": [{"addresses": ["10.0.0.9"], "prefix": 24}]}),
-            "spec.ranges[0].addresses[0]: 10.0.0.9 overlaps with spec.addresses",
-        ),
-        (
-            "outside",
-            json!({"ranges": [{"addresses": ["10.0.0.9", "10.1.0.1"], "prefix": 24}]}),
-            "spec.ranges[0].addresses[1]: 10.1.0.1 is not within the subnet 10.0.0.0/24",
-        ),
-        (
-            "empty",
-            json!({"ranges": []}),
-            "spec.addresses: is required",
-        ),
-        (
-            "draining",
-            json!({"addresses": ["10.0.0.0/24"], "prefix": 24, "draining": ["fd00::/64"]}),
-            "spec.draining[0]: fd00::/64 is IPv6",
-        ),
-        (
-            "metadata",
-            json!({
-                "addresses": ["10.0.0.0/24"], "prefix": 24,
-                "addressMetadata": {"labels": {"ipam.cluster.x-k8s.io/a": "b"}},
-            }),
-            "spec.addressMetadata.labels[ipam.cluster.x-k8s.io/a]: keys of cluster.x-k8s.io",
-        ),
-    ];
-    for (name, spec, problem) in cases {
-        consumer.create_pool(name, spec).await;
-        assert_contains(
-            &consumer
-                .wait_for_condition(&consumer.pools(), name, "Ready", "False", "InvalidSpec")
-                .await,
-            problem,
-        );
-        consumer.claim_waits(name, name, "PoolNotReady").await;
-    }
-    assert!(consumer.allocated_addresses().await.is_empty());
 }

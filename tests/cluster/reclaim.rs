@@ -11,41 +11,23 @@ use crate::consumer;
 
 const IN_USE: &str = "example.com/in-use";
 
-async fn claim(consumer: &Consumer, name: &str) -> IPAddressClaim {
-    let claims = consumer.claims();
-    retry_unanswered(|| claims.get(name))
-        .await
-        .expect("claims can be read")
-        .expect("the claim exists")
+async fn uid_of(consumer: &Consumer, claim: &str) -> String {
+    let claim = consumer.the_claim(claim).await;
+    claim.uid().expect("objects have a uid")
 }
 
 async fn create_used_claim(consumer: &Consumer, name: &str, pool: &str) -> String {
     consumer
-        .create_claim_with(
-            name,
-            "InClusterIPPool",
-            pool,
-            json!({"finalizers": [IN_USE]}),
-        )
-        .await;
-    consumer.wait_for_address(name).await
+        .bind_with_metadata(name, pool, json!({"finalizers": [IN_USE]}))
+        .await
 }
 
 /// Sets the annotation that requests the release, or removes it.
 async fn request_release(consumer: &Consumer, name: &str, value: Option<&str>) {
+    let change = json!({"metadata": {"annotations": {names::RELEASE_NOW_ANNOTATION: value}}});
     consumer
         .modify(&consumer.claims(), name, |claim| {
-            let annotations = &mut claim["metadata"]["annotations"];
-            if annotations.is_null() {
-                *annotations = json!({});
-            }
-            annotations[names::RELEASE_NOW_ANNOTATION] = json!(value);
-            if value.is_none() {
-                annotations
-                    .as_object_mut()
-                    .expect("it is an object")
-                    .remove(names::RELEASE_NOW_ANNOTATION);
-            }
+            json_patch::merge(claim, &change)
         })
         .await;
 }
@@ -80,10 +62,7 @@ async fn release_now_releases_the_address_of_one_claim() {
     for name in ["a", "kept"] {
         consumer.delete(name).await;
     }
-    let uid = claim(&consumer, "a")
-        .await
-        .uid()
-        .expect("objects have a uid");
+    let uid = uid_of(&consumer, "a").await;
     request_release(&consumer, "a", Some(&uid)).await;
     consumer.assert_address("next", &address).await;
     let text = consumer.wait_until_unready("a", "ReleasedEarly").await;
@@ -92,7 +71,7 @@ async fn release_now_releases_the_address_of_one_claim() {
         "{text}"
     );
     let released = eventually("our finalizer is removed", || async {
-        let found = claim(&consumer, "a").await;
+        let found = consumer.the_claim("a").await;
         (!found
             .finalizers()
             .iter()
@@ -129,10 +108,7 @@ async fn release_now_without_deletion_or_uid_is_ignored() {
     let consumer = consumer().await;
     consumer.create_pool("web", "10.0.0.1").await;
     let address = create_used_claim(&consumer, "a", "web").await;
-    let uid = claim(&consumer, "a")
-        .await
-        .uid()
-        .expect("objects have a uid");
+    let uid = uid_of(&consumer, "a").await;
     let reason = "ReleaseRequestIgnored";
     request_release(&consumer, "a", Some(&uid)).await;
     consumer
@@ -180,10 +156,7 @@ async fn release_now_waits_while_the_claim_is_paused() {
     let address = create_used_claim(&consumer, "a", "web").await;
     consumer.set_paused(&consumer.claims(), "a", true).await;
     consumer.delete("a").await;
-    let uid = claim(&consumer, "a")
-        .await
-        .uid()
-        .expect("objects have a uid");
+    let uid = uid_of(&consumer, "a").await;
     request_release(&consumer, "a", Some(&uid)).await;
     consistently("a paused claim keeps its address", || async {
         consumer.allocated_addresses().await.get("a") == Some(&address)
@@ -214,13 +187,10 @@ async fn release_now_keeps_an_address_with_finalizers() {
         })
         .await;
     consumer.delete("a").await;
-    let uid = claim(&consumer, "a")
-        .await
-        .uid()
-        .expect("objects have a uid");
+    let uid = uid_of(&consumer, "a").await;
     request_release(&consumer, "a", Some(&uid)).await;
     let last = eventually("the claim reports what it waits for", || async {
-        let found = claim(&consumer, "a").await;
+        let found = consumer.the_claim("a").await;
         let reported = ready(&found);
         let is_blocked = reported
             .message
@@ -231,7 +201,7 @@ async fn release_now_keeps_an_address_with_finalizers() {
     .await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(
-        claim(&consumer, "a").await.resource_version(),
+        consumer.the_claim("a").await.resource_version(),
         last.resource_version(),
         "nothing is written meanwhile"
     );
@@ -242,16 +212,14 @@ async fn release_now_keeps_an_address_with_finalizers() {
             .is_some_and(|found| found.spec.released_at.is_none())
     );
     consumer
-        .modify(&consumer.addresses(), "a", |address| {
-            address["metadata"]["finalizers"] = json!([])
-        })
+        .set_finalizers(&consumer.addresses(), "a", &[])
         .await;
     until("the address is released", || async {
         Some(consumer.reservation("web", "10.0.0.1").await.is_none())
     })
     .await;
     until("the message is complete", async || {
-        let found = claim(&consumer, "a").await;
+        let found = consumer.the_claim("a").await;
         let message = ready(&found).message.unwrap_or_default();
         Some(message.ends_with(IN_USE) && found.finalizers() == [IN_USE])
     })
@@ -286,7 +254,7 @@ async fn set_machine_addresses(consumer: &Consumer, name: &str, addresses: &[&st
 }
 
 async fn in_use(consumer: &Consumer, name: &str) -> Option<Condition> {
-    let found = claim(consumer, name).await;
+    let found = consumer.the_claim(name).await;
     conditions::find(&found.status?.conditions, conditions::IN_USE).cloned()
 }
 
@@ -317,14 +285,8 @@ async fn addresses_are_compared_with_those_of_machines() {
         ("plain", "plain", json!([owner])),
     ] {
         consumer
-            .create_claim_with(
-                name,
-                "InClusterIPPool",
-                pool,
-                json!({"ownerReferences": owners}),
-            )
+            .bind_with_metadata(name, pool, json!({"ownerReferences": owners}))
             .await;
-        consumer.wait_for_address(name).await;
     }
     let before = consumer.allocated_addresses().await;
     wait_for_use(&consumer, "alone", "Unknown", "MachineNotFound").await;
@@ -350,10 +312,10 @@ async fn addresses_are_compared_with_those_of_machines() {
         .wait_for_event("direct", "Warning", "AddressNotInUse", "10.9.9.9")
         .await;
     wait_for_use(&consumer, "infra", "True", "MachineHasAddress").await;
-    let written = claim(&consumer, "direct").await;
+    let written = consumer.the_claim("direct").await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(
-        claim(&consumer, "direct").await.resource_version(),
+        consumer.the_claim("direct").await.resource_version(),
         written.resource_version(),
         "no write at rest"
     );
@@ -403,5 +365,5 @@ async fn leftover_report_is_removed() {
         Some(in_use(&consumer, "reported").await.is_none())
     })
     .await;
-    assert_eq!(ready(&claim(&consumer, "reported").await).status, "True");
+    assert_eq!(ready(&consumer.the_claim("reported").await).status, "True");
 }

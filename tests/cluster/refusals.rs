@@ -3,8 +3,7 @@
 
 use capi_ipam_api::{IPNetwork, conditions};
 use capi_ipam_controller::client::error_chain;
-use k8s_openapi::api::{core::v1::ConfigMap, events::v1::Event};
-use kube::api::ListParams;
+use k8s_openapi::api::core::v1::ConfigMap;
 use support::{
     policy::{DENIED, Policy, wait_until_rejected},
     prelude::*,
@@ -193,10 +192,7 @@ async fn address_with_a_foreign_controller_is_reported() {
 async fn claim_with_a_protected_annotation_is_released() {
     let consumer = with_pool().await;
     let metadata = json!({"annotations": {"example.com/team": "a"}});
-    consumer
-        .create_claim_with("a", InClusterKind::IPPool.name(), "web", metadata)
-        .await;
-    consumer.wait_for_address("a").await;
+    consumer.bind_with_metadata("a", "web", metadata).await;
     let _policy = deny(
         &consumer,
         "UPDATE",
@@ -253,9 +249,7 @@ async fn pool_reports_why_its_finalizer_is_rejected() {
     let consumer = consumer().await;
     // Before the policy: the API server enforces it at any time after its creation.
     consumer.create_pool("probe", "10.9.9.9").await;
-    consumer
-        .wait_for_pool_condition("probe", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("probe").await;
     let policy = deny(&consumer, "UPDATE", "inclusterippools", SAME_FINALIZERS);
     wait_until_finalizers_rejected(&consumer).await;
     consumer.create_pool("web", "10.0.0.1").await;
@@ -280,41 +274,18 @@ async fn pool_reports_why_its_finalizer_is_rejected() {
     let removed = remove(policy);
     consumer.assert_address("a", "10.0.0.1").await;
     assert!(!removed.is_over(), "{:?}", removed.elapsed());
-    consumer
-        .wait_for_pool_condition("web", "True", "PoolReady")
-        .await;
-}
-
-/// The reasons and messages of the warnings about an object that is not namespaced.
-async fn warnings_of(consumer: &Consumer, name: &str) -> Vec<(String, String)> {
-    let events: Api<Event> = Api::namespaced(consumer.client.clone(), "default");
-    let found = events.list(&ListParams::default()).await;
-    let all = found.map(|list| list.items).unwrap_or_default();
-    all.into_iter()
-        .filter(|event| event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some(name))
-        .map(|event| {
-            let note = event.note.unwrap_or_default();
-            (event.reason.unwrap_or_default(), note)
-        })
-        .collect()
-}
-
-async fn wait_for_warning(consumer: &Consumer, name: &str, reason: &str, words: &str) {
-    until(
-        &format!("a warning about {name} contains {words}"),
-        async || {
-            let warnings = warnings_of(consumer, name).await;
-            Some(
-                warnings
-                    .iter()
-                    .any(|(why, note)| why == reason && note.contains(words)),
-            )
-        },
-    )
-    .await;
+    consumer.wait_until_pool_ready("web").await;
 }
 
 /// A network that is ready, whose name has the prefix of the policies of a test.
+/// Events about objects without a namespace are in the namespace `default`.
+async fn wait_for_warning(consumer: &Consumer, name: &str) {
+    let default = consumer.in_namespace("default");
+    default
+        .wait_for_event(name, "Warning", "InitializationFailed", DENIED)
+        .await;
+}
+
 async fn ready_network(consumer: &Consumer, name: &str) {
     consumer.create_network(name, json!({})).await;
     consumer
@@ -368,7 +339,7 @@ async fn network_reports_why_its_finalizer_is_rejected() {
     assert_eq!(kstatus(&found), "InProgress");
     let status = found.status.expect("it has a status");
     assert_eq!(status.block_lengths, None, "no pool joins it");
-    wait_for_warning(&consumer, &name, "InitializationFailed", DENIED).await;
+    wait_for_warning(&consumer, &name).await;
     policy.remove();
     consumer
         .wait_for_network_condition(&name, "True", "NetworkReady")
@@ -394,7 +365,7 @@ async fn rejected_status_of_a_network_is_an_event() {
             network["spec"] = json!({"excluded": ["10.0.0.1"]});
         })
         .await;
-    wait_for_warning(&consumer, &name, "InitializationFailed", DENIED).await;
+    wait_for_warning(&consumer, &name).await;
     policy.remove();
     until("the network is current", async || {
         let found = consumer.networks().get(&name).await.ok()??;

@@ -80,20 +80,13 @@ async fn each_unavailable_address_is_explained() {
         consumer.wait_for_address(name).await;
     }
     consumer.release("former").await;
-    consumer
-        .reserve(
-            "pool",
-            "10.0.0.13",
-            json!({"namespace": consumer.namespace, "name": "promised"}),
-        )
-        .await;
+    consumer.reserve_for("pool", "10.0.0.13", "promised").await;
     consumer.reserve("pool", "10.0.0.14", json!(null)).await;
     let owner = format!("IPAddressClaim {}/owner", consumer.namespace);
     let promised = format!(
         "is reserved for IPAddressClaim {}/promised",
         consumer.namespace
     );
-    let long = "1".repeat(10_000);
     let cases = [
         ("taken", "10.0.0.11", owner.as_str()),
         ("cooling", "10.0.0.12", "is cooling down until"),
@@ -104,16 +97,7 @@ async fn each_unavailable_address_is_explained() {
             "10.0.0.15",
             "is excluded by the specification of InClusterIPPool",
         ),
-        ("gateway", "10.0.0.1", "is a gateway"),
-        (
-            "range",
-            "10.0.0.99",
-            "is outside of the ranges of InClusterIPPool",
-        ),
-        ("subnet", "10.0.1.5", "is outside of the subnet 10.0.0.0/24"),
         ("text", "ten", "is not an IPv4 or IPv6 address"),
-        ("family", "fd00::5", "is IPv6, but the pool is IPv4"),
-        ("long", &long, "is not an IPv4 or IPv6 address"),
     ];
     for (name, address, _) in cases {
         request(&consumer, name, address).await;

@@ -66,7 +66,7 @@ async fn with_restored_claim(name: &str) -> Consumer {
 async fn copy_claim(consumer: &Consumer, name: &str, mut metadata: Value) {
     metadata["finalizers"] = with_finalizer()["finalizers"].take();
     consumer
-        .create_claim_with(name, InClusterKind::IPPool.name(), "web", metadata)
+        .create_claim_with_metadata(name, "web", metadata)
         .await;
 }
 
@@ -134,8 +134,7 @@ async fn reservation_lets_a_restored_claim_keep_its_address() {
     let consumer = with_restored_claim("a").await;
     consumer.wait_for_reason("a", "AwaitingAddress").await;
     // As `kubectl ipam reserve` does.
-    let claim = json!({"namespace": consumer.namespace, "name": "a"});
-    consumer.reserve("web", "10.0.0.7", claim).await;
+    consumer.reserve_for("web", "10.0.0.7", "a").await;
     remove_finalizer(&consumer, "a").await;
     consumer.assert_address("a", "10.0.0.7").await;
     // The user chose the address, so no machine has another one.
@@ -183,8 +182,7 @@ async fn documented_command_removes_only_the_finalizer_of_the_provider() {
             claim["metadata"]["finalizers"] = json!([others[0], own, others[1]]);
         })
         .await;
-    let claim = json!({"namespace": consumer.namespace, "name": "machine-0"});
-    consumer.reserve("web", "10.0.0.7", claim).await;
+    consumer.reserve_for("web", "10.0.0.7", "machine-0").await;
     run_documented_patch(&consumer);
     consumer.assert_address("machine-0", "10.0.0.7").await;
     let claims = consumer.claims();
@@ -222,11 +220,7 @@ fn run_documented_patch(consumer: &Consumer) {
 
 /// Removes the finalizer of the provider, which is the only one.
 async fn remove_finalizer(consumer: &Consumer, name: &str) {
-    consumer
-        .modify(&consumer.claims(), name, |claim| {
-            claim["metadata"]["finalizers"] = json!([]);
-        })
-        .await;
+    consumer.set_finalizers(&consumer.claims(), name, &[]).await;
 }
 
 #[tokio::test]
@@ -442,22 +436,12 @@ async fn replaced(consumer: &Consumer, name: &str) -> Option<String> {
 #[tokio::test]
 async fn only_manual_reservations_get_the_move_label() {
     let consumer = with_pool().await;
-    let promise = consumer
-        .reserve(
-            "web",
-            "10.0.0.5",
-            json!({"namespace": consumer.namespace, "name": "vip"}),
-        )
-        .await;
+    let promise = consumer.reserve_for("web", "10.0.0.5", "vip").await;
     consumer.bind("a", "web").await;
     let labelled = |name: String| {
         let reservations = consumer.reservations();
         async move {
-            let found = reservations
-                .get(&name)
-                .await
-                .expect("reservations can be read")
-                .expect("the object exists");
+            let found = read(&reservations, &name).await;
             found
                 .labels()
                 .contains_key("clusterctl.cluster.x-k8s.io/move")

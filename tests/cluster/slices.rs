@@ -63,18 +63,12 @@ fn delete_cluster(consumer: &Consumer, name: &str) {
         .kubectl(&["delete", "cluster", name, &namespace]);
 }
 
-fn names(owner: &str, count: usize) -> Vec<String> {
-    (0..count)
-        .map(|number| format!("{owner}-{number}"))
-        .collect()
-}
-
 #[tokio::test]
 async fn each_owner_has_contiguous_addresses() {
     let consumer = consumer().await;
     let rules = json!({"size": 16, "per": "Label", "label": "topology/rack", "mostEach": 2});
     let pool = create_pool(&consumer, rules).await;
-    let (r1, r2) = (names("r1", 16), names("r2", 20));
+    let (r1, r2) = (numbered("r1-", 16), numbered("r2-", 20));
     let (one, two) = tokio::join!(
         bind(&consumer, &pool, "r1", &r1),
         bind(&consumer, &pool, "r2", &r2)
@@ -140,8 +134,8 @@ async fn full_owner_does_not_delay_others() {
         json!({"size": 32, "per": "Label", "label": "topology/rack"}),
     )
     .await;
-    bind(&consumer, &pool, "a", &names("a", 31)).await;
-    bind(&consumer, &pool, "b", &names("b", 1)).await;
+    bind(&consumer, &pool, "a", &numbered("a-", 31)).await;
+    bind(&consumer, &pool, "b", &numbered("b-", 1)).await;
     for name in ["a-31", "a-32"] {
         consumer
             .create_claim_with(name, KIND, &pool, json!({"labels": {"topology/rack": "a"}}))
@@ -158,7 +152,7 @@ async fn full_owner_does_not_delay_others() {
             .await,
         "2 of 2 slices are assigned",
     );
-    bind(&consumer, &pool, "b", &names("b-more", 20)).await;
+    bind(&consumer, &pool, "b", &numbered("b-more-", 20)).await;
     consumer
         .create_claim_with(
             "other",
@@ -208,12 +202,12 @@ async fn slice_is_returned_after_its_last_address() {
     let consumer = consumer().await;
     let rules = json!({"size": 16, "per": "Label", "label": "topology/rack"});
     let pool = create_pool(&consumer, rules).await;
-    bind(&consumer, &pool, "a", &names("a", 2)).await;
+    bind(&consumer, &pool, "a", &numbered("a-", 2)).await;
     consumer.release("a-0").await;
     // Normal events are rate limited, and other tests produce many: so the test retries until both
     // are published.
     until_within(EVENT_TIMEOUT, "events report the slice", || async {
-        bind(&consumer, &pool, "b", &names("b", 1)).await;
+        bind(&consumer, &pool, "b", &numbered("b-", 1)).await;
         wait_for_slices(
             &consumer,
             &pool,
@@ -232,7 +226,7 @@ async fn slice_is_returned_after_its_last_address() {
         Some(events.contains("SliceReturned") && events.contains("SliceAssigned"))
     })
     .await;
-    bind(&consumer, &pool, "c", &names("c", 1)).await;
+    bind(&consumer, &pool, "c", &numbered("c-", 1)).await;
     wait_for_slices(
         &consumer,
         &pool,
@@ -356,7 +350,7 @@ async fn slices_follow_the_specification_of_the_pool() {
         json!({"size": 16, "per": "Label", "label": "topology/rack"}),
     )
     .await;
-    bind(&consumer, &pool, "a", &names("a", 1)).await;
+    bind(&consumer, &pool, "a", &numbered("a-", 1)).await;
     let pools = consumer.global_pools();
     let modify = |change: Value| {
         consumer.modify(&pools, &pool, move |pool| json_patch::merge(pool, &change))
@@ -390,9 +384,8 @@ async fn prefixes_are_sliced() {
         .await;
     for number in 0..5 {
         consumer
-            .create_claim_of(InClusterKind::PrefixPool, &format!("c{number}"), &pool)
+            .bind_of(InClusterKind::PrefixPool, &format!("c{number}"), &pool)
             .await;
-        consumer.wait_for_address(&format!("c{number}")).await;
     }
     let namespace = consumer.namespace.as_str();
     wait_for_slices(

@@ -121,9 +121,8 @@ async fn cooling_address_is_only_for_the_claim_of_its_name() {
     consumer.create_pool("pool", spec).await;
     consumer.bind("a", "pool").await;
     consumer.release("a").await;
-    consumer.create_claim("other", "pool").await;
     assert_contains(
-        &consumer.wait_for_reason("other", "PoolExhausted").await,
+        &consumer.claim_waits("other", "pool", "PoolExhausted").await,
         "1 cooling down until",
     );
     consumer.bind_to("a", "pool", "10.0.0.1").await;
@@ -156,16 +155,12 @@ async fn prefixes_and_global_pools_are_sticky() {
     for (kind, pool) in kinds {
         let names = ["x", "y"].map(|name| format!("{name}-{}", kind.name().to_lowercase()));
         for name in &names {
-            consumer.create_claim_of(kind, name, pool).await;
-            consumer.wait_for_address(name).await;
+            consumer.bind_of(kind, name, pool).await;
         }
         let before: BTreeMap<_, _> = consumer.allocated_addresses().await;
-        for name in &names {
-            consumer.release(name).await;
-        }
+        consumer.release_all(&names).await;
         for name in names.iter().rev() {
-            consumer.create_claim_of(kind, name, pool).await;
-            consumer.assert_address(name, &before[name]).await;
+            assert_eq!(consumer.bind_of(kind, name, pool).await, before[name]);
         }
     }
 }

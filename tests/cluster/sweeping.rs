@@ -61,10 +61,7 @@ async fn address_of_a_missing_claim_is_removed() {
     consumer.bind_to("bound", "web", "10.0.0.1").await;
 
     // Nothing is removed before all objects exist.
-    consumer.set_paused(&consumer.pools(), "web", true).await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Paused")
-        .await;
+    consumer.pause_pool("web").await;
     let web = pool_reference(InClusterKind::IPPool, "web");
     for (name, address) in [
         ("left", "10.0.0.2"),
@@ -89,18 +86,14 @@ async fn address_of_a_missing_claim_is_removed() {
         })
         .await;
     consumer.wait_for_counts("web", (20, 16, 4, 1)).await;
-    consumer.set_paused(&consumer.pools(), "web", false).await;
+    consumer.resume_pool("web").await;
 
     assert_only_these_stay(&["bound", "by-hand", "in-use"], || given(&consumer)).await;
     consumer.wait_for_counts("web", (20, 17, 3, 0)).await;
     consumer
         .wait_for_counts_of(InClusterKind::GlobalIPPool, &shared, (5, 5, 0, 0))
         .await;
-    consumer
-        .modify(&addresses, "in-use", |made| {
-            made["metadata"]["finalizers"] = json!([])
-        })
-        .await;
+    consumer.set_finalizers(&addresses, "in-use", &[]).await;
     consumer.wait_for_counts("web", (20, 18, 2, 0)).await;
 }
 
@@ -136,10 +129,7 @@ async fn manually_created_address_is_kept_and_reported() {
 async fn foreign_and_paused_addresses_are_kept() {
     let consumer = with_pool(20).await;
     consumer.create_pool("held", pool_spec(5)).await;
-    consumer.set_paused(&consumer.pools(), "held", true).await;
-    consumer
-        .wait_for_pool_condition("held", "False", "Paused")
-        .await;
+    consumer.pause_pool("held").await;
     consumer.create_cluster("alpha", true).await;
     for (name, group, kind) in [
         (
@@ -182,7 +172,7 @@ async fn foreign_and_paused_addresses_are_kept() {
         "an address of another provider is not in use here"
     );
 
-    consumer.set_paused(&consumer.pools(), "held", false).await;
+    consumer.resume_pool("held").await;
     consumer
         .modify(&consumer.clusters(), "alpha", |cluster| {
             cluster["spec"]["paused"] = json!(false)
@@ -198,7 +188,7 @@ async fn only_orphaned_reservations_are_freed() {
     consumer.bind_to("bound", "web", "10.0.0.1").await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
     let unbound = consumer
-        .create_claim_with("unbound", InClusterKind::IPPool.name(), "web", metadata)
+        .create_claim_with_metadata("unbound", "web", metadata)
         .await;
     consumer.wait_for_reason("unbound", "Paused").await;
     let bound = consumer.the_claim("bound").await;
@@ -352,12 +342,7 @@ async fn lost_reservation_of_a_bound_claim_is_recreated() {
         .expect("claims can be read");
     consumer.wait_for_counts("web", (2, 1, 1, 0)).await;
     let lost = format!("p.{}.web.10.0.0.1", consumer.namespace);
-    let before = consumer
-        .reservations()
-        .get(&lost)
-        .await
-        .expect("reservations can be read")
-        .expect("it exists");
+    let before = read(&consumer.reservations(), &lost).await;
     consumer
         .delete_object(&consumer.reservations(), &lost)
         .await;

@@ -286,16 +286,7 @@ async fn deletions_of_others_are_not_blocked() {
         .delete_unused_pool(&owner.pools(), "secret-pool")
         .await;
     owner.delete_object(&owner.networks(), &network).await;
-    eventually("the network is deleted", || async {
-        owner
-            .networks()
-            .get(&network)
-            .await
-            .ok()?
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    owner.wait_until_gone(&owner.networks(), &network).await;
 }
 
 #[tokio::test]
@@ -332,16 +323,7 @@ async fn namespace_is_deleted_with_everything_in_it() {
     })
     .await;
     owner.delete_object(&owner.networks(), &own).await;
-    eventually("its network can be deleted", || async {
-        owner
-            .networks()
-            .get(&own)
-            .await
-            .ok()?
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    owner.wait_until_gone(&owner.networks(), &own).await;
 }
 
 #[tokio::test]

@@ -1,10 +1,7 @@
 //! Without a server: the CRDs compared with those of the Go provider.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde_json::{Value, json};
-
 use super::{COMMITTED, DEFINITIONS, data};
+use support::prelude::*;
 
 /// A CRD as a flat map of facts.
 type Facts = BTreeMap<String, Value>;

@@ -3,13 +3,13 @@
 #[path = "rules/go_provider.rs"]
 mod go_provider;
 
-use serde_json::{Value, json};
 use support::specifications::{self, Case, Denial};
 
 use self::go_provider::pools_of_the_go_provider_are_accepted;
 use super::entries::{entries_are_read_as_by_the_provider, the_longest_lists_are_accepted};
 use super::table::{ADDRESSES, PREFIXES, Table};
 use super::{COMMITTED, ControlPlane};
+use support::prelude::*;
 
 #[test]
 fn api_server_validates_objects_by_the_crd_rules() {

@@ -1,8 +1,7 @@
 //! Validation by the CRDs of changes of slices, and of how pools are divided into them.
 
-use serde_json::{Value, json};
-
 use super::{ControlPlane, object, with_file};
+use support::prelude::*;
 
 #[test]
 fn slices_cannot_be_changed() {

@@ -1,7 +1,8 @@
 //! Validation by the CRDs when an object is updated: immutable fields, and objects that are older
 //! than the rules.
 
-use serde_json::{Map, Value, json};
+use serde_json::Map;
+use support::prelude::*;
 
 use super::{COMMITTED, ControlPlane, DEFINITIONS, Options, object, wait_until, with_file};
 

@@ -11,24 +11,12 @@ const TAKEOVER: Duration = Duration::from_secs(45);
 /// How long a claim may wait for its address with dead connections.
 const BOUND: Duration = Duration::from_mins(2);
 
-fn holder(control_plane: &ControlPlane) -> Option<String> {
-    let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
-    let holder = control_plane.try_kubectl(&[
-        "-n",
-        NAMESPACE,
-        "get",
-        lease,
-        "-o=jsonpath={.spec.holderIdentity}",
-    ]);
-    holder.ok().filter(|holder| !holder.is_empty())
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn standby_with_dead_connections_becomes_leader_in_time() {
     let control_plane = ControlPlane::new();
     let mut first = Manager::start(&control_plane, &["--leader-elect"]);
     first.wait_for_log("acquired leadership lease");
-    let leader = holder(&control_plane).expect("a leader is elected");
+    let leader = control_plane.lease_holder();
     let proxy = Proxy::start(&control_plane, 0, None).await;
     let second = Manager::launch(&control_plane, proxy.kubeconfig(), &["--leader-elect"])
         .may_lack_permissions();
@@ -40,9 +28,8 @@ async fn standby_with_dead_connections_becomes_leader_in_time() {
     first.kill();
     let (killed, patience) = (Instant::now(), Patience::new(LEASE_DURATION + TAKEOVER));
     eventually_within(Duration::from_mins(2), "the standby leads", || async {
-        holder(&control_plane)
-            .filter(|holder| *holder != leader)
-            .map(drop)
+        let holder = control_plane.lease_holder();
+        (!holder.is_empty() && holder != leader).then_some(())
     })
     .await;
     let took = killed.elapsed();
@@ -69,16 +56,7 @@ async fn claim_is_bound_despite_dead_watches() {
         .for_each(|resource| proxy.swallow_watches(resource));
     let started = Instant::now();
     consumer.create_claim("after", "web").await;
-    eventually_within(BOUND, "the claim is bound", || async {
-        consumer
-            .claims()
-            .get("after")
-            .await
-            .ok()??
-            .bound_address()
-            .map(drop)
-    })
-    .await;
+    consumer.wait_until_bound("after", BOUND).await;
     println!("bound {:?} after the watches died", started.elapsed());
     until_within(BOUND, "all three are watched again", || async {
         Some(
@@ -113,16 +91,7 @@ async fn claim_is_bound_despite_dead_connections() {
     proxy.swallow_connections();
     let started = Instant::now();
     consumer.create_claim("after", "web").await;
-    eventually_within(BOUND, "the claim is bound", || async {
-        consumer
-            .claims()
-            .get("after")
-            .await
-            .ok()??
-            .bound_address()
-            .map(drop)
-    })
-    .await;
+    consumer.wait_until_bound("after", BOUND).await;
     println!("bound {:?} after all connections died", started.elapsed());
     assert!(manager.is_running(), "it stays leader:\n{}", manager.log());
 }

@@ -11,24 +11,55 @@ fn pool_name() -> PoolName {
     ("InClusterIPPool".to_owned(), name("p"))
 }
 
-fn claim(uid: &str, bound: bool) -> Claim {
-    let bound = bound.then(|| "a".to_owned());
+fn claim(uid: &str) -> Claim {
     Claim {
         uid: uid.into(),
         pool: pool_name(),
-        bound,
         held: true,
         ..Claim::default()
     }
 }
 
-fn address_of(owner: &str, value: &str) -> Address {
+fn bound(uid: &str) -> Claim {
+    Claim {
+        bound: Some("a".to_owned()),
+        ..claim(uid)
+    }
+}
+
+fn deleting(uid: &str) -> Claim {
+    Claim {
+        deleting: true,
+        ..bound(uid)
+    }
+}
+
+fn address_of(uid: &str, owner: &str, value: &str) -> Address {
     Address {
+        uid: uid.into(),
         owner: Some(owner.into()),
         pool: pool_name(),
         value: value.into(),
         ..Address::default()
     }
+}
+
+/// The IPAddress that a late write creates for claim `a`.
+fn late_address(owner: &str) -> Object {
+    Object::Address(name("a"), address_of("late", owner, "10.0.0.1"))
+}
+
+fn pool_in(network: Option<&str>) -> Pool {
+    Pool {
+        uid: "p".into(),
+        network: network.map(str::to_owned),
+        ..Pool::default()
+    }
+}
+
+fn rules(violations: Vec<Violation>) -> Vec<Rule> {
+    let rules = violations.into_iter().map(|violation| violation.rule);
+    rules.collect()
 }
 
 /// A history that is built step by step.
@@ -37,140 +68,129 @@ struct History(Vec<Change>);
 
 impl History {
     fn with_pool() -> Self {
-        let mut history = Self::default();
-        history.pool(Some((2, 2, 0, 0)));
-        history
+        Self::default().pool((2, 2, 0, 0))
     }
 
-    fn push(&mut self, object: Object, gone: bool) {
+    /// Claim `a` is bound.
+    fn with_claim() -> Self {
+        Self::with_pool().bind("a", "1", "10.0.0.1")
+    }
+
+    fn push(mut self, object: Object, gone: bool) -> Self {
         let version = self.0.len() as u64 + 1;
         self.0.push(Change {
             version,
             object,
             gone,
         });
+        self
     }
 
-    fn pool(&mut self, counts: Option<(i64, i64, i64, i64)>) {
-        let addresses = vec!["10.0.0.1-10.0.0.2".to_owned()];
-        self.push(
-            Object::Pool(
-                pool_name(),
-                Pool {
-                    uid: "p".into(),
-                    addresses,
-                    counts,
-                    ..Pool::default()
-                },
-            ),
-            false,
-        );
-    }
-
-    fn claim(&mut self, named: &str, mut claim: Claim) {
-        claim.bound = claim.bound.map(|_| named.to_owned());
-        self.push(Object::Claim(name(named), claim), false);
-    }
-
-    fn address(&mut self, named: &str, owner: &str, address: &str, gone: bool) {
-        let uid = format!("{named}-{owner}-{address}");
-        let address = Address {
-            uid,
-            ..address_of(owner, address)
+    fn pool(self, counts: (i64, i64, i64, i64)) -> Self {
+        let pool = Pool {
+            addresses: vec!["10.0.0.1-10.0.0.2".to_owned()],
+            counts: Some(counts),
+            ..pool_in(None)
         };
-        self.push(Object::Address(name(named), address), gone);
+        self.push(Object::Pool(pool_name(), pool), false)
     }
 
-    fn reservation(&mut self, named: &str, holder: &str, gone: bool) {
-        let uid = format!("{named}-{holder}");
+    fn claim(self, named: &str, mut claim: Claim) -> Self {
+        claim.bound = claim.bound.map(|_| named.to_owned());
+        self.push(Object::Claim(name(named), claim), false)
+    }
+
+    fn delete_claim(self, claim: Claim) -> Self {
+        self.push(Object::Claim(name("a"), claim), true)
+    }
+
+    fn put_address(self, named: &str, owner: &str, address: &str, gone: bool) -> Self {
+        let uid = format!("{named}-{owner}-{address}");
+        let address = address_of(&uid, owner, address);
+        self.push(Object::Address(name(named), address), gone)
+    }
+
+    fn address(self, named: &str, owner: &str, address: &str) -> Self {
+        self.put_address(named, owner, address, false)
+    }
+
+    /// Deletes the IPAddress of claim `a`.
+    fn delete_address(self) -> Self {
+        self.put_address("a", "1", "10.0.0.1", true)
+    }
+
+    fn put_reservation(self, named: &str, holder: &str, gone: bool) -> Self {
         let made = Reservation {
-            uid,
+            uid: format!("{named}-{holder}"),
             holder: Some(holder.into()),
             value: named.into(),
             ..Reservation::default()
         };
-        self.push(Object::Reservation(named.into(), made), gone);
+        self.push(Object::Reservation(named.into(), made), gone)
+    }
+
+    fn reservation(self, named: &str, holder: &str) -> Self {
+        self.put_reservation(named, holder, false)
+    }
+
+    fn delete_reservation(self, holder: &str) -> Self {
+        self.put_reservation("10.0.0.1", holder, true)
     }
 
     /// A claim that is bound correctly.
-    fn bind_claim(&mut self, named: &str, uid: &str, address: &str) {
-        self.claim(named, claim(uid, false));
-        self.reservation(address, uid, false);
-        self.address(named, uid, address, false);
-        self.claim(named, claim(uid, true));
+    fn bind(self, named: &str, uid: &str, address: &str) -> Self {
+        self.claim(named, claim(uid))
+            .reservation(address, uid)
+            .address(named, uid, address)
+            .claim(named, bound(uid))
     }
 
     fn ever(&self) -> Vec<Rule> {
-        ever(&self.0, false)
-            .into_iter()
-            .map(|violation| violation.rule)
-            .collect()
+        rules(ever(&self.0, false))
     }
 
     fn at_rest(&self) -> Vec<Rule> {
-        at_rest(&World::after(&self.0))
-            .into_iter()
-            .map(|violation| violation.rule)
-            .collect()
+        rules(at_rest(&World::after(&self.0)))
     }
 
     fn overall(&self) -> Vec<Rule> {
-        overall(&self.0)
-            .into_iter()
-            .map(|violation| violation.rule)
-            .collect()
+        rules(overall(&self.0))
+    }
+
+    fn assert_has_no_violation(&self) {
+        assert_eq!(self.ever(), []);
+        assert_eq!(self.at_rest(), []);
+        assert_eq!(self.overall(), []);
     }
 }
 
 #[test]
 fn regular_lifecycle_has_no_violation() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.pool(Some((2, 1, 1, 0)));
-    assert_eq!(
-        (history.ever(), history.at_rest(), history.overall()),
-        (vec![], vec![], vec![])
-    );
-    history.claim(
-        "a",
-        Claim {
-            deleting: true,
-            ..claim("1", true)
-        },
-    );
+    let history = History::with_claim().pool((2, 1, 1, 0));
+    history.assert_has_no_violation();
+    let history = history.claim("a", deleting("1"));
     assert_eq!(history.at_rest(), [Rule::Served]);
-    history.address("a", "1", "10.0.0.1", true);
-    history.reservation("10.0.0.1", "1", true);
-    history.push(Object::Claim(name("a"), claim("1", true)), true);
-    history.pool(Some((2, 2, 0, 0)));
-    assert_eq!(
-        (history.ever(), history.at_rest(), history.overall()),
-        (vec![], vec![], vec![])
-    );
+    let history = history.delete_address().delete_reservation("1");
+    let history = history.delete_claim(bound("1")).pool((2, 2, 0, 0));
+    history.assert_has_no_violation();
 }
 
 #[test]
 fn deletion_of_the_newer_reservation_is_detected() {
     let moved = |is_marked: bool| {
-        let mut history = History::with_pool();
-        history.bind_claim("a", "1", "10.0.0.1");
-        let (holder, value) = (Some("1".to_owned()), "10.0.0.1".to_owned());
         let copy = Reservation {
             uid: "n".into(),
-            holder,
-            value,
+            holder: Some("1".to_owned()),
+            value: "10.0.0.1".to_owned(),
             ..Reservation::default()
         };
-        history.push(
-            Object::Reservation("n.10.0.0.1".into(), copy.clone()),
-            false,
-        );
-        history.reservation("10.0.0.1", "1", false);
+        let copy = || Object::Reservation("n.10.0.0.1".into(), copy.clone());
+        let mut history = History::with_claim().push(copy(), false);
+        history = history.reservation("10.0.0.1", "1");
         if is_marked {
-            history.push(Object::Reservation("n.10.0.0.1".into(), copy), false);
+            history = history.push(copy(), false);
         }
-        history.reservation("10.0.0.1", "1", true);
-        history.ever()
+        history.delete_reservation("1").ever()
     };
     assert_eq!((moved(false), moved(true)), (vec![Rule::Moved], vec![]));
 }
@@ -178,464 +198,280 @@ fn deletion_of_the_newer_reservation_is_detected() {
 #[test]
 fn deletion_without_a_cooldown_is_detected() {
     let deleted = |has_cooldown, released| {
-        let mut history = History::default();
-        history.push(
-            Object::Pool(
-                pool_name(),
-                Pool {
-                    uid: "p".into(),
-                    has_cooldown,
-                    ..Pool::default()
-                },
-            ),
-            false,
-        );
-        let made = Reservation {
-            uid: "r".into(),
-            holder: Some("1".into()),
-            pool: pool_name(),
-            ..Reservation::default()
+        let pool = Pool {
+            has_cooldown,
+            ..pool_in(None)
         };
-        history.push(Object::Reservation("r".into(), made.clone()), false);
-        history.push(
-            Object::Reservation("r".into(), Reservation { released, ..made }),
-            true,
-        );
+        let put = |released| {
+            let made = Reservation {
+                uid: "r".into(),
+                holder: Some("1".into()),
+                pool: pool_name(),
+                released,
+                ..Reservation::default()
+            };
+            Object::Reservation("r".into(), made)
+        };
+        let history = History::default().push(Object::Pool(pool_name(), pool), false);
+        let history = history.push(put(false), false).push(put(released), true);
         history.ever()
     };
     assert_eq!(deleted(true, false), [Rule::CooledDown]);
-    assert_eq!(
-        (deleted(true, true), deleted(false, false)),
-        (vec![], vec![])
-    );
+    assert_eq!(deleted(true, true), []);
+    assert_eq!(deleted(false, false), []);
 }
 
 #[test]
 fn temporary_double_binding_is_detected() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.bind_claim("b", "2", "10.0.0.1");
+    let history = History::with_claim().bind("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), [Rule::Reserved, Rule::OneClaim]);
-    history.claim(
-        "a",
-        Claim {
-            deleting: true,
-            ..claim("1", true)
-        },
-    );
-    history.address("a", "1", "10.0.0.1", true);
+    // It is not tolerated because it ends.
+    let history = history.claim("a", deleting("1")).delete_address();
     assert!(history.ever().contains(&Rule::OneClaim));
 
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.claim(
-        "a",
-        Claim {
-            deleting: true,
-            ..claim("1", true)
-        },
-    );
-    history.bind_claim("b", "2", "10.0.0.1");
+    // A claim that is being deleted still has its address.
+    let history = History::with_claim().claim("a", deleting("1"));
+    let history = history.bind("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), [Rule::Reserved, Rule::OneObject]);
 }
 
 #[test]
 fn unbound_duplicate_is_tolerated_only_temporarily() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.claim("b", claim("2", false));
-    history.address("b", "2", "10.0.0.1", false);
+    let history = History::with_claim().claim("b", claim("2"));
+    let history = history.address("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), []);
     assert!(history.at_rest().contains(&Rule::OneObject));
 }
 
 #[test]
 fn address_created_during_release_has_no_owner() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.claim(
-        "a",
-        Claim {
-            deleting: true,
-            ..claim("1", true)
-        },
-    );
-    history.address("a", "1", "10.0.0.1", true);
-    history.push(
-        Object::Address(
-            name("a"),
-            Address {
-                uid: "late".into(),
-                ..address_of("1", "10.0.0.1")
-            },
-        ),
-        false,
-    );
-    history.reservation("10.0.0.1", "1", true);
-    history.bind_claim("b", "2", "10.0.0.1");
+    let history = History::with_claim().claim("a", deleting("1"));
+    let history = history.delete_address().push(late_address("1"), false);
+    let history = history.delete_reservation("1").bind("b", "2", "10.0.0.1");
     assert_eq!(history.ever(), []);
-    history.push(
-        Object::Claim(
-            name("a"),
-            Claim {
-                deleting: true,
-                ..claim("1", true)
-            },
-        ),
-        true,
-    );
+    // The claim is deleted before that IPAddress.
+    let history = history.delete_claim(deleting("1"));
     assert_eq!(history.ever(), [Rule::Order]);
     assert_eq!(ever(&history.0, true), []);
 }
 
 #[test]
 fn address_adopted_by_a_later_claim_belongs_to_it() {
-    let mut history = History::with_pool();
-    history.claim("a", claim("2", false));
-    let late = Address {
-        uid: "late".into(),
-        ..address_of("1", "10.0.0.1")
-    };
-    history.push(Object::Address(name("a"), late.clone()), false);
-    history.reservation("10.0.0.1", "2", false);
-    history.push(
-        Object::Address(
-            name("a"),
-            Address {
-                owner: Some("2".into()),
-                ..late
-            },
-        ),
-        false,
-    );
-    history.claim("a", claim("2", true));
+    let history = History::with_pool().claim("a", claim("2"));
+    let history = history.push(late_address("1"), false);
+    let history = history.reservation("10.0.0.1", "2");
+    let history = history.push(late_address("2"), false);
+    let history = history.claim("a", bound("2"));
     assert_eq!(history.ever(), []);
-    history.reservation("10.0.0.1", "2", true);
+    let history = history.delete_reservation("2");
     assert_eq!(history.ever(), [Rule::Reserved]);
 }
 
 #[test]
 fn pools_of_one_network_share_their_addresses() {
+    let named = |pool: &str| ("InClusterIPPool".to_owned(), name(pool));
     let mut history = History::default();
     for pool in ["p", "q"] {
-        let addresses = vec!["10.0.0.1-10.0.0.2".to_owned()];
-        let pool_of = Pool {
-            uid: pool.into(),
-            addresses,
-            network: Some("lab".into()),
-            ..Pool::default()
+        let of_network = Pool {
+            addresses: vec!["10.0.0.1-10.0.0.2".to_owned()],
+            ..pool_in(Some("lab"))
         };
-        history.push(
-            Object::Pool(("InClusterIPPool".into(), name(pool)), pool_of),
-            false,
-        );
+        history = history.push(Object::Pool(named(pool), of_network), false);
     }
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.claim(
-        "b",
-        Claim {
-            pool: ("InClusterIPPool".into(), name("q")),
-            ..claim("2", false)
-        },
-    );
-    let pool = ("InClusterIPPool".to_owned(), name("q"));
-    let address = Address {
-        uid: "u".into(),
-        owner: Some("2".into()),
-        pool,
-        value: "10.0.0.1".into(),
-        ..Address::default()
+    let of_other = Claim {
+        pool: named("q"),
+        ..claim("2")
     };
-    history.push(Object::Address(name("b"), address), false);
-    history.claim("b", claim("2", true));
+    let address = Address {
+        pool: named("q"),
+        ..address_of("u", "2", "10.0.0.1")
+    };
+    let history = history.bind("a", "1", "10.0.0.1").claim("b", of_other);
+    let history = history.push(Object::Address(name("b"), address), false);
+    let history = history.claim("b", bound("2"));
     assert_eq!(history.ever(), [Rule::OneClaim, Rule::Reserved]);
 }
 
 #[test]
 fn bound_claim_without_its_address_is_detected() {
-    let mut history = History::with_pool();
-    history.claim("a", claim("1", true));
+    let history = History::with_pool().claim("a", bound("1"));
     assert_eq!(history.ever(), [Rule::Lasting]);
-
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.address("a", "1", "10.0.0.1", true);
+    let history = History::with_claim().delete_address();
     assert_eq!(history.ever(), [Rule::Lasting]);
-    let mut history = History::with_pool();
-    history.address("a", "0", "10.0.0.1", false);
-    history.claim("a", claim("1", true));
+    let history = History::with_pool().address("a", "0", "10.0.0.1");
+    let history = history.claim("a", bound("1"));
     assert_eq!(history.ever(), [Rule::Lasting]);
-
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.address("a", "1", "10.0.0.2", false);
+    let history = History::with_claim().address("a", "1", "10.0.0.2");
     assert_eq!(history.ever(), [Rule::Lasting, Rule::Reserved]);
 
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.claim(
-        "a",
-        Claim {
-            deleting: true,
-            in_use: true,
-            ..claim("1", true)
-        },
-    );
-    history.address("a", "1", "10.0.0.1", true);
-    assert_eq!(history.ever(), [Rule::Lasting], "its machine exists");
-
+    // A claim that is being deleted keeps its address as long as its machine exists, unless its
+    // release is requested and reported.
     for (release_requested, reason) in [
+        (false, None),
         (true, None),
         (false, Some("ReleasedEarly")),
         (true, Some("ReleasedEarly")),
     ] {
-        let mut history = History::with_pool();
-        history.bind_claim("a", "1", "10.0.0.1");
-        let reason = reason.map(str::to_owned);
         let is_reported = release_requested && reason.is_some();
         let kept = Claim {
-            deleting: true,
             in_use: true,
             release_requested,
-            reason,
-            ..claim("1", true)
+            reason: reason.map(str::to_owned),
+            ..deleting("1")
         };
-        history.claim("a", kept);
-        history.address("a", "1", "10.0.0.1", true);
-        let expected: &[Rule] = if is_reported { &[] } else { &[Rule::Lasting] };
-        assert_eq!(history.ever(), expected, "requested and reported");
-        let late = Address {
-            uid: "late".into(),
-            ..address_of("1", "10.0.0.1")
+        let expected = |violated: &[Rule]| {
+            if is_reported {
+                Vec::new()
+            } else {
+                violated.to_vec()
+            }
         };
-        history.push(Object::Address(name("a"), late), false);
-        history.reservation("10.0.0.1", "1", true);
-        let expected: &[Rule] = if is_reported {
-            &[]
-        } else {
-            &[Rule::Lasting, Rule::Reserved]
-        };
-        assert_eq!(history.ever(), expected, "created again by a late write");
+        let history = History::with_claim().claim("a", kept).delete_address();
+        assert_eq!(history.ever(), expected(&[Rule::Lasting]));
+        // It is created again by a late write.
+        let history = history.push(late_address("1"), false);
+        let history = history.delete_reservation("1");
+        assert_eq!(history.ever(), expected(&[Rule::Lasting, Rule::Reserved]));
     }
 }
 
 #[test]
 fn bound_address_without_reservation_is_detected() {
-    let mut history = History::with_pool();
-    history.claim("a", claim("1", false));
-    history.address("a", "1", "10.0.0.1", false);
+    let history = History::with_pool().claim("a", claim("1"));
+    let history = history.address("a", "1", "10.0.0.1");
     assert_eq!(history.ever(), []);
-    history.claim("a", claim("1", true));
+    let history = history.claim("a", bound("1"));
     assert_eq!(history.ever(), [Rule::Reserved]);
 
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.claim(
-        "a",
-        Claim {
-            deleting: true,
-            ..claim("1", true)
-        },
-    );
-    history.reservation("10.0.0.1", "1", true);
-    history.address("a", "1", "10.0.0.1", true);
-    assert_eq!(
-        history.ever(),
-        [Rule::Reserved],
-        "the reservation is deleted last"
-    );
+    // The reservation is deleted last.
+    let history = History::with_claim().claim("a", deleting("1"));
+    let history = history.delete_reservation("1").delete_address();
+    assert_eq!(history.ever(), [Rule::Reserved]);
 }
 
 #[test]
 fn address_deleted_before_its_claim_is_detected() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    let address = World::after(&history.0).addresses[&name("a")].clone();
-    history.push(
-        Object::Address(
-            name("a"),
-            Address {
-                deleting: true,
-                ..address
-            },
-        ),
-        false,
-    );
-    history.pool(Some((2, 1, 1, 0)));
-    assert_eq!(history.at_rest(), [Rule::Lasting]);
+    let address = Address {
+        deleting: true,
+        ..address_of("a-1-10.0.0.1", "1", "10.0.0.1")
+    };
+    let history = History::with_claim().push(Object::Address(name("a"), address), false);
+    assert_eq!(history.pool((2, 1, 1, 0)).at_rest(), [Rule::Lasting]);
 }
 
 #[test]
 fn address_outside_every_pool_is_detected() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.3");
+    let history = History::with_pool().bind("a", "1", "10.0.0.3");
     assert_eq!(history.ever(), [Rule::InRange]);
 }
 
 #[test]
 fn premature_deletion_is_detected() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.push(
-        Object::Claim(
-            name("a"),
-            Claim {
-                deleting: true,
-                held: false,
-                in_use: true,
-                ..claim("1", true)
-            },
-        ),
-        false,
-    );
+    let let_go = Claim {
+        held: false,
+        in_use: true,
+        ..deleting("1")
+    };
+    let history = History::with_claim().claim("a", let_go);
     assert_eq!(history.ever(), [Rule::Order]);
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.push(
-        Object::Claim(
-            name("a"),
-            Claim {
-                deleting: true,
-                ..claim("1", true)
-            },
-        ),
-        true,
-    );
+    let history = History::with_claim().delete_claim(deleting("1"));
     assert_eq!(history.ever(), [Rule::Order]);
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.push(Object::Claim(name("a"), claim("1", true)), true);
-    assert_eq!(
-        history.ever(),
-        [],
-        "the API server removed it without a release"
-    );
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.push(Object::Pool(pool_name(), Pool::default()), true);
+    // The API server removed it without a release.
+    let history = History::with_claim().delete_claim(bound("1"));
+    assert_eq!(history.ever(), []);
+    let pool = Object::Pool(pool_name(), Pool::default());
+    let history = History::with_claim().push(pool, true);
     assert_eq!(history.ever(), [Rule::Order]);
 }
 
 #[test]
 fn bound_claim_without_finalizer_is_detected() {
-    let mut history = History::with_pool();
-    history.claim(
-        "a",
-        Claim {
-            held: false,
-            ..claim("1", false)
-        },
-    );
-    history.reservation("10.0.0.1", "1", false);
-    history.address("a", "1", "10.0.0.1", false);
-    history.claim(
-        "a",
-        Claim {
-            held: false,
-            ..claim("1", true)
-        },
-    );
+    let loose = |claim: Claim| Claim {
+        held: false,
+        ..claim
+    };
+    let history = History::with_pool().claim("a", loose(claim("1")));
+    let history = history.reservation("10.0.0.1", "1");
+    let history = history.address("a", "1", "10.0.0.1");
+    let history = history.claim("a", loose(bound("1")));
     assert_eq!(history.ever(), [Rule::Order]);
 }
 
 #[test]
 fn leftover_objects_are_detected() {
-    let mut history = History::with_pool();
-    history.reservation("10.0.0.1", "dead", false);
+    let history = History::with_pool().reservation("10.0.0.1", "dead");
     assert_eq!(history.at_rest(), [Rule::NoLeak]);
-    let mut history = History::with_pool();
-    history.address("a", "dead", "10.0.0.1", false);
-    history.pool(Some((2, 1, 1, 0)));
+
+    let history = History::with_pool().address("a", "dead", "10.0.0.1");
+    let history = history.pool((2, 1, 1, 0));
     assert_eq!(history.at_rest(), [Rule::NoLeak]);
     assert_eq!(history.overall(), [Rule::Once]);
 
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.reservation("10.0.0.2", "1", false);
-    history.pool(Some((2, 1, 1, 0)));
+    let history = History::with_claim().reservation("10.0.0.2", "1");
+    let history = history.pool((2, 1, 1, 0));
     assert_eq!(history.at_rest(), [Rule::OneEach]);
     assert_eq!(history.overall(), [Rule::Once]);
 }
 
 #[test]
 fn wrong_pool_counts_are_detected() {
-    let mut history = History::with_pool();
-    history.bind_claim("a", "1", "10.0.0.1");
-    assert_eq!(history.at_rest(), [Rule::Counts]);
+    assert_eq!(History::with_claim().at_rest(), [Rule::Counts]);
 }
 
 #[test]
 fn waiting_claim_without_a_reason_is_detected() {
-    let mut history = History::with_pool();
-    history.claim(
-        "c",
-        Claim {
-            reason: Some("PoolExhausted".into()),
-            ..claim("3", false)
-        },
-    );
-    assert_eq!(
-        history.at_rest(),
-        [Rule::Served],
-        "the pool has free addresses"
-    );
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.bind_claim("b", "2", "10.0.0.2");
-    history.pool(Some((2, 0, 2, 0)));
+    let waiting = Claim {
+        reason: Some("PoolExhausted".into()),
+        ..claim("3")
+    };
+    // The pool has free addresses.
+    let history = History::with_pool().claim("c", waiting);
+    assert_eq!(history.at_rest(), [Rule::Served]);
+    let history = history.bind("a", "1", "10.0.0.1");
+    let history = history.bind("b", "2", "10.0.0.2").pool((2, 0, 2, 0));
     assert_eq!(history.at_rest(), []);
-    history.claim("c", claim("3", false));
-    assert_eq!(history.at_rest(), [Rule::Served], "no reason is reported");
+    let history = history.claim("c", claim("3"));
+    assert_eq!(history.at_rest(), [Rule::Served]);
 }
 
 #[test]
 fn recreated_address_is_reported_in_the_summary() {
-    let mut history = History::with_pool();
-    history.claim("a", claim("1", false));
-    history.reservation("10.0.0.2", "1", false);
-    history.address("a", "1", "10.0.0.2", false);
-    history.address("a", "1", "10.0.0.2", true);
-    history.reservation("10.0.0.2", "1", true);
-    history.bind_claim("a", "1", "10.0.0.1");
-    history.pool(Some((2, 1, 1, 0)));
+    let history = History::with_pool().claim("a", claim("1"));
+    let history = history.reservation("10.0.0.2", "1");
+    let history = history.address("a", "1", "10.0.0.2");
+    let history = history.put_address("a", "1", "10.0.0.2", true);
+    let history = history.put_reservation("10.0.0.2", "1", true);
+    let history = history.bind("a", "1", "10.0.0.1").pool((2, 1, 1, 0));
     assert_eq!((history.ever(), history.at_rest()), (vec![], vec![]));
     assert_eq!(history.overall(), [Rule::Once, Rule::Once]);
 }
 
 #[test]
 fn reservation_outside_of_the_scopes_of_its_pool_is_detected() {
-    let placed = |networks: &[Option<&str>], of_reservation: Option<&str>| {
+    let lab = Some("lab");
+    let cases: [(&[Option<&str>], Option<&str>, &[Rule]); 6] = [
+        (&[lab], lab, &[]),
+        // The network has lost its pool.
+        (&[lab], None, &[Rule::Placed]),
+        // The pool asked for no network.
+        (&[None], lab, &[Rule::Placed]),
+        (&[lab, None], lab, &[]),
+        (&[lab, None], None, &[]),
+        (&[None, lab], None, &[]),
+    ];
+    for (networks, of_reservation, expected) in cases {
         let mut history = History::default();
         for network in networks {
-            let pool = Pool {
-                uid: "p".into(),
-                network: network.map(str::to_owned),
-                ..Pool::default()
-            };
-            history.push(Object::Pool(pool_name(), pool), false);
+            let pool = Object::Pool(pool_name(), pool_in(*network));
+            history = history.push(pool, false);
         }
-        let network = of_reservation.map(str::to_owned);
         let made = Reservation {
             uid: "r".into(),
             pool: pool_name(),
-            network,
+            network: of_reservation.map(str::to_owned),
             ..Reservation::default()
         };
-        history.push(Object::Reservation("r".into(), made), false);
-        history.ever()
-    };
-    assert_eq!(placed(&[Some("lab")], Some("lab")), []);
-    assert_eq!(
-        placed(&[Some("lab")], None),
-        [Rule::Placed],
-        "the network has lost its pool"
-    );
-    assert_eq!(
-        placed(&[None], Some("lab")),
-        [Rule::Placed],
-        "the pool asked for no network"
-    );
-    // A pool that has left, and one that joins.
-    assert_eq!(placed(&[Some("lab"), None], Some("lab")), []);
-    assert_eq!(placed(&[Some("lab"), None], None), []);
-    assert_eq!(placed(&[None, Some("lab")], None), []);
+        let history = history.push(Object::Reservation("r".into(), made), false);
+        assert_eq!(history.ever(), expected, "{networks:?} {of_reservation:?}");
+    }
 }

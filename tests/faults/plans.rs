@@ -1,6 +1,7 @@
 //! Generates plans from the recordings of reference runs.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::HashSet;
+use support::prelude::*;
 
 use crate::fault::{Fault, Plan, WatchFault, WriteFault};
 use crate::request::Write;

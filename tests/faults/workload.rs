@@ -311,7 +311,7 @@ impl Work<'_> {
     }
 
     async fn delete_all(&self, names: &[String]) {
-        futures::future::join_all(names.iter().map(|name| self.consumer.delete(name))).await;
+        self.consumer.delete_all(names).await;
     }
 
     async fn allocate(&self, claims: usize, addresses: usize) {
@@ -323,12 +323,7 @@ impl Work<'_> {
         self.consumer.create_pool("web", range(1, 4)).await;
         let (names, in_use) = (names("c", 3), names("u", 1));
         self.consumer
-            .create_claim_with(
-                "u1",
-                "InClusterIPPool",
-                "web",
-                json!({ "finalizers": [IN_USE] }),
-            )
+            .create_claim_with_metadata("u1", "web", json!({ "finalizers": [IN_USE] }))
             .await;
         self.create_claims(&names).await;
         self.wait_until_bound(&in_use).await;
@@ -392,14 +387,10 @@ impl Work<'_> {
         let pool = &self.consumer.namespace;
         self.consumer.create_global_pool(pool, range(1, 3)).await;
         let first = names("c", 3);
-        for name in &first {
-            self.consumer.create_global_claim(name, pool).await;
-        }
+        self.consumer.create_global_claims(&first, pool).await;
         self.wait_until_bound(&first).await;
         let late = names("w", 3);
-        for name in &late {
-            self.consumer.create_global_claim(name, pool).await;
-        }
+        self.consumer.create_global_claims(&late, pool).await;
         self.wait_until_reported(&late).await;
         self.delete_all(&first[..2]).await;
         self.wait_until_deleted(&first[..2]).await;
@@ -439,9 +430,7 @@ impl Work<'_> {
         self.consumer
             .modify_pool("web", |spec| spec["addresses"] = json!(left))
             .await;
-        self.consumer
-            .wait_for_pool_condition("web", "True", "PoolReady")
-            .await;
+        self.consumer.wait_until_pool_ready("web").await;
         let late = names("d", 1);
         self.create_claims(&late).await;
         self.wait_until_reported(&late).await;
@@ -457,19 +446,12 @@ impl Work<'_> {
         self.consumer.create_pool("web", range(1, 4)).await;
         let first = names("c", 2);
         self.create_and_bind(&first).await;
-        self.consumer
-            .set_paused(&self.consumer.pools(), "web", true)
-            .await;
-        self.consumer
-            .wait_for_pool_condition("web", "False", "Paused")
-            .await;
+        self.consumer.pause_pool("web").await;
         let late = names("d", 2);
         self.create_claims(&late).await;
         self.delete_all(&first[..1]).await;
         self.wait_until_reported(&late).await;
-        self.consumer
-            .set_paused(&self.consumer.pools(), "web", false)
-            .await;
+        self.consumer.resume_pool("web").await;
         self.wait_until_bound(&late).await;
         self.wait_until_deleted(&first[..1]).await;
     }
@@ -478,9 +460,7 @@ impl Work<'_> {
         self.consumer.create_pool("web", range(1, 4)).await;
         let first = names("c", 2);
         self.create_and_bind(&first).await;
-        self.consumer
-            .delete_object(&self.consumer.pools(), "web")
-            .await;
+        self.consumer.delete_pool("web").await;
         self.consumer
             .wait_for_pool_condition("web", "False", "Deleting")
             .await;

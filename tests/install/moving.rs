@@ -78,12 +78,7 @@ pub(crate) async fn provisioned(plane: &ControlPlane, consumer: &Consumer, name:
         "-p",
         &patch,
     ]);
-    let found = consumer
-        .clusters()
-        .get(name)
-        .await
-        .expect("Clusters can be read")
-        .expect("the object exists");
+    let found = read(&consumer.clusters(), name).await;
     json!([{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": found.uid()}])
 }
 
@@ -185,13 +180,7 @@ async fn clusterctl_move_keeps_all_addresses() {
     let slices = consumer.slice_owners().await;
     assert_eq!(slices.len(), 2);
     let kept = consumer.reserve("web", "10.0.0.200", Value::Null).await;
-    let promised = consumer
-        .reserve(
-            "web",
-            "10.0.0.201",
-            json!({"namespace": consumer.namespace, "name": "later"}),
-        )
-        .await;
+    let promised = consumer.reserve_for("web", "10.0.0.201", "later").await;
     eventually("the reservations are labelled", || async {
         for name in [kept.name_any(), promised.name_any()] {
             let found = consumer.reservations().get(&name).await.ok()??;

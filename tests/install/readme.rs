@@ -314,9 +314,8 @@ async fn bind_with_the_go_provider(operator: &Operator, consumer: &Consumer) {
     .await;
     let finalizers = |name: &str| json!([format!("ipam.cluster.x-k8s.io/{name}")]);
     let claim = consumer
-        .create_claim_with(
+        .create_claim_with_metadata(
             "a",
-            InClusterKind::IPPool.name(),
             "web",
             json!({"finalizers": finalizers("ReleaseAddress")}),
         )

@@ -82,7 +82,7 @@ async fn address_of_a_machine_stuck_in_deletion_is_released() {
     let metadata =
         json!({"ownerReferences": [owner], "finalizers": [IN_USE], "clusterName": "alpha"});
     consumer
-        .create_claim_with("m-0", "InClusterIPPool", "web", metadata)
+        .create_claim_with_metadata("m-0", "web", metadata)
         .await;
     let address = consumer.wait_for_address("m-0").await;
     wait_for_use(&consumer, "m-0", "Unknown", "MachineNotFound").await;

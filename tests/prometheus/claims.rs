@@ -51,8 +51,7 @@ async fn full_pools_and_waiting_claims() {
     let nearly_full = prometheus.wait_for_alert("CapiIpamPoolNearlyFull").await;
     assert_eq!(nearly_full["pool"], "small", "{nearly_full}");
 
-    consumer.create_claim("b", "small").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.claim_waits("b", "small", "PoolExhausted").await;
     let exhausted = prometheus.wait_for_alert("CapiIpamPoolExhausted").await;
     assert_eq!(
         [&exhausted["pool"], &exhausted["namespace"]],
@@ -102,10 +101,7 @@ async fn release_that_another_finalizer_blocks() {
     let consumer = Consumer::new(&system.plane).await;
     create_pool(&consumer, "web", "10.0.0.1-10.0.0.9").await;
     let metadata = json!({"finalizers": ["example.com/keep"]});
-    consumer
-        .create_claim_with("a", "InClusterIPPool", "web", metadata)
-        .await;
-    consumer.wait_for_address("a").await;
+    consumer.bind_with_metadata("a", "web", metadata).await;
     let prometheus = &system.prometheus;
     prometheus.wait_until_silent("CapiIpamReleasesWait").await;
     consumer.delete("a").await;
@@ -132,11 +128,7 @@ async fn address_of_two_bound_claims() {
     }
     let first = consumer.wait_for_address("a").await;
     let addresses = consumer.addresses();
-    let mut copy = addresses
-        .get("b")
-        .await
-        .expect("addresses can be read")
-        .expect("it exists");
+    let mut copy = read(&addresses, "b").await;
     copy.spec.address = first;
     copy.metadata.uid = None;
     copy.metadata.resource_version = None;
@@ -145,7 +137,7 @@ async fn address_of_two_bound_claims() {
     consumer.set_paused(&consumer.claims(), "b", true).await;
     let paused = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
     consumer
-        .create_claim_with("later", "InClusterIPPool", "web", paused)
+        .create_claim_with_metadata("later", "web", paused)
         .await;
     consumer.wait_for_reason("later", "Paused").await;
     consumer.force_delete(&addresses, "b").await;

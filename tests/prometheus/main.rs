@@ -231,8 +231,7 @@ async fn queries_have_results_for_a_real_manager() {
     let consumer = Consumer::new(&plane).await;
     consumer.create_pool("web", "10.0.0.1").await;
     consumer.bind("a", "web").await;
-    consumer.create_claim("b", "web").await;
-    consumer.wait_for_reason("b", "PoolExhausted").await;
+    consumer.claim_waits("b", "web", "PoolExhausted").await;
 
     let prometheus = Prometheus::start(plane.folder(), &[metrics]);
     for (title, query) in queries() {

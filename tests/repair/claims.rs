@@ -9,21 +9,11 @@ async fn lost_finalizer_is_restored() {
     let consumer = with_claims(9, &["a"]).await;
     let pools = consumer.pools();
     let before = consumer.wait_for_ip_address("a").await;
+    consumer.set_finalizers(&consumer.claims(), "a", &[]).await;
     consumer
-        .modify(&consumer.claims(), "a", |claim| {
-            claim["metadata"]["finalizers"] = json!([])
-        })
+        .set_finalizers(&consumer.addresses(), "a", &[])
         .await;
-    consumer
-        .modify(&consumer.addresses(), "a", |address| {
-            address["metadata"]["finalizers"] = json!([])
-        })
-        .await;
-    consumer
-        .modify(&pools, "web", |pool| {
-            pool["metadata"]["finalizers"] = json!([])
-        })
-        .await;
+    consumer.set_finalizers(&pools, "web", &[]).await;
     until("all three have their finalizers", async || {
         let has = |finalizers: &[String], name: &str| {
             finalizers.iter().any(|present| present.ends_with(name))

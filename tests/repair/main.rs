@@ -16,13 +16,9 @@ mod pools;
 mod pressure;
 mod reservations;
 
-use std::{
-    io::{Read as _, Write as _},
-    net::{Ipv4Addr, TcpStream},
-    sync::OnceLock,
-};
+use std::sync::OnceLock;
 
-use support::{ports::free_port, prelude::*};
+use support::{manager::scrape, ports::free_port, prelude::*};
 
 /// The environment that most tests share. Never dropped: its processes end with the test process.
 struct Environment {
@@ -91,7 +87,7 @@ async fn pause(consumer: &Consumer, name: &str) {
     consumer.set_paused(&consumer.claims(), name, true).await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
     consumer
-        .create_claim_with("made-later", "InClusterIPPool", "web", metadata)
+        .create_claim_with_metadata("made-later", "web", metadata)
         .await;
     consumer.wait_for_reason("made-later", "Paused").await;
     consumer.release("made-later").await;
@@ -107,20 +103,7 @@ async fn wait_until_ready(consumer: &Consumer, name: &str) {
 
 /// The value of a metric of the shared manager.
 fn metric(name: &str) -> Option<f64> {
-    scrape()?
+    scrape(environment().metrics)?
         .lines()
         .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-}
-
-/// All metrics of the shared manager.
-fn scrape() -> Option<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, environment().metrics)).ok()?;
-    write!(
-        stream,
-        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    )
-    .ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer)
 }

@@ -88,7 +88,7 @@ async fn documented_metrics_are_served() {
     ] {
         until(sample, async || Some(metric(sample)? >= 1.0)).await;
     }
-    let text = scrape().expect("the manager serves metrics");
+    let text = scrape(environment().metrics).expect("the manager serves metrics");
     let served: BTreeSet<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))

@@ -24,10 +24,7 @@ async fn shrunk_pool_frees_nothing_and_still_repairs() {
         "3",
     );
     // A lost address outside of the range is recreated, too.
-    let lost = format!("p.{}.web.10.0.0.1", consumer.namespace);
-    consumer
-        .delete_object(&consumer.reservations(), &lost)
-        .await;
+    consumer.delete_reservation("web", "10.0.0.1").await;
     consumer.force_delete(&consumer.addresses(), "b").await;
     consumer
         .wait_for_reservations(
@@ -43,72 +40,6 @@ async fn shrunk_pool_frees_nothing_and_still_repairs() {
         consumer.assert_address(name, address).await;
     }
     consumer.bind_to("d", "web", "10.0.0.4").await;
-}
-
-#[tokio::test]
-async fn deleted_pool_with_claims_stays_and_still_repairs() {
-    let consumer = with_claims(4, &["a", "b"]).await;
-    consumer.delete_object(&consumer.pools(), "web").await;
-    consumer
-        .wait_for_pool_condition("web", "False", "Deleting")
-        .await;
-    consumer.claim_waits("late", "web", "PoolNotReady").await;
-    consumer
-        .modify(&consumer.addresses(), "a", |address| {
-            address["metadata"]["labels"] = json!({"x": "y"})
-        })
-        .await;
-    consistently("the addresses exist", || async {
-        consumer.allocated_addresses().await.len() == 2
-    })
-    .await;
-    consumer.release("a").await;
-    consistently("the pool exists", || async {
-        consumer
-            .pools()
-            .get("web")
-            .await
-            .is_ok_and(|pool| pool.is_some())
-    })
-    .await;
-    consumer.release("b").await;
-    eventually("the pool is gone", || async {
-        consumer
-            .pools()
-            .get("web")
-            .await
-            .expect("pools can be read")
-            .is_none()
-            .then_some(())
-    })
-    .await;
-    consumer.delete("late").await;
-    consumer.wait_until_deleted("late").await;
-}
-
-/// A force-deleted and recreated pool has another uid.
-#[tokio::test]
-async fn addresses_stay_in_use_after_pool_recreation() {
-    let consumer = with_claims(4, &["a", "b"]).await;
-    let pools = consumer.pools();
-    let before = pools
-        .get("web")
-        .await
-        .expect("pools can be read")
-        .expect("it exists");
-    consumer.force_delete(&pools, "web").await;
-    consumer.create_pool("web", "10.0.0.1-10.0.0.4").await;
-    consumer.bind_to("c", "web", "10.0.0.3").await;
-    let after = pools
-        .get("web")
-        .await
-        .expect("pools can be read")
-        .expect("it exists");
-    assert_ne!(after.uid(), before.uid());
-    for (name, address) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
-        consumer.assert_address(name, address).await;
-    }
-    consumer.wait_for_counts("web", (4, 1, 3, 0)).await;
 }
 
 /// Another controller created it with the name of our pool, and owns it.

@@ -23,43 +23,14 @@ async fn replace_holder(consumer: &Consumer, address: &str, holder: serde_json::
     }
 }
 
-#[tokio::test]
-async fn deleted_reservation_of_a_bound_claim_is_recreated() {
-    let consumer = with_claims(4, &["a", "b"]).await;
-    for number in 0..5 {
-        let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
-        consumer
-            .delete_object(&consumer.reservations(), &name)
-            .await;
-        let new = format!("new{number}");
-        consumer.create_claim(&new, "web").await;
-        let address = consumer.wait_for_address(&new).await;
-        assert_ne!(address, "10.0.0.1");
-        consumer
-            .wait_for_reservations(
-                "web",
-                &[("10.0.0.1", "a"), ("10.0.0.2", "b"), (&address, &new)],
-            )
-            .await;
-        consumer.release(&new).await;
-    }
-    consumer.assert_address("a", "10.0.0.1").await;
-}
-
 /// As `kubectl ipam unreserve` does with the promise of an address that its claim uses.
 #[tokio::test]
 async fn deleted_promise_of_an_address_in_use_is_replaced_at_once() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &["--sweep-interval=1h"]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (_plane, _manager, consumer) = scene_with_manager(&["--sweep-interval=1h"]).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
-    let promised = json!({"namespace": consumer.namespace, "name": "a"});
-    consumer.reserve("web", "10.0.0.7", promised).await;
+    consumer.reserve_for("web", "10.0.0.7", "a").await;
     consumer.bind_to("a", "web", "10.0.0.7").await;
-    let name = format!("p.{}.web.10.0.0.7", consumer.namespace);
-    consumer
-        .delete_object(&consumer.reservations(), &name)
-        .await;
+    consumer.delete_reservation("web", "10.0.0.7").await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.7", "a")])
         .await;
@@ -112,7 +83,7 @@ async fn reservation_for_a_waiting_claim_frees_no_address_in_use() {
     let consumer = with_claims(4, &["a"]).await;
     let metadata = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
     let waits = consumer
-        .create_claim_with("waits", "InClusterIPPool", "web", metadata)
+        .create_claim_with_metadata("waits", "web", metadata)
         .await;
     consumer.wait_for_reason("waits", "Paused").await;
     let holder =
@@ -156,28 +127,6 @@ async fn released_mark_on_a_bound_claim_frees_nothing() {
     .await;
     consumer
         .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "b")])
-        .await;
-}
-
-/// The leftovers of a previous claim of the same name: its reservation, and its IPAddress with it
-/// as owner.
-#[tokio::test]
-async fn leftovers_of_a_previous_claim_are_cleaned_up() {
-    let consumer = with_claims(4, &["a"]).await;
-    let dead = "00000000-0000-0000-0000-000000000000";
-    let holder = json!({"namespace": consumer.namespace, "name": "again", "uid": dead});
-    consumer.reserve("web", "10.0.0.3", holder.clone()).await;
-    consumer.reserve("web", "10.0.0.4", holder).await;
-    consumer.bind_to("again", "web", "10.0.0.2").await;
-    until("the leftovers are freed", async || {
-        Some(
-            consumer.reservation("web", "10.0.0.3").await.is_none()
-                && consumer.reservation("web", "10.0.0.4").await.is_none(),
-        )
-    })
-    .await;
-    consumer
-        .wait_for_reservations("web", &[("10.0.0.1", "a"), ("10.0.0.2", "again")])
         .await;
 }
 

@@ -75,15 +75,15 @@ async fn set_up(consumer: &Consumer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn definition_that_loses_fields_opens_no_network() {
-    let plane = ControlPlane::new();
-    let mut manager = Manager::start(&plane, &[]);
-    let consumer = Consumer::new(&plane).await;
+    let (plane, mut manager, consumer) = scene_with_manager(&[]).await;
     set_up(&consumer).await;
 
     let before = serve_old_fields(&plane, POOLS);
     wait_until_not_ready(&manager, POOLS, "spec.network").await;
-    consumer.create_claim("b0", "b").await;
-    assert_contains(&consumer.wait_for_reason("b0", "PoolNotReady").await, POOLS);
+    assert_contains(
+        &consumer.claim_waits("b0", "b", "PoolNotReady").await,
+        POOLS,
+    );
     // Nor after a restart, in which nothing but the definition is known.
     manager.kill();
     manager = Manager::launch(&plane, plane.provider_kubeconfig(), &[]);
@@ -115,9 +115,7 @@ async fn definition_that_loses_fields_opens_no_network() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn network_read_without_its_exclusions_allocates_nothing() {
-    let plane = ControlPlane::new();
-    let mut manager = Manager::start(&plane, &[]);
-    let consumer = Consumer::new(&plane).await;
+    let (plane, mut manager, consumer) = scene_with_manager(&[]).await;
     set_up(&consumer).await;
 
     let before = serve_old_fields(&plane, NETWORKS);

@@ -8,12 +8,6 @@ use support::prelude::*;
 
 const FLAGS: [&str; 2] = ["--sweep-interval=1s", "--sweep-grace=1s"];
 
-fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count)
-        .map(|number| format!("{prefix}{number}"))
-        .collect()
-}
-
 /// Waits until claims are bound to different addresses, none of which is the one in use.
 pub(crate) async fn wait_for_other_addresses(consumer: &Consumer, claims: &[&str], in_use: &str) {
     let claims: Vec<String> = claims.iter().map(ToString::to_string).collect();
@@ -55,13 +49,11 @@ async fn wait_until_joined(consumer: &Consumer, pool: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_joins_a_network_while_the_manager_is_killed() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/22"], "prefix": 22}))
         .await;
-    let first = names("a", 150);
+    let first = numbered("a", 150);
     consumer.create_claims(&first, "web").await;
     let before = consumer.wait_for_addresses(&first).await;
 
@@ -69,7 +61,7 @@ async fn pool_joins_a_network_while_the_manager_is_killed() {
         .create_network("lab", json!({"namespaces": {"from": "All"}, "pools": {}}))
         .await;
     let (kept, released) = first.split_at(100);
-    let second = names("b", 50);
+    let second = numbered("b", 50);
     let churn = async {
         for (claim, gone) in second.iter().zip(released) {
             consumer.create_claim(claim, "web").await;
@@ -125,16 +117,14 @@ async fn overwrite(consumer: &Consumer, pool: &str, spec: &Value) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &FLAGS);
-    let one = Consumer::new(&control_plane).await;
+    let (control_plane, _manager, one) = scene_with_manager(&FLAGS).await;
     let two = Consumer::new(&control_plane).await;
     // Each cluster has a pool with the same addresses.
     let spec = json!({"addresses": ["10.0.0.10-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.1"});
     let other = json!({"addresses": ["10.0.0.1-10.0.0.99"], "prefix": 24, "gateway": "10.0.0.10"});
     one.create_pool("v4", spec.clone()).await;
     two.create_pool("v4", other.clone()).await;
-    let (own, twice) = (names("own", 20), names("twice", 1));
+    let (own, twice) = (numbered("own", 20), numbered("twice", 1));
     one.create_claims(&own, "v4").await;
     let own = one.wait_for_addresses(&own).await;
     two.create_claims(&twice, "v4").await;
@@ -160,7 +150,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    let late = names("late", 20);
+    let late = numbered("late", 20);
     let claims = async {
         wait_until_joined(&one, "v4").await;
         wait_until_joined(&two, "v4").await;
@@ -202,9 +192,7 @@ async fn network_of_all_pools_holds_for_pools_that_others_overwrite() {
 /// A controller with the types of the Go provider removes the fields that it does not know.
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_in_use_that_loses_its_network_stays_in_it() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&FLAGS).await;
     consumer.create_open_network("lab").await;
     let known = json!({"addresses": ["10.0.0.10-10.0.0.12"], "prefix": 24});
     for pool in ["a", "b"] {
@@ -254,14 +242,12 @@ async fn pool_in_use_that_loses_its_network_stays_in_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_in_use_twice_are_reported_when_pools_join() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &FLAGS);
-    let consumer = Consumer::new(&control_plane).await;
+    let (_plane, _manager, consumer) = scene_with_manager(&FLAGS).await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.9"], "prefix": 24});
     for pool in ["p", "q"] {
         consumer.create_pool(pool, spec.clone()).await;
-        consumer.create_claims(&names(pool, 2), pool).await;
-        let bound = consumer.wait_for_addresses(&names(pool, 2)).await;
+        consumer.create_claims(&numbered(pool, 2), pool).await;
+        let bound = consumer.wait_for_addresses(&numbered(pool, 2)).await;
         assert_eq!(
             bound
                 .values()
@@ -280,7 +266,7 @@ async fn addresses_in_use_twice_are_reported_when_pools_join() {
         (holders.len() == 2).then_some(holders)
     })
     .await;
-    let all = [names("p", 2), names("q", 2)].concat();
+    let all = [numbered("p", 2), numbered("q", 2)].concat();
     let others: Vec<_> = all
         .iter()
         .filter(|claim| !holders.values().any(|holder| holder == *claim))

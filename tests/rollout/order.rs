@@ -13,9 +13,7 @@ async fn allocate(consumer: &Consumer, claim: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
-    let control_plane = ControlPlane::new();
-    let mut first = Manager::start(&control_plane, &LEADER);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut first, consumer) = scene_with_manager(&LEADER).await;
     consumer
         .create_pool(
             "ring",
@@ -85,9 +83,7 @@ async fn round_robin_continues_after_a_restart_and_a_change_of_leader() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn round_robin_continues_in_a_slice_after_a_restart() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &[]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&[]).await;
     let slices = json!({"size": 8, "per": "Namespace", "mostEach": 1});
     let order = json!({"order": "RoundRobin"});
     let spec =

@@ -119,12 +119,7 @@ impl Busy {
             .create_claim_with("m", "GlobalInClusterPrefixPool", &all, json!({}))
             .await;
         consumer
-            .create_claim_with(
-                "p",
-                "InClusterIPPool",
-                "web",
-                json!({"clusterName": "alpha"}),
-            )
+            .create_claim_with_metadata("p", "web", json!({"clusterName": "alpha"}))
             .await;
         // A reservation and an address whose owners do not exist: work for the sweeper.
         let orphaned = format!("p.{namespace}.web.10.0.0.201");
@@ -239,11 +234,8 @@ async fn report_problems(consumer: &Consumer) {
     let scope = format!("p.{}.odd", consumer.namespace);
     let spec = json!({"addresses": ["10.5.0.1-10.5.0.2"], "prefix": 24});
     consumer.create_pool("odd", spec).await;
-    consumer
-        .wait_for_pool_condition("odd", "True", "PoolReady")
-        .await;
-    let promised = json!({"namespace": consumer.namespace, "name": "vip"});
-    consumer.reserve("odd", "10.5.0.2", promised).await;
+    consumer.wait_until_pool_ready("odd").await;
+    consumer.reserve_for("odd", "10.5.0.2", "vip").await;
     // A webhook refuses a reservation of an address that the pool does not contain.
     consumer
         .modify_pool("odd", |spec| spec["addresses"] = json!(["10.5.0.1"]))
@@ -291,14 +283,8 @@ async fn use_slices(consumer: &Consumer) {
         .create_pool("sliced", ("10.4.0.0/28", json!({"slices": slices})))
         .await;
     consumer
-        .create_claim_with(
-            "s",
-            "InClusterIPPool",
-            "sliced",
-            json!({"labels": {"rack": "r1"}}),
-        )
+        .bind_with_metadata("s", "sliced", json!({"labels": {"rack": "r1"}}))
         .await;
-    consumer.wait_for_address("s").await;
     consumer.release("s").await;
     until("the slice is returned", async || {
         // A pinned slice of an interrupted run may be left over.

@@ -23,7 +23,7 @@ async fn sticky_address_survives_a_restart_and_a_change_of_leader() {
         consumer.bind(name, "pool").await;
     }
     let before = consumer.allocated_addresses().await;
-    join_all(names.iter().map(|name| consumer.release(name))).await;
+    consumer.release_all(&names).await;
     first.kill();
 
     let mut first = Manager::start(&plane, &LEADER);
@@ -71,7 +71,7 @@ async fn two_managers_never_give_one_former_address_to_two_claims() {
         }
         let before = consumer.allocated_addresses().await;
         for _ in 0..3 {
-            join_all(names.iter().map(|name| consumer.release(name))).await;
+            consumer.release_all(&names).await;
             consumer.create_claims(&names, "pool").await;
             consumer.wait_for_addresses(&names).await;
             let after = consumer.allocated_addresses().await;

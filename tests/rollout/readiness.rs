@@ -1,12 +1,8 @@
 //! The probes, and when a manager that cannot work exits.
 
-use std::{
-    collections::HashSet,
-    io::{Read as _, Write as _},
-    net::{Ipv4Addr, TcpStream},
-};
+use std::collections::HashSet;
 
-use support::{control_plane::ACCOUNT, ports::free_port, prelude::*};
+use support::{control_plane::ACCOUNT, manager::scrape, ports::free_port, prelude::*};
 
 /// A kind of Cluster API that is installed but not needed.
 const NOT_NEEDED: &str = "Machine";
@@ -246,19 +242,6 @@ async fn manager_without_its_kinds_is_not_ready() {
 
 fn is_unsynced(line: &str) -> bool {
     line.starts_with("cache_synced{") && line.ends_with(" 0")
-}
-
-/// The metrics that are served over plain HTTP.
-fn scrape(port: u16) -> Option<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
-    write!(
-        stream,
-        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    )
-    .ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer)
 }
 
 #[tokio::test(flavor = "multi_thread")]

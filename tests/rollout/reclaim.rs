@@ -8,10 +8,6 @@ use support::prelude::*;
 const IN_USE: &str = "example.com/in-use";
 const LIMIT: SignedDuration = SignedDuration::from_secs(60);
 
-async fn claim(consumer: &Consumer, name: &str) -> IPAddressClaim {
-    consumer.the_claim(name).await
-}
-
 fn deleted(claim: &IPAddressClaim) -> Timestamp {
     claim
         .metadata
@@ -25,20 +21,12 @@ fn deleted(claim: &IPAddressClaim) -> Timestamp {
 /// the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn address_is_released_after_the_time_of_the_pool() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &[]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&[]).await;
     for pool in ["limited", "unlimited"] {
         consumer.create_pool(pool, "10.0.0.1").await;
         consumer
-            .create_claim_with(
-                pool,
-                "InClusterIPPool",
-                pool,
-                json!({"finalizers": [IN_USE]}),
-            )
+            .bind_with_metadata(pool, pool, json!({"finalizers": [IN_USE]}))
             .await;
-        consumer.wait_for_address(pool).await;
         consumer.delete(pool).await;
     }
     consumer
@@ -50,7 +38,7 @@ async fn address_is_released_after_the_time_of_the_pool() {
         .modify_pool("limited", |spec| spec["reclaim"] = limit.clone())
         .await;
     let terminating = eventually("the claim shows when its address is released", || async {
-        let found = claim(&consumer, "limited").await;
+        let found = consumer.the_claim("limited").await;
         ready(&found)
             .message
             .unwrap_or_default()
@@ -66,7 +54,7 @@ async fn address_is_released_after_the_time_of_the_pool() {
     let _manager = Manager::start(&control_plane, &[]);
     let left = Duration::try_from(end.duration_since(Timestamp::now())).unwrap_or_default();
     tokio::time::sleep(left.saturating_sub(Duration::from_secs(2))).await;
-    let reported = ready(&claim(&consumer, "limited").await);
+    let reported = ready(&consumer.the_claim("limited").await);
     let allocated = consumer.allocated_addresses().await;
     // On a loaded machine the start or the answers can take until the end of the time.
     if Timestamp::now() < end {
@@ -75,7 +63,7 @@ async fn address_is_released_after_the_time_of_the_pool() {
     }
 
     eventually("the address is allocated again", || async {
-        claim(&consumer, "next").await.bound_address().map(drop)
+        consumer.the_claim("next").await.bound_address().map(drop)
     })
     .await;
     println!(
@@ -88,7 +76,7 @@ async fn address_is_released_after_the_time_of_the_pool() {
     let pool = format!("InClusterIPPool {}/limited permits", consumer.namespace);
     assert!(text.contains(&pool) && text.ends_with(IN_USE), "{text}");
     let finalizers = eventually("our finalizer is removed", || async {
-        let found = claim(&consumer, "limited").await;
+        let found = consumer.the_claim("limited").await;
         (!found
             .finalizers()
             .iter()
@@ -97,7 +85,7 @@ async fn address_is_released_after_the_time_of_the_pool() {
     })
     .await;
     assert_eq!(finalizers, [IN_USE]);
-    let reported = ready(&claim(&consumer, "unlimited").await);
+    let reported = ready(&consumer.the_claim("unlimited").await);
     assert_eq!(reported.reason.as_deref(), Some("Deleting"), "{reported:?}");
     assert!(
         consumer

@@ -59,9 +59,7 @@ async fn release(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn release_reads_the_address_only_after_a_restart() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &[]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&[]).await;
     consumer.create_pool("web", "10.0.0.1-10.0.0.100").await;
     let names: Vec<String> = numbered("c", 20);
     consumer.create_claims(&names, "web").await;

@@ -17,9 +17,7 @@ fn calls(control_plane: &ControlPlane) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_bound_claims_sends_no_request() {
-    let control_plane = ControlPlane::new();
-    let mut manager = Manager::start(&control_plane, &[]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (control_plane, mut manager, consumer) = scene_with_manager(&[]).await;
     consumer
         .create_pool("big", json!({"addresses": ["10.0.0.0/20"], "prefix": 20}))
         .await;
@@ -128,39 +126,6 @@ async fn manager_recovers_from_an_api_server_restart() {
     consumer.release("before").await;
     consumer.wait_for_counts("web", (31, 20, 11, 0)).await;
     assert!(manager.is_running());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn killed_manager_leaves_nothing_behind() {
-    let (control_plane, consumer) = scene().await;
-    consumer.create_pool("web", "10.0.0.0/24").await;
-    let names: Vec<String> = numbered("c", 100);
-    for round in 0_u64..4 {
-        let mut manager = Manager::start(&control_plane, &[]);
-        if round == 0 {
-            consumer.create_claims(&names, "web").await;
-        }
-        tokio::time::sleep(Duration::from_millis(80 + 60 * round)).await;
-        manager.kill();
-    }
-    let _manager = Manager::start(&control_plane, &["--sweep-interval=1s", "--sweep-grace=1s"]);
-    let bound = consumer.wait_for_addresses(&names).await;
-    assert_eq!(bound.values().collect::<HashSet<_>>().len(), 100);
-    for name in &names {
-        consumer.delete(name).await;
-    }
-    for name in &names {
-        consumer.wait_until_deleted(name).await;
-    }
-    consumer.wait_for_counts("web", (254, 254, 0, 0)).await;
-    assert_eq!(
-        consumer
-            .reservations()
-            .list()
-            .await
-            .expect("reservations can be listed"),
-        []
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

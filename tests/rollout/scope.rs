@@ -5,10 +5,7 @@ use support::prelude::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn global_pool_counts_are_correct_with_namespace_flag() {
     let control_plane = ControlPlane::new();
-    let (one, two) = (
-        Consumer::new(&control_plane).await,
-        Consumer::new(&control_plane).await,
-    );
+    let (one, two) = two_consumers(&control_plane).await;
     one.create_global_pool("shared", "10.0.0.10-10.0.0.12")
         .await;
     let first = format!("--namespace={}", one.namespace);
@@ -31,19 +28,17 @@ async fn global_pool_counts_are_correct_with_namespace_flag() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_filter_selects_claims_and_pools() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &["--watch-filter=blue"]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (_plane, _manager, consumer) = scene_with_manager(&["--watch-filter=blue"]).await;
     let label = |value: &str| json!({"labels": {"cluster.x-k8s.io/watch-filter": value}});
     consumer.create_pool("web", "10.0.0.10-10.0.0.12").await;
     consumer
-        .create_claim_with("red", "InClusterIPPool", "web", label("red"))
+        .create_claim_with_metadata("red", "web", label("red"))
         .await;
     consumer
-        .create_claim_with("none", "InClusterIPPool", "web", json!({}))
+        .create_claim_with_metadata("none", "web", json!({}))
         .await;
     consumer
-        .create_claim_with("blue", "InClusterIPPool", "web", label("blue"))
+        .create_claim_with_metadata("blue", "web", label("blue"))
         .await;
     // This manager does not serve the pool, so it has no finalizer and the claim waits for it.
     consumer.assert_stays_unbound("blue").await;
@@ -75,13 +70,8 @@ async fn several_namespaces_can_be_served() {
     for team in [&one, &two, &other] {
         team.create_pool("web", "10.0.0.10").await;
         team.create_cluster("paused", true).await;
-        team.create_claim_with(
-            "p",
-            "InClusterIPPool",
-            "web",
-            json!({"clusterName": "paused"}),
-        )
-        .await;
+        team.create_claim_with_metadata("p", "web", json!({"clusterName": "paused"}))
+            .await;
     }
     for team in [&one, &two] {
         // The Clusters of all selected namespaces are watched.
@@ -94,13 +84,12 @@ async fn several_namespaces_can_be_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn selector_selects_claims_and_pools() {
-    let control_plane = ControlPlane::new();
-    let _manager = Manager::start(&control_plane, &["--selector=tier in (web,db),!legacy"]);
-    let consumer = Consumer::new(&control_plane).await;
+    let (_plane, _manager, consumer) =
+        scene_with_manager(&["--selector=tier in (web,db),!legacy"]).await;
     let label = |value: &str| json!({"labels": {"tier": value}});
     consumer.create_pool("web", "10.0.0.10-10.0.0.12").await;
     consumer
-        .create_claim_with("web", "InClusterIPPool", "web", label("web"))
+        .create_claim_with_metadata("web", "web", label("web"))
         .await;
     // This manager does not serve the pool, so it has no finalizer and the claim waits for it.
     consumer.assert_stays_unbound("web").await;
@@ -118,7 +107,7 @@ async fn selector_selects_claims_and_pools() {
         ("legacy", legacy),
     ] {
         consumer
-            .create_claim_with(name, "InClusterIPPool", "web", labels)
+            .create_claim_with_metadata(name, "web", labels)
             .await;
     }
     consumer.assert_stays_unbound("cache").await;

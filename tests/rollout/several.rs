@@ -11,17 +11,6 @@ const ELECTED: [&str; 4] = [
     "--leader-elect-retry-period=200ms",
 ];
 
-fn holder(control_plane: &ControlPlane) -> String {
-    let lease = "lease/7bb7acb4.ipam.cluster.x-k8s.io";
-    control_plane.kubectl(&[
-        "-n",
-        NAMESPACE,
-        "get",
-        lease,
-        "-o=jsonpath={.spec.holderIdentity}",
-    ])
-}
-
 /// Starts the manager again whenever it exits, as the kubelet does: on a busy machine it can lose
 /// its lease.
 async fn keep_running(control_plane: &ControlPlane, manager: &mut Manager) -> Infallible {
@@ -44,14 +33,14 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
     assert!(
         second
             .log()
-            .contains(&format!("holder=\"{}\"", holder(&control_plane))),
+            .contains(&format!("holder=\"{}\"", control_plane.lease_holder())),
         "{}",
         second.log()
     );
     let consumer = Consumer::new(&control_plane).await;
     consumer.create_pool("web", "10.0.0.0/24").await;
     let names: Vec<String> = numbered("c", 200);
-    let leader = holder(&control_plane);
+    let leader = control_plane.lease_holder();
     consumer.create_claims(&names, "web").await;
     first.kill();
     let started = Instant::now();
@@ -65,7 +54,7 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
     );
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), 200);
     until("the standby leads", async || {
-        let holder = holder(&control_plane);
+        let holder = control_plane.lease_holder();
         Some(!holder.is_empty() && holder != leader)
     })
     .await;
@@ -78,7 +67,7 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
         "{}",
         second.log()
     );
-    assert_eq!(holder(&control_plane), "");
+    assert_eq!(control_plane.lease_holder(), "");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,32 +104,6 @@ async fn manager_exits_when_it_loses_the_lease() {
         "{}",
         manager.log()
     );
-}
-
-/// Safety must not depend on leader election.
-#[tokio::test(flavor = "multi_thread")]
-async fn two_active_managers_allocate_no_address_twice() {
-    let control_plane = ControlPlane::new();
-    let flags = ["--sweep-interval=1s", "--sweep-grace=1s"];
-    let _managers = [
-        Manager::start(&control_plane, &flags),
-        Manager::start(&control_plane, &flags),
-    ];
-    let consumer = Consumer::new(&control_plane).await;
-    consumer
-        .create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23}))
-        .await;
-    let names: Vec<String> = numbered("c", 300);
-    consumer.create_claims(&names, "web").await;
-    let bound = consumer.wait_for_addresses(&names).await;
-    assert_eq!(bound.values().collect::<HashSet<_>>().len(), 300);
-    for name in &names {
-        consumer.delete(name).await;
-    }
-    for name in &names {
-        consumer.wait_until_deleted(name).await;
-    }
-    consumer.wait_for_counts("web", (510, 510, 0, 0)).await;
 }
 
 /// After this time, a reservation for a claim of this process is not one of an earlier process.

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use support::prelude::*;
 
-use crate::{config_maps, control_plane, patching::client, program::Program};
+use crate::{config_maps, consumer, control_plane, program::Program};
 
 /// What has happened, in order.
 #[derive(Clone, Default)]
@@ -62,7 +62,7 @@ fn value(map: &ConfigMap) -> &str {
 
 #[tokio::test]
 async fn change_reaches_a_closure_with_the_object_before() {
-    let consumer = Consumer::with_client(client().await).await;
+    let consumer = consumer().await;
     let maps = config_maps(&consumer);
     let record = Record::default();
     let (of_first, of_second) = (record.clone(), record.clone());
@@ -104,7 +104,7 @@ async fn change_reaches_a_closure_with_the_object_before() {
         .expect("it can be deleted");
     expected.push("deleted 2");
     record.wait_for(&expected).await;
-    assert!(program.stop());
+    program.stop();
 }
 
 /// Fails, and records what it is told.
@@ -147,7 +147,7 @@ impl Reconciler for Failing {
 
 #[tokio::test]
 async fn reconciler_is_told_of_failures() {
-    let consumer = Consumer::with_client(client().await).await;
+    let consumer = consumer().await;
     let maps = config_maps(&consumer);
     let record = Record::default();
     let failing = Failing(record.clone());
@@ -159,12 +159,12 @@ async fn reconciler_is_told_of_failures() {
         expected.push(told);
         record.wait_for(&expected).await;
     }
-    assert!(program.stop());
+    program.stop();
 }
 
 #[tokio::test]
 async fn reconciler_is_told_that_its_watch_is_forbidden() {
-    let consumer = Consumer::with_client(client().await).await;
+    let consumer = consumer().await;
     let plane = control_plane();
     let namespace = format!("--namespace={}", consumer.namespace);
     plane.kubectl(&["create", "serviceaccount", "nobody", &namespace]);
@@ -182,5 +182,5 @@ async fn reconciler_is_told_that_its_watch_is_forbidden() {
         all.contains(&"forbidden".to_owned()).then_some(())
     })
     .await;
-    assert!(program.stop());
+    program.stop();
 }

@@ -16,7 +16,7 @@ use capi_ipam_provider::{
 };
 use support::prelude::*;
 
-use crate::{control_plane, patching, program::Program, upgrade::define};
+use crate::{consumer, control_plane, program::Program, upgrade::define};
 
 /// A provider whose pools have one address, which is not recorded anywhere.
 #[derive(Clone)]
@@ -26,6 +26,14 @@ pub(crate) struct Fixed {
     releases: Arc<AtomicU32>,
     /// Whether the backend has finished the release.
     is_finished: Arc<AtomicBool>,
+}
+
+fn pool_view() -> PoolView {
+    PoolView {
+        api_version: "example.com/v1".to_owned(),
+        uid: "uid-of-pool".to_owned(),
+        ..PoolView::default()
+    }
 }
 
 impl ProviderAdapter for Fixed {
@@ -38,11 +46,7 @@ impl ProviderAdapter for Fixed {
 
 impl ClaimHandler for Fixed {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
-        Ok(PoolView {
-            api_version: "example.com/v1".to_owned(),
-            uid: "uid-of-pool".to_owned(),
-            ..PoolView::default()
-        })
+        Ok(pool_view())
     }
 
     async fn ensure_address(&mut self, _: Option<&IPAddress>) -> Result<Ensured, HandlerError> {
@@ -74,16 +78,8 @@ pub(crate) fn provider(address: [u8; 4]) -> Fixed {
 }
 
 async fn create_claim(consumer: &Consumer, name: &str, kind: &str) {
-    let claim = json!({
-        "apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim",
-        "metadata": {"name": name, "namespace": consumer.namespace},
-        "spec": {"poolRef": {"apiGroup": "example.com", "kind": kind, "name": "pool"}},
-    });
-    consumer
-        .claims()
-        .create(&object(claim))
-        .await
-        .expect("the claim can be created");
+    let pool = json!({"apiGroup": "example.com", "kind": kind, "name": "pool"});
+    consumer.create_claim_for(name, pool, json!({})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,7 +96,7 @@ async fn two_providers_in_one_program_bind_and_release_claims() {
             register(manager, "blues", blue).await
         }
     });
-    let consumer = Consumer::with_client(patching::client().await).await;
+    let consumer = consumer().await;
     create_claim(&consumer, "r", "reds").await;
     create_claim(&consumer, "b", "blues").await;
     assert_eq!(consumer.wait_for_address("r").await, "10.9.0.1");
@@ -133,7 +129,7 @@ async fn two_providers_in_one_program_bind_and_release_claims() {
     blue.is_finished.store(true, Ordering::Relaxed);
     consumer.delete("b").await;
     consumer.wait_until_deleted("b").await;
-    assert!(program.stop());
+    program.stop();
 }
 
 #[tokio::test]
@@ -187,13 +183,13 @@ async fn provider_that_stays_not_ready_is_reported() {
             ClaimReconciler::builder(manager).pools(PoolKind::new("example.com", "yellows"));
         builder.build(async |_| Ok(NotReady)).await
     });
-    let consumer = Consumer::with_client(patching::client().await).await;
+    let consumer = consumer().await;
     create_claim(&consumer, "y", "yellows").await;
     assert_eq!(
         consumer.wait_for_reason("y", "PoolNotReady").await,
         "the backend has not started yet"
     );
-    assert!(program.stop());
+    program.stop();
 }
 
 /// A provider that loses the address of a bound claim, and takes its IPAddress for a leftover.
@@ -210,11 +206,7 @@ impl ProviderAdapter for Forgetful {
 
 impl ClaimHandler for Forgetful {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
-        Ok(PoolView {
-            api_version: "example.com/v1".to_owned(),
-            uid: "uid-of-pool".to_owned(),
-            ..PoolView::default()
-        })
+        Ok(pool_view())
     }
 
     async fn ensure_address(
@@ -253,7 +245,7 @@ async fn provider_cannot_delete_the_address_of_a_bound_claim() {
             builder.options(options).build(async |_| Ok(provider)).await
         }
     });
-    let consumer = Consumer::with_client(patching::client().await).await;
+    let consumer = consumer().await;
     create_claim(&consumer, "w", "whites").await;
     let before = consumer.wait_for_ip_address("w").await;
     is_lost.store(true, Ordering::Relaxed);
@@ -266,5 +258,5 @@ async fn provider_cannot_delete_the_address_of_a_bound_claim() {
         (after.metadata.uid, after.metadata.deletion_timestamp),
         (before.metadata.uid, None)
     );
-    assert!(program.stop());
+    program.stop();
 }

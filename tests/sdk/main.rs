@@ -11,6 +11,7 @@
 mod chains;
 mod claims;
 mod controllers;
+mod environment;
 mod finalized;
 mod interrupt;
 mod lifecycle;
@@ -33,6 +34,11 @@ use support::prelude::*;
 fn control_plane() -> &'static ControlPlane {
     static SHARED: OnceLock<ControlPlane> = OnceLock::new();
     SHARED.get_or_init(|| ControlPlane::start(Options::default()))
+}
+
+/// A consumer in its own namespace, as the administrator.
+async fn consumer() -> Consumer {
+    Consumer::with_client(patching::client().await).await
 }
 
 /// The ConfigMaps of the namespace.

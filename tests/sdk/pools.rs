@@ -3,24 +3,24 @@
 use std::{
     net::IpAddr,
     sync::{
-        Arc, Once,
+        Arc,
         atomic::{AtomicU32, Ordering},
     },
 };
 
-use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::{
-    advanced::{ClaimOptions, SweepOptions},
+    advanced::ClaimOptions,
     api::advice::MISSING_POOL,
-    prelude::{
-        Allocation, Claim, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
-    },
+    prelude::{Allocation, Claim, ClaimReconciler, HandlerError, PoolProvider, Released},
 };
 use kube::CustomResource;
 use parking_lot::Mutex;
 use support::prelude::*;
 
-use crate::{control_plane, patching, program::Program, upgrade::define_kind};
+use crate::{
+    environment::{Environment, Owners, Setup},
+    program::Program,
+};
 
 /// The longest call of the provider.
 const HANDLER_TIMEOUT: Duration = Duration::from_millis(300);
@@ -45,8 +45,7 @@ pub(crate) struct MemoryPoolSpec {
 /// A provider that records the allocated addresses in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
-    /// The uids of the claims by address.
-    pub(crate) owners: Arc<Mutex<BTreeMap<IpAddr, String>>>,
+    pub(crate) owners: Owners,
     verifications: Arc<AtomicU32>,
     /// How many allocations run, and how many ever did at the same time.
     allocations: Arc<Mutex<(u32, u32)>>,
@@ -92,33 +91,11 @@ impl PoolProvider for Memory {
             "invalid prefix" => return Ok(Allocation::new(addresses[0], 99)),
             _ => {}
         }
-        let uid = claim.uid.to_string();
-        let mut owners = self.owners.lock();
-        let own = existing.or_else(|| {
-            addresses
-                .iter()
-                .copied()
-                .find(|address| owners.get(address) == Some(&uid))
-        });
-        let free = || {
-            addresses
-                .iter()
-                .copied()
-                .find(|address| !owners.contains_key(address))
-        };
-        let address = own
-            .or_else(free)
-            .ok_or_else(|| HandlerError::PoolExhausted("no address is free".to_owned()))?;
-        let owner = owners.entry(address).or_insert_with(|| uid.clone());
-        if *owner != uid {
-            return Err(HandlerError::DuplicateAddress(format!(
-                "{address} is allocated to {owner}"
-            )));
-        }
         let labels = [("example.com/pool".to_owned(), pool.name_any())].into();
+        let allocation = self.owners.allocate(claim, addresses, existing)?;
         Ok(Allocation {
             labels,
-            ..Allocation::new(address, 24)
+            ..allocation
         })
     }
 
@@ -134,9 +111,7 @@ impl PoolProvider for Memory {
                 "the backend is down",
             ));
         }
-        let uid = claim.uid.to_string();
-        self.owners.lock().retain(|_, owner| *owner != uid);
-        Ok(Released::Now)
+        Ok(self.owners.release(claim))
     }
 
     async fn verify(
@@ -146,7 +121,7 @@ impl PoolProvider for Memory {
         address: IpAddr,
     ) -> Result<bool, HandlerError> {
         self.verifications.fetch_add(1, Ordering::Relaxed);
-        Ok(self.owners.lock().get(&address) == Some(&claim.uid.to_string()))
+        Ok(self.owners.0.lock().get(&address) == Some(&claim.uid.to_string()))
     }
 
     fn validate(&self, pool: &MemoryPool) -> Result<(), String> {
@@ -158,14 +133,22 @@ impl PoolProvider for Memory {
     }
 }
 
+async fn start(claims: ClaimOptions) -> Environment<Memory> {
+    Environment::start(Setup {
+        claims,
+        ..Setup::default()
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_backend_gets_few_requests_at_a_time() {
-    let env = Environment::start(ClaimOptions {
+    let env = start(ClaimOptions {
         concurrency: Some(2),
         ..ClaimOptions::default()
     })
     .await;
-    let names: Vec<String> = (0..8).map(|number| format!("claim-{number}")).collect();
+    let names = numbered("claim-", 8);
     for name in &names {
         env.create_claim(name, "pool").await;
     }
@@ -173,90 +156,17 @@ async fn slow_backend_gets_few_requests_at_a_time() {
     env.apply_pool("pool", &json!({"addresses": addresses, "fault": "slow"}));
     env.consumer.wait_for_addresses(&names).await;
     assert_eq!(*env.provider.allocations.lock(), (0, 2));
-    assert!(env.program.stop());
-}
-
-/// A provider and a consumer in its own namespace.
-pub(crate) struct Environment {
-    pub(crate) consumer: Consumer,
-    pub(crate) provider: Memory,
-    pub(crate) program: Program,
-}
-
-impl Environment {
-    pub(crate) async fn start(options: ClaimOptions) -> Self {
-        Self::start_with(options, None).await
-    }
-
-    pub(crate) async fn start_with(options: ClaimOptions, sweep: Option<SweepOptions>) -> Self {
-        static DEFINED: Once = Once::new();
-        DEFINED.call_once(|| {
-            define_kind("MemoryPool", "memorypools", &["v1"], "v1").expect("it can be applied");
-        });
-        control_plane().wait_until_served("memorypools.example.com");
-        let consumer = Consumer::with_client(patching::client().await).await;
-        let (provider, namespace) = (
-            Memory::default(),
-            format!("--namespace={}", consumer.namespace),
-        );
-        let memory = provider.clone();
-        let setup = async move |manager: &mut Manager| -> Result<(), BoxError> {
-            let mut builder = ClaimReconciler::builder(manager).options(options);
-            if let Some(sweep) = sweep {
-                builder = builder.sweep(sweep);
-            }
-            builder
-                .build(async |setup| Ok(WatchedPools::new(setup, memory).await))
-                .await
-        };
-        let flags = ["--diagnostics-address=0", &namespace];
-        let program = Program::launch(&flags, async |_| Ok(()), setup);
-        Self {
-            consumer,
-            provider,
-            program,
-        }
-    }
-
-    pub(crate) fn apply_pool(&self, name: &str, spec: &Value) {
-        let metadata = json!({"name": name, "namespace": self.consumer.namespace});
-        let pool = json!({"apiVersion": "example.com/v1", "kind": "MemoryPool", "metadata": metadata, "spec": spec});
-        control_plane().kubectl_apply(&pool.to_string());
-    }
-
-    pub(crate) async fn create_claim(&self, name: &str, pool: &str) {
-        let pool = json!({"apiGroup": "example.com", "kind": "MemoryPool", "name": pool});
-        self.consumer
-            .try_create_claim_for(name, pool, json!({}))
-            .await
-            .expect("the claim can be created");
-    }
-
-    /// Waits until an event on a claim has this reason, and returns its message.
-    pub(crate) async fn event(&self, claim: &str, reason: &str) -> String {
-        eventually(
-            &format!("an event on {claim} has the reason {reason}"),
-            || async {
-                let events = self.consumer.events(claim).await;
-                events
-                    .into_iter()
-                    .find(|(_, why, _)| why == reason)
-                    .map(|(_, _, message)| message)
-            },
-        )
-        .await
-    }
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_claims_are_bound_when_their_pool_changes() {
-    let env = Environment::start(ClaimOptions {
+    let env = start(ClaimOptions {
         resync_interval: RESYNC_INTERVAL,
         ..ClaimOptions::default()
     })
     .await;
-    env.create_claim("a", "pool").await;
-    let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
+    let text = env.claim_waits("a", "pool", "PoolNotReady").await;
     assert_eq!(
         text,
         format!(
@@ -285,8 +195,7 @@ async fn waiting_claims_are_bound_when_their_pool_changes() {
 
     // A released address goes to the oldest waiting claim.
     for claim in ["b", "c"] {
-        env.create_claim(claim, "pool").await;
-        env.consumer.wait_for_reason(claim, "PoolExhausted").await;
+        env.claim_waits(claim, "pool", "PoolExhausted").await;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let released = Instant::now();
@@ -294,41 +203,38 @@ async fn waiting_claims_are_bound_when_their_pool_changes() {
     assert_eq!(env.consumer.wait_for_address("b").await, "10.4.0.1");
     println!("bound {:?} after the release", released.elapsed());
     env.consumer.assert_stays_unbound("c").await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_release_does_not_delay_waiting_claims() {
-    let env = Environment::start(ClaimOptions {
+    let env = start(ClaimOptions {
         resync_interval: RESYNC_INTERVAL,
         ..ClaimOptions::default()
     })
     .await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1", "10.4.0.2"]}));
     for claim in [STUCK, "a"] {
-        env.create_claim(claim, "pool").await;
-        env.consumer.wait_for_address(claim).await;
+        env.bind(claim, "pool").await;
     }
     // Creation times are in seconds, and the oldest claim is first.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    env.create_claim("b", "pool").await;
-    env.consumer.wait_for_reason("b", "PoolExhausted").await;
+    env.claim_waits("b", "pool", "PoolExhausted").await;
     env.consumer.delete(STUCK).await;
     env.consumer
         .wait_until_unready(STUCK, "ReleaseFailed")
         .await;
     env.consumer.delete("a").await;
     assert_eq!(env.consumer.wait_for_address("b").await, "10.4.0.2");
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn undecodable_pool_is_reported() {
-    let env = Environment::start(ClaimOptions::default()).await;
+    let env = start(ClaimOptions::default()).await;
     env.apply_pool("broken", &json!({"addresses": "10.4.0.1"}));
     env.apply_pool("valid", &json!({"addresses": ["10.4.0.1"]}));
-    env.create_claim("a", "broken").await;
-    let text = env.consumer.wait_for_reason("a", "PoolNotReady").await;
+    let text = env.claim_waits("a", "broken", "PoolNotReady").await;
     assert!(
         text.starts_with(&format!(
             "MemoryPool {}/broken is not valid: ",
@@ -337,19 +243,16 @@ async fn undecodable_pool_is_reported() {
         "{text}"
     );
     assert_contains(&text, "expected a sequence");
-    assert!(
-        env.event("a", "PoolNotReady")
-            .await
-            .contains("expected a sequence")
-    );
-    env.create_claim("b", "valid").await;
-    env.consumer.wait_for_address("b").await;
-    assert!(env.program.stop());
+    env.consumer
+        .wait_for_event("a", "Warning", "PoolNotReady", "expected a sequence")
+        .await;
+    env.bind("b", "valid").await;
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn faulty_provider_is_reported_on_the_claim() {
-    let env = Environment::start(ClaimOptions {
+    let env = start(ClaimOptions {
         handler_timeout: HANDLER_TIMEOUT,
         ..ClaimOptions::default()
     })
@@ -374,34 +277,28 @@ async fn faulty_provider_is_reported_on_the_claim() {
         ),
     ] {
         env.apply_pool(claim, &json!({"addresses": ["10.4.0.1"], "fault": fault}));
-        env.create_claim(claim, claim).await;
-        assert_contains(
-            &env.consumer
-                .wait_for_reason(claim, "AllocationFailed")
-                .await,
-            words,
-        );
-        assert!(env.event(claim, "AllocationFailed").await.contains(words));
+        let text = env.claim_waits(claim, claim, "AllocationFailed").await;
+        assert_contains(&text, words);
+        env.consumer
+            .wait_for_event(claim, "Warning", "AllocationFailed", words)
+            .await;
     }
     // All others continue, and a fault that is mended is forgotten.
-    env.create_claim("a", "valid").await;
-    assert_eq!(env.consumer.wait_for_address("a").await, "10.4.0.9");
+    assert_eq!(env.bind("a", "valid").await, "10.4.0.9");
     env.apply_pool("hangs", &json!({"addresses": ["10.4.0.1"]}));
     assert_eq!(env.consumer.wait_for_address("hangs").await, "10.4.0.1");
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_of_another_claim_is_reported() {
-    let env = Environment::start(ClaimOptions::default()).await;
+    let env = start(ClaimOptions::default()).await;
     env.apply_pool(
         "pool",
         &json!({"addresses": ["10.4.0.1"], "fault": "same address"}),
     );
-    env.create_claim("a", "pool").await;
-    env.consumer.wait_for_address("a").await;
-    env.create_claim("b", "pool").await;
-    let text = env.consumer.wait_for_reason("b", "DuplicateAddress").await;
+    env.bind("a", "pool").await;
+    let text = env.claim_waits("b", "pool", "DuplicateAddress").await;
     assert_eq!(
         text,
         format!(
@@ -415,14 +312,13 @@ async fn address_of_another_claim_is_reported() {
         "other",
         &json!({"addresses": ["10.4.0.1"], "fault": "same address"}),
     );
-    let pool = json!({"apiGroup": "example.com", "kind": "MemoryPool", "name": "other"});
+    let pool = Environment::<Memory>::reference("other");
     env.consumer.create_address_for("c", pool, "10.4.0.7").await;
-    env.create_claim("c", "other").await;
     assert_contains(
-        &env.consumer.wait_for_reason("c", "AllocationFailed").await,
+        &env.claim_waits("c", "other", "AllocationFailed").await,
         "IPAddress c has 10.4.0.7 already",
     );
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -431,11 +327,10 @@ async fn bound_claims_are_verified() {
         verify_interval: Some(VERIFY_INTERVAL),
         ..ClaimOptions::default()
     };
-    let env = Environment::start(options).await;
+    let env = start(options).await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1", "10.4.0.2"]}));
     for claim in ["a", "b"] {
-        env.create_claim(claim, "pool").await;
-        env.consumer.wait_for_address(claim).await;
+        env.bind(claim, "pool").await;
     }
     let versions = async || {
         let claims = env
@@ -474,18 +369,18 @@ async fn bound_claims_are_verified() {
     let owner = env
         .provider
         .owners
+        .0
         .lock()
         .remove(&address)
         .expect("it has an owner");
-    let text = env.event("a", "AddressLost").await;
-    assert_eq!(
-        text,
-        format!(
-            "the provider no longer has {address} allocated to the claim, and allocates it again"
-        )
+    let text = format!(
+        "the provider no longer has {address} allocated to the claim, and allocates it again"
     );
+    env.consumer
+        .wait_for_event("a", "Warning", "AddressLost", &text)
+        .await;
     eventually("it is allocated again", || async {
-        (env.provider.owners.lock().get(&address) == Some(&owner)).then_some(())
+        (env.provider.owners.0.lock().get(&address) == Some(&owner)).then_some(())
     })
     .await;
     assert_eq!(versions().await, before);
@@ -493,6 +388,7 @@ async fn bound_claims_are_verified() {
     // Somebody else takes it.
     env.provider
         .owners
+        .0
         .lock()
         .insert(address, "somebody".to_owned());
     let text = env
@@ -506,13 +402,13 @@ async fn bound_claims_are_verified() {
         Some("a"),
         "the machine uses the address"
     );
-    env.provider.owners.lock().insert(address, owner);
+    env.provider.owners.0.lock().insert(address, owner);
     eventually("the claim is ready again", || async {
         let claim = env.consumer.claims().get("a").await.ok().flatten()?;
         (ready(&claim).status == "True").then_some(())
     })
     .await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test]

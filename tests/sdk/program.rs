@@ -77,10 +77,10 @@ impl Program {
         thread.join().expect("it does not panic") == ExitCode::SUCCESS
     }
 
-    /// Stops the program. Returns whether it ended without an error.
-    pub(crate) fn stop(self) -> bool {
+    /// Stops the program, and asserts that it ends without an error.
+    pub(crate) fn stop(self) {
         self.stop.cancel();
-        self.ends_well()
+        assert!(self.ends_well(), "the stopped program ends with an error");
     }
 }
 

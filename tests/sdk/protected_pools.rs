@@ -1,9 +1,6 @@
 //! Pools with a finalizer and a status, which the SDK writes.
 
-use std::{
-    net::IpAddr,
-    sync::{Arc, Once},
-};
+use std::{net::IpAddr, sync::Arc};
 
 use capi_ipam_controller::{
     client::CallError,
@@ -22,11 +19,14 @@ use capi_ipam_provider::{
     },
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{CustomResource, Resource, core::DynamicObject};
-use parking_lot::Mutex;
+use kube::CustomResource;
 use support::{policy::DENIED, prelude::*};
 
-use crate::{control_plane, patching, program::Program};
+use crate::{
+    consumer, control_plane,
+    environment::{Environment, Owners, Setup, apply_pool, define_kinds},
+    program::Program,
+};
 
 const FINALIZER: &str = "sdk-test.example.com/protect-pool";
 /// How soon the status describes what has changed. The API server and the other tests share the
@@ -74,32 +74,6 @@ struct BarePoolSpec {
     addresses: Vec<IpAddr>,
 }
 
-/// The uids of the claims by address.
-type Owners = Arc<Mutex<BTreeMap<IpAddr, String>>>;
-
-fn allocate(
-    owners: &Owners,
-    claim: &Claim,
-    addresses: &[IpAddr],
-    existing: Option<IpAddr>,
-) -> Result<Allocation, HandlerError> {
-    let (uid, mut owners) = (claim.uid.to_string(), owners.lock());
-    let own = owners
-        .iter()
-        .find(|(_, owner)| **owner == uid)
-        .map(|(address, _)| *address);
-    let free = || {
-        let mut all = addresses.iter().copied();
-        all.find(|address| !owners.contains_key(address))
-    };
-    let address = existing
-        .or(own)
-        .or_else(free)
-        .ok_or_else(|| HandlerError::PoolExhausted("no address is free".to_owned()))?;
-    owners.insert(address, uid);
-    Ok(Allocation::new(address, 24))
-}
-
 #[derive(Clone, Default)]
 struct Guarded(Owners);
 
@@ -112,13 +86,11 @@ impl PoolProvider for Guarded {
         pool: &GuardedPool,
         existing: Option<IpAddr>,
     ) -> Result<Allocation, HandlerError> {
-        allocate(&self.0, claim, &pool.spec.addresses, existing)
+        self.0.allocate(claim, &pool.spec.addresses, existing)
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
-        let uid = claim.uid.to_string();
-        self.0.lock().retain(|_, owner| *owner != uid);
-        Ok(Released::Now)
+        Ok(self.0.release(claim))
     }
 
     fn validate(&self, pool: &GuardedPool) -> Result<(), String> {
@@ -145,48 +117,12 @@ impl PoolProvider for Bare {
         pool: &BarePool,
         existing: Option<IpAddr>,
     ) -> Result<Allocation, HandlerError> {
-        allocate(&self.0, claim, &pool.spec.addresses, existing)
+        self.0.allocate(claim, &pool.spec.addresses, existing)
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
-        let uid = claim.uid.to_string();
-        self.0.lock().retain(|_, owner| *owner != uid);
-        Ok(Released::Now)
+        Ok(self.0.release(claim))
     }
-}
-
-/// Defines both kinds, once for all tests.
-fn define_kinds() {
-    static DEFINED: Once = Once::new();
-    DEFINED.call_once(|| {
-        define("GuardedPool", "guardedpools", true);
-        define("BarePool", "barepools", false);
-    });
-}
-
-fn define(kind: &str, plural: &str, has_status: bool) {
-    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.example.com")},
-        "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": kind, "plural": plural},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "subresources": if has_status { json!({"status": {}}) } else { json!({}) },
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
-            }],
-        },
-    });
-    control_plane().kubectl_apply(&definition.to_string());
-    control_plane().wait_until_served(&format!("{plural}.example.com"));
-}
-
-/// A provider and a consumer in its own namespace.
-struct Environment<P: PoolProvider> {
-    consumer: Consumer,
-    provider: P,
-    program: Program,
 }
 
 /// A finalizer and a status.
@@ -195,38 +131,17 @@ const PROTECTED: PoolOptions = PoolOptions {
     status: true,
 };
 
-fn launch<P: PoolProvider + Clone>(
-    provider: &P,
-    namespace: &str,
-    options: PoolOptions,
-    flags: &[&str],
-) -> Program {
-    let (provider, namespace) = (provider.clone(), format!("--namespace={namespace}"));
-    let setup = async move |manager: &mut Manager| -> Result<(), BoxError> {
-        ClaimReconciler::builder(manager)
-            .build(async |setup| Ok(WatchedPools::with_options(setup, provider, options).await))
-            .await
-    };
-    let mut all = vec!["--diagnostics-address=0", &namespace];
-    all.extend(flags);
-    Program::launch(&all, async |_| Ok(()), setup)
+/// A provider with a finalizer and a status.
+fn protected() -> Setup {
+    Setup {
+        pools: PROTECTED,
+        ..Setup::default()
+    }
 }
 
 impl<P: PoolProvider + Clone + Default> Environment<P> {
-    async fn start() -> Self {
-        Self::start_with(PROTECTED, &[]).await
-    }
-
-    async fn start_with(options: PoolOptions, flags: &[&str]) -> Self {
-        define_kinds();
-        let consumer = Consumer::with_client(patching::client().await).await;
-        let provider = P::default();
-        let program = launch(&provider, &consumer.namespace, options, flags);
-        Self {
-            consumer,
-            provider,
-            program,
-        }
+    async fn start_protected() -> Self {
+        Self::start(protected()).await
     }
 
     fn pools(&self) -> ResourceClient<P::Pool> {
@@ -234,30 +149,19 @@ impl<P: PoolProvider + Clone + Default> Environment<P> {
         ResourceClient::new(Api::namespaced(client, namespace), &())
     }
 
-    fn apply_pool(&self, name: &str, spec: &Value) {
-        let metadata = json!({"name": name, "namespace": self.consumer.namespace});
-        let kind = P::Pool::kind(&()).into_owned();
-        let pool = json!({"apiVersion": "example.com/v1", "kind": kind, "metadata": metadata, "spec": spec});
-        control_plane().kubectl_apply(&pool.to_string());
-    }
-
-    async fn create_claim(&self, name: &str, pool: &str) {
-        let kind = P::Pool::kind(&()).into_owned();
-        let pool = json!({"apiGroup": "example.com", "kind": kind, "name": pool});
-        self.consumer.create_claim_for(name, pool, json!({})).await;
-    }
-
     async fn delete_pool(&self, name: &str) {
-        let pool = self.pool(name).await.expect("the pool exists");
-        let uid = pool.meta().uid.clone().unwrap_or_default();
-        self.pools()
-            .delete(name, &uid)
-            .await
-            .expect("the pool can be deleted");
+        self.consumer.delete_object(&self.pools(), name).await;
     }
 
     async fn pool(&self, name: &str) -> Option<P::Pool> {
         self.pools().get(name).await.expect("pools can be read")
+    }
+
+    async fn assert_stays(&self, name: &str) {
+        consistently("the pool stays", || async {
+            self.pool(name).await.is_some()
+        })
+        .await;
     }
 
     async fn wait_until_gone(&self, name: &str) {
@@ -301,11 +205,10 @@ fn state_of(status: &PoolStatus, type_: &str) -> Option<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_pool_stays_until_its_last_address_is_released() {
-    let env = Environment::<Guarded>::start().await;
+    let env = Environment::<Guarded>::start_protected().await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1", "10.4.0.2"]}));
     for claim in ["a", "b"] {
-        env.create_claim(claim, "pool").await;
-        env.consumer.wait_for_address(claim).await;
+        env.bind(claim, "pool").await;
     }
     let pool = env.pool("pool").await.expect("the pool exists");
     assert!(finalizer::is_set(&pool, FINALIZER));
@@ -317,44 +220,37 @@ async fn deleted_pool_stays_until_its_last_address_is_released() {
     );
     env.consumer.delete("a").await;
     env.consumer.wait_until_deleted("a").await;
-    env.create_claim("late", "pool").await;
-    env.consumer.wait_for_reason("late", "PoolNotReady").await;
-    consistently("the pool stays", || async {
-        env.pool("pool").await.is_some()
-    })
-    .await;
+    env.claim_waits("late", "pool", "PoolNotReady").await;
+    env.assert_stays("pool").await;
     env.consumer.delete("b").await;
     env.wait_until_gone("pool").await;
     env.consumer.assert_stays_unbound("late").await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn address_that_no_watch_shows_keeps_the_pool() {
-    let env = Environment::<Guarded>::start().await;
+    let env = Environment::<Guarded>::start_protected().await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"]}));
     env.wait_for_ready("pool", "PoolReady").await;
     // An IPAddress without a claim, with an address that is not valid.
-    let pool = json!({"apiGroup": "example.com", "kind": "GuardedPool", "name": "pool"});
+    let pool = Environment::<Guarded>::reference("pool");
     env.consumer
         .create_address_for("by-hand", pool, "10.4.0.9")
         .await;
     env.delete_pool("pool").await;
     env.wait_for_ready("pool", "Deleting").await;
-    consistently("the pool stays", || async {
-        env.pool("pool").await.is_some()
-    })
-    .await;
+    env.assert_stays("pool").await;
     env.consumer
         .delete_object(&env.consumer.addresses(), "by-hand")
         .await;
     env.wait_until_gone("pool").await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_counts_and_reports_a_full_pool() {
-    let env = Environment::<Guarded>::start().await;
+    let env = Environment::<Guarded>::start_protected().await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1", "10.4.0.2"]}));
     let status = env
         .wait_for_counts("pool", &json!({"used": 0, "total": 2, "free": 2}))
@@ -379,8 +275,7 @@ async fn status_counts_and_reports_a_full_pool() {
         .await
         .expect("the status can be written");
     for claim in ["a", "b"] {
-        env.create_claim(claim, "pool").await;
-        env.consumer.wait_for_address(claim).await;
+        env.bind(claim, "pool").await;
     }
     let status = env
         .wait_for_counts("pool", &json!({"used": 2, "total": 2, "free": 0}))
@@ -400,7 +295,7 @@ async fn status_counts_and_reports_a_full_pool() {
     env.apply_pool("pool", &json!({"addresses": []}));
     let text = env.wait_for_ready("pool", "InvalidSpec").await;
     assert_eq!(text, "spec.addresses is empty");
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -409,7 +304,12 @@ async fn status_without_finalizer_leaves_other_pools_alone() {
         finalizer: None,
         status: true,
     };
-    let env = Environment::<Guarded>::start_with(options, &["--watch-filter=own"]).await;
+    let env = Environment::<Guarded>::start(Setup {
+        pools: options,
+        flags: &["--watch-filter=own"],
+        ..Setup::default()
+    })
+    .await;
     let spec = json!({"addresses": ["10.4.0.1"]});
     env.apply_pool("other", &spec);
     env.apply_pool("own", &spec);
@@ -422,31 +322,19 @@ async fn status_without_finalizer_leaves_other_pools_alone() {
         other.is_some_and(|other| other.status.is_none())
     })
     .await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restarted_provider_releases_the_pool() {
-    let env = Environment::<Guarded>::start().await;
+    let env = Environment::<Guarded>::start_protected().await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"]}));
-    env.create_claim("a", "pool").await;
-    env.consumer.wait_for_address("a").await;
+    env.bind("a", "pool").await;
     env.wait_for_counts("pool", &json!({"used": 1, "total": 1, "free": 0}))
         .await;
     let before = env.pool("pool").await.expect("the pool exists");
     env.delete_pool("pool").await;
-    let Environment {
-        consumer,
-        provider,
-        program,
-    } = env;
-    assert!(program.stop());
-    let program = launch(&provider, &consumer.namespace, PROTECTED, &[]);
-    let env = Environment {
-        consumer,
-        provider,
-        program,
-    };
+    let env = env.restart(protected());
     consistently("the pool stays", || async {
         let found = json!(env.pool("pool").await);
         found["metadata"]["uid"] == json!(before.metadata.uid)
@@ -454,32 +342,27 @@ async fn restarted_provider_releases_the_pool() {
     .await;
     env.consumer.delete("a").await;
     env.wait_until_gone("pool").await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pool_without_status_subresource_is_protected() {
-    let env = Environment::<Bare>::start().await;
+    let env = Environment::<Bare>::start_protected().await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"]}));
-    env.create_claim("a", "pool").await;
-    env.consumer.wait_for_address("a").await;
-    env.create_claim("b", "pool").await;
-    env.consumer.wait_for_reason("b", "PoolExhausted").await;
+    env.bind("a", "pool").await;
+    env.claim_waits("b", "pool", "PoolExhausted").await;
     let pool = env.pool("pool").await.expect("the pool exists");
     assert_eq!(json!(pool)["status"], Value::Null);
     env.delete_pool("pool").await;
-    consistently("the pool stays", || async {
-        env.pool("pool").await.is_some()
-    })
-    .await;
+    env.assert_stays("pool").await;
     env.consumer.delete("a").await;
     env.wait_until_gone("pool").await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rejected_status_does_not_delay_claims() {
-    let env = Environment::<Guarded>::start().await;
+    let env = Environment::<Guarded>::start_protected().await;
     let name = format!("{}-status", env.consumer.namespace);
     let api = "admissionregistration.k8s.io/v1";
     let policy = json!({
@@ -516,8 +399,7 @@ async fn rejected_status_does_not_delay_claims() {
     })
     .await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"]}));
-    env.create_claim("a", "pool").await;
-    assert_eq!(env.consumer.wait_for_address("a").await, "10.4.0.1");
+    assert_eq!(env.bind("a", "pool").await, "10.4.0.1");
     env.consumer
         .wait_for_event("pool", "Warning", "InitializationFailed", DENIED)
         .await;
@@ -529,12 +411,12 @@ async fn rejected_status_does_not_delay_claims() {
     }
     env.wait_for_counts("pool", &json!({"used": 1, "total": 1, "free": 0}))
         .await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn paused_pool_keeps_its_finalizer() {
-    let env = Environment::<Guarded>::start().await;
+    let env = Environment::<Guarded>::start_protected().await;
     env.apply_pool("pool", &json!({"addresses": ["10.4.0.1"]}));
     env.wait_for_ready("pool", "PoolReady").await;
     let pause = |value: &str| {
@@ -545,23 +427,20 @@ async fn paused_pool_keeps_its_finalizer() {
     pause("=");
     env.wait_for_ready("pool", "Paused").await;
     env.delete_pool("pool").await;
-    consistently("the pool stays", || async {
-        env.pool("pool").await.is_some()
-    })
-    .await;
+    env.assert_stays("pool").await;
     pause("-");
     env.wait_until_gone("pool").await;
-    assert!(env.program.stop());
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reconciler_can_be_called_by_a_test() {
     define_kinds();
-    let consumer = Consumer::with_client(patching::client().await).await;
+    let consumer = consumer().await;
     let namespace = consumer.namespace.clone();
     let pools = WatchedPools::for_test(Guarded::default(), &consumer.client);
     let reconciler = ClaimReconciler::for_test(pools, &consumer.client);
-    let pool = json!({"apiGroup": "example.com", "kind": "GuardedPool", "name": "pool"});
+    let pool = Environment::<Guarded>::reference("pool");
     let reconcile = async |claim: &str| {
         let action = reconciler.reconcile_once(&namespace, claim).await;
         action.expect("it is no failure")
@@ -571,11 +450,8 @@ async fn reconciler_can_be_called_by_a_test() {
         .await;
     assert!(matches!(reconcile("a").await, Action::Requeue(_)));
     consumer.wait_for_reason("a", "PoolNotReady").await;
-    let made: DynamicObject = object(json!({
-        "apiVersion": "example.com/v1", "kind": "GuardedPool",
-        "metadata": {"name": "pool", "namespace": namespace}, "spec": {"addresses": ["10.4.0.1"]},
-    }));
-    control_plane().kubectl_apply(&json!(made).to_string());
+    let spec = json!({"addresses": ["10.4.0.1"]});
+    apply_pool(&consumer, "GuardedPool", "pool", &spec);
     assert_eq!(reconcile("a").await, Action::AwaitChange);
     assert_eq!(consumer.wait_for_address("a").await, "10.4.0.1");
     consumer.create_claim_for("b", pool, json!({})).await;
@@ -609,7 +485,7 @@ impl EventHandler<ConfigMap> for Records {
 #[tokio::test(flavor = "multi_thread")]
 async fn extended_controller_watches_another_kind() {
     define_kinds();
-    let consumer = Consumer::with_client(patching::client().await).await;
+    let consumer = consumer().await;
     let provider = Guarded::default();
     let (memory, namespace) = (
         provider.clone(),
@@ -634,22 +510,21 @@ async fn extended_controller_watches_another_kind() {
     };
     let flags = ["--diagnostics-address=0", &namespace];
     let program = Program::launch(&flags, async |_| Ok(()), setup);
-    let metadata = json!({"name": "pool", "namespace": consumer.namespace});
-    let pool = json!({"apiVersion": "example.com/v1", "kind": "GuardedPool", "metadata": metadata,
-                      "spec": {"addresses": ["10.4.0.1"]}});
-    control_plane().kubectl_apply(&pool.to_string());
-    let reference = json!({"apiGroup": "example.com", "kind": "GuardedPool", "name": "pool"});
+    let spec = json!({"addresses": ["10.4.0.1"]});
+    apply_pool(&consumer, "GuardedPool", "pool", &spec);
+    let reference = Environment::<Guarded>::reference("pool");
     provider
+        .0
         .0
         .lock()
         .insert([10, 4, 0, 1].into(), "another system".to_owned());
     consumer.create_claim_for("a", reference, json!({})).await;
     consumer.wait_for_reason("a", "PoolExhausted").await;
     // The backend has an address again, and says so by a ConfigMap.
-    provider.0.lock().clear();
+    provider.0.0.lock().clear();
     let metadata = json!({"name": "a", "namespace": consumer.namespace});
     let record = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     control_plane().kubectl_apply(&record.to_string());
     assert_eq!(consumer.wait_for_address("a").await, "10.4.0.1");
-    assert!(program.stop());
+    program.stop();
 }

@@ -5,9 +5,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use support::prelude::*;
 
 use crate::{
-    config_maps,
+    config_maps, consumer,
     interrupt::{Kill, run_until_killed},
-    patching::client,
 };
 
 /// The reference of a user, which does not have to exist.
@@ -37,7 +36,7 @@ async fn kept(maps: &ResourceClient<ConfigMap>, reference: &str) -> Vec<String> 
 
 #[tokio::test]
 async fn references_are_added_and_removed() {
-    let consumer = Consumer::with_client(client().await).await;
+    let consumer = consumer().await;
     let maps = maps_of(&consumer, &["a", "b", "c"]).await;
     let (first, second) = (reference_of("first"), reference_of("second"));
     for _ in 0..2 {
@@ -79,7 +78,7 @@ async fn references_are_added_and_removed() {
 
 #[tokio::test]
 async fn object_in_use_outlives_its_deletion() {
-    let consumer = Consumer::with_client(client().await).await;
+    let consumer = consumer().await;
     let maps = maps_of(&consumer, &["a"]).await;
     let reference = reference_of("user");
     references::add(&maps, &["a"], &reference)
@@ -105,7 +104,7 @@ async fn object_in_use_outlives_its_deletion() {
 
 #[tokio::test]
 async fn interrupted_set_of_references_is_completed() {
-    let consumer = Consumer::with_client(client().await).await;
+    let consumer = consumer().await;
     let maps = maps_of(&consumer, &["a", "b", "c"]).await;
     let reference = reference_of("user");
     // One write adds, and two remove.

@@ -21,7 +21,7 @@ use kube::Client;
 use support::prelude::*;
 use tokio::sync::mpsc;
 
-use crate::{config_maps, patching::client, program::Program};
+use crate::{config_maps, consumer, program::Program};
 
 /// An object of an ordering system.
 #[derive(Clone, Debug)]
@@ -160,7 +160,7 @@ fn order(name: &str, amount: u32) -> Order {
 
 #[tokio::test]
 async fn objects_outside_of_kubernetes_are_reconciled() {
-    let consumer = Consumer::with_client(client().await).await;
+    let consumer = consumer().await;
     let maps = config_maps(&consumer);
     let (orders, changes) = mpsc::unbounded_channel();
     let reconciler = Arc::new(OrderReconciler { maps: maps.clone() });
@@ -198,7 +198,7 @@ async fn objects_outside_of_kubernetes_are_reconciled() {
     send(Change::InitApply(order("c", 3)));
     send(Change::InitDone);
     amounts_become(&maps, &[("c", "3")]).await;
-    assert!(program.stop());
+    program.stop();
 }
 
 /// What a test needs of a controller that runs in a program.
@@ -243,8 +243,8 @@ async fn create(consumer: &Consumer, name: &str) {
 
 #[tokio::test]
 async fn namespaces_are_added_to_a_running_controller_and_removed() {
-    let first = Consumer::with_client(client().await).await;
-    let second = Consumer::with_client(client().await).await;
+    let first = consumer().await;
+    let second = consumer().await;
     let (sender, receiver) = std::sync::mpsc::channel();
     let namespace = first.namespace.clone();
     let program = Program::start(async move |manager| {
@@ -287,6 +287,6 @@ async fn namespaces_are_added_to_a_running_controller_and_removed() {
     let again = parts.add(&second.namespace);
     again.synced().wait().await;
     assert!(parts.has(&second, "d") && parts.has(&first, "a"));
-    assert!(program.stop());
+    program.stop();
     again.remove().await;
 }

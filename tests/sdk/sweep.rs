@@ -2,11 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use capi_ipam_provider::advanced::{ClaimOptions, SweepOptions};
+use capi_ipam_provider::advanced::SweepOptions;
 use support::prelude::*;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::pools::Environment;
+use crate::{
+    environment::{Environment, Setup},
+    pools::Memory,
+};
+
+type Env = Environment<Memory>;
 
 const SWEEP: SweepOptions = SweepOptions {
     interval: Duration::from_millis(200),
@@ -14,26 +19,25 @@ const SWEEP: SweepOptions = SweepOptions {
     report_only: false,
 };
 
-fn pool() -> Value {
-    json!({"apiGroup": "example.com", "kind": "MemoryPool", "name": "pool"})
-}
-
 /// Held by the test that sweeps: a sweep includes the namespaces of the other tests, whose
 /// addresses its provider does not know.
 static SWEEPING: Mutex<()> = Mutex::const_new(());
 
 /// A provider with a sweep, and a pool with these addresses.
-async fn start(sweep: SweepOptions, addresses: &[&str]) -> (Environment, MutexGuard<'static, ()>) {
+async fn start(sweep: SweepOptions, addresses: &[&str]) -> (Env, MutexGuard<'static, ()>) {
     let guard = SWEEPING.lock().await;
-    let env = Environment::start_with(ClaimOptions::default(), Some(sweep)).await;
+    let env = Env::start(Setup {
+        sweep: Some(sweep),
+        ..Setup::default()
+    })
+    .await;
     env.apply_pool("pool", &json!({ "addresses": addresses }));
     (env, guard)
 }
 
 /// Creates a claim and removes it without its IPAddress. A paused claim is not released.
-async fn abandon(env: &Environment, name: &str) {
-    env.create_claim(name, "pool").await;
-    env.consumer.wait_for_address(name).await;
+async fn abandon(env: &Env, name: &str) {
+    env.bind(name, "pool").await;
     env.consumer
         .set_paused(&env.consumer.claims(), name, true)
         .await;
@@ -42,7 +46,7 @@ async fn abandon(env: &Environment, name: &str) {
         .await;
 }
 
-async fn exists(env: &Environment, name: &str) -> bool {
+async fn exists(env: &Env, name: &str) -> bool {
     env.consumer
         .addresses()
         .get(name)
@@ -54,39 +58,32 @@ async fn exists(env: &Environment, name: &str) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn address_without_a_claim_is_deleted_and_released() {
     let (env, _guard) = start(SWEEP, &["10.4.0.1", "10.4.0.2"]).await;
+    let addresses = env.consumer.addresses();
     env.consumer
-        .create_address_for("manual", pool(), "10.4.0.9")
+        .create_address_for("manual", Env::reference("pool"), "10.4.0.9")
         .await;
-    env.create_claim("bound", "pool").await;
-    assert_eq!(env.consumer.wait_for_address("bound").await, "10.4.0.1");
+    assert_eq!(env.bind("bound", "pool").await, "10.4.0.1");
     env.provider.failing_releases.store(2, Ordering::Relaxed);
     abandon(&env, "a").await;
-    let text = env.event("a", "OrphanFreed").await;
-    assert_eq!(
-        text,
-        "no IPAddressClaim a exists: deleted the IPAddress and released 10.4.0.2"
-    );
-    eventually("the IPAddress is deleted", || async {
-        (!exists(&env, "a").await).then_some(())
-    })
-    .await;
+    let text = "no IPAddressClaim a exists: deleted the IPAddress and released 10.4.0.2";
+    env.consumer
+        .wait_for_event("a", "Normal", "OrphanFreed", text)
+        .await;
+    env.consumer.wait_until_gone(&addresses, "a").await;
     eventually(
         "the backend releases the address, after two failures",
-        || async { (env.provider.owners.lock().len() == 1).then_some(()) },
+        || async { (env.provider.owners.0.lock().len() == 1).then_some(()) },
     )
     .await;
-    assert!(
-        env.event("manual", "NoClaim")
-            .await
-            .contains("10.4.0.9 counts as in use")
-    );
+    env.consumer
+        .wait_for_event("manual", "Warning", "NoClaim", "10.4.0.9 counts as in use")
+        .await;
     consistently("other IPAddresses are kept", || async {
         exists(&env, "manual").await && exists(&env, "bound").await
     })
     .await;
-    env.create_claim("b", "pool").await;
-    assert_eq!(env.consumer.wait_for_address("b").await, "10.4.0.2");
-    assert!(env.program.stop());
+    assert_eq!(env.bind("b", "pool").await, "10.4.0.2");
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,7 +93,7 @@ async fn address_of_a_paused_cluster_is_not_swept() {
     let addresses = env.consumer.addresses();
     for name in ["paused", "left"] {
         env.consumer
-            .create_leftover_address(name, pool(), "10.4.0.1")
+            .create_leftover_address(name, Env::reference("pool"), "10.4.0.1")
             .await;
         if name == "paused" {
             let label = json!({"cluster.x-k8s.io/cluster-name": "alpha"});
@@ -107,20 +104,14 @@ async fn address_of_a_paused_cluster_is_not_swept() {
                 .await;
         }
     }
-    eventually("the other IPAddress is deleted", || async {
-        (!exists(&env, "left").await).then_some(())
-    })
-    .await;
+    env.consumer.wait_until_gone(&addresses, "left").await;
     consistently("it is kept", || exists(&env, "paused")).await;
     let unpause = |cluster: &mut Value| cluster["spec"]["paused"] = json!(false);
     env.consumer
         .modify(&env.consumer.clusters(), "alpha", unpause)
         .await;
-    eventually("it is deleted", || async {
-        (!exists(&env, "paused").await).then_some(())
-    })
-    .await;
-    assert!(env.program.stop());
+    env.consumer.wait_until_gone(&addresses, "paused").await;
+    env.program.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,12 +125,11 @@ async fn report_only_sweep_deletes_nothing() {
     )
     .await;
     abandon(&env, "a").await;
-    let text = env.event("a", "NoClaim").await;
-    assert!(
-        text.starts_with("no IPAddressClaim a exists: 10.4.0.1 counts as in use"),
-        "{text}"
-    );
+    let text = "no IPAddressClaim a exists: 10.4.0.1 counts as in use";
+    env.consumer
+        .wait_for_event("a", "Warning", "NoClaim", text)
+        .await;
     consistently("the IPAddress is kept", || exists(&env, "a")).await;
-    assert_eq!(env.provider.owners.lock().len(), 1);
-    assert!(env.program.stop());
+    assert_eq!(env.provider.owners.0.lock().len(), 1);
+    env.program.stop();
 }

@@ -19,19 +19,23 @@ const WRITES: usize = OBJECTS + 1;
 /// Applies the definition `<plural>.example.com` with these versions, of which `storage` is the
 /// storage version.
 pub(crate) fn define(plural: &str, versions: &[&str], storage: &str) -> Result<String, String> {
-    define_kind(plural, plural, versions, storage)
+    define_kind(plural, plural, versions, storage, &json!({}))
 }
 
-/// Like [`define`], with another name of the kind.
+/// Like [`define`], with another name of the kind, and with subresources.
 pub(crate) fn define_kind(
     kind: &str,
     plural: &str,
     versions: &[&str],
     storage: &str,
+    subresources: &Value,
 ) -> Result<String, String> {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version = |name: &&str| {
-        json!({"name": name, "served": true, "storage": *name == storage, "schema": {"openAPIV3Schema": {
-            "type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}})
+        json!({
+            "name": name, "served": true, "storage": *name == storage, "subresources": subresources,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": any, "status": any}}},
+        })
     };
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -150,7 +154,7 @@ async fn old_version_can_be_removed_after_the_step() {
             .await?;
         Ok(())
     });
-    assert!(program.stop());
+    program.stop();
     assert_eq!(outdated.stored_versions(), r#"["v2"]"#);
     let (needed, writes) = run_until_killed(&outdated.client, None, async |client| {
         outdated
@@ -172,11 +176,7 @@ async fn step_killed_at_any_write_is_completed_by_the_next_start() {
         for number in 0..OBJECTS {
             let all = outdated.objects("v1");
             let name = format!("thing-{number}");
-            let mut thing = all
-                .get(&name)
-                .await
-                .expect("it can be read")
-                .expect("it exists");
+            let mut thing = read(&all, &name).await;
             thing
                 .annotations_mut()
                 .insert("example.com/kill".to_owned(), format!("{kill:?}"));

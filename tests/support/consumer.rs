@@ -260,6 +260,38 @@ impl Consumer {
         );
     }
 
+    /// Creates a claim for a pool of a kind, and returns its address.
+    pub async fn bind_of(&self, kind: InClusterKind, claim: &str, pool: &str) -> String {
+        self.create_claim_of(kind, claim, pool).await;
+        self.wait_for_address(claim).await
+    }
+
+    /// Creates a claim for a pool of the namespace, with more metadata as in
+    /// [`Self::create_claim_with`].
+    pub async fn create_claim_with_metadata(
+        &self,
+        name: &str,
+        pool: &str,
+        metadata: Value,
+    ) -> IPAddressClaim {
+        self.create_claim_with(name, InClusterKind::IPPool.name(), pool, metadata)
+            .await
+    }
+
+    /// Like [`Self::create_claim_with_metadata`], and returns the address.
+    pub async fn bind_with_metadata(&self, name: &str, pool: &str, metadata: Value) -> String {
+        self.create_claim_with_metadata(name, pool, metadata).await;
+        self.wait_for_address(name).await
+    }
+
+    /// Creates a paused claim for a pool of the namespace, and waits until it says so.
+    pub async fn create_paused_claim(&self, name: &str, pool: &str) -> IPAddressClaim {
+        let paused = json!({ "annotations": { names::PAUSED_ANNOTATION: "" } });
+        let claim = self.create_claim_with_metadata(name, pool, paused).await;
+        self.wait_for_reason(name, "Paused").await;
+        claim
+    }
+
     /// Creates a claim with more metadata. A field `clusterName` in it sets `spec.clusterName`.
     pub async fn create_claim_with(
         &self,
@@ -291,10 +323,27 @@ impl Consumer {
 
     /// Creates many claims for a pool of the namespace, 16 at a time.
     pub async fn create_claims(&self, names: &[String], pool: &str) {
+        self.create_claims_with(names, InClusterKind::IPPool, pool, json!({}))
+            .await;
+    }
+
+    /// Creates many claims for a global pool, 16 at a time.
+    pub async fn create_global_claims(&self, names: &[String], pool: &str) {
+        self.create_claims_with(names, InClusterKind::GlobalIPPool, pool, json!({}))
+            .await;
+    }
+
+    /// Creates many claims for a pool of a kind, each with this metadata, 16 at a time.
+    pub async fn create_claims_with(
+        &self,
+        names: &[String],
+        kind: InClusterKind,
+        pool: &str,
+        metadata: Value,
+    ) {
+        let create = |name| self.create_claim_with(name, kind.name(), pool, metadata.clone());
         futures::stream::iter(names)
-            .for_each_concurrent(16, |name| async {
-                drop(self.create_claim(name, pool).await)
-            })
+            .for_each_concurrent(16, |name| async { drop(create(name).await) })
             .await;
     }
 
@@ -337,6 +386,12 @@ impl Consumer {
             .expect("the reservation can be created")
     }
 
+    /// Reserves an IPv4 address of a pool of the namespace for a name of claims.
+    pub async fn reserve_for(&self, pool: &str, address: &str, claim: &str) -> IPReservation {
+        let claim = json!({ "namespace": self.namespace, "name": claim });
+        self.reserve(pool, address, claim).await
+    }
+
     /// Like [`Self::reserve`], and returns an error.
     pub async fn try_reserve(
         &self,
@@ -368,6 +423,47 @@ impl Consumer {
         retry_unanswered(|| reservations.get(&name))
             .await
             .expect("reservations can be read")
+    }
+
+    /// Deletes the reservation of an IPv4 address of a pool of the namespace.
+    pub async fn delete_reservation(&self, pool: &str, address: &str) {
+        let name = format!("p.{}.{pool}.{address}", self.namespace);
+        self.delete_object(&self.reservations(), &name).await;
+    }
+
+    /// Pauses a pool of the namespace, and waits until the manager has observed it.
+    pub async fn pause_pool(&self, pool: &str) {
+        self.set_paused(&self.pools(), pool, true).await;
+        self.wait_for_pool_condition(pool, "False", "Paused").await;
+    }
+
+    /// Ends the pause of a pool of the namespace.
+    pub async fn resume_pool(&self, pool: &str) {
+        self.set_paused(&self.pools(), pool, false).await;
+    }
+
+    /// Replaces the labels of a pool of the namespace.
+    pub async fn label_pool(&self, pool: &str, labels: Value) {
+        self.modify(&self.pools(), pool, |pool| {
+            pool["metadata"]["labels"] = labels.clone()
+        })
+        .await;
+    }
+
+    /// Waits until a pool of the namespace is ready.
+    pub async fn wait_until_pool_ready(&self, pool: &str) {
+        self.wait_for_pool_condition(pool, "True", "PoolReady")
+            .await;
+    }
+
+    /// Deletes a pool of the namespace and does not wait.
+    pub async fn delete_pool(&self, pool: &str) {
+        self.delete_object(&self.pools(), pool).await;
+    }
+
+    /// Waits until a pool of the namespace does not exist.
+    pub async fn wait_until_pool_gone(&self, pool: &str) {
+        self.wait_until_gone(&self.pools(), pool).await;
     }
 
     /// Changes the specification of a pool of the namespace.

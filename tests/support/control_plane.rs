@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use capi_ipam_api::names::IN_CLUSTER_LEASE;
 use capi_ipam_testing::control_plane as generic;
 pub use capi_ipam_testing::control_plane::{
     AccessRequest, Options, ProviderRequest, RequestKey, ensure, kustomize,
@@ -56,6 +57,14 @@ impl ControlPlane {
     /// Starts a control plane with everything that the provider needs, see [`installation`].
     pub fn start(options: Options) -> Self {
         Self(generic::ControlPlane::start(options, installation()))
+    }
+
+    /// The manager that leads, or an empty text.
+    pub fn lease_holder(&self) -> String {
+        let lease = format!("lease/{IN_CLUSTER_LEASE}");
+        let field = "-o=jsonpath={.spec.holderIdentity}";
+        self.try_kubectl(&["-n", NAMESPACE, "get", &lease, field])
+            .unwrap_or_default()
     }
 
     /// Removes the validation rules and limits from the CRDs of pools, as in releases without

@@ -1,5 +1,7 @@
 //! The manager of this product, as a separate process.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
@@ -106,4 +108,14 @@ impl Manager {
     pub fn may_lack_permissions(self) -> Self {
         Self(self.0.may_lack_permissions())
     }
+}
+
+/// The metrics that a manager serves over plain HTTP, if it responds.
+pub fn scrape(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }

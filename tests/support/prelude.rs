@@ -11,12 +11,13 @@ pub use kube::{Api, ResourceExt};
 pub use serde_json::{Value, json};
 
 pub use crate::consumer::{
-    Consumer, answered, assert_contains, create, numbered, object, ready, retry_unanswered, unique,
+    Consumer, answered, assert_contains, create, numbered, object, read, ready, retry_unanswered,
+    unique,
 };
 pub use crate::control_plane::{ControlPlane, NAMESPACE, Options};
 pub use crate::manager::Manager;
 pub use crate::patience::Patience;
-pub use crate::scene::scene;
+pub use crate::scene::{scene, scene_with_manager, two_consumers};
 pub use crate::wait::{
     consistently, eventually, eventually_ok, eventually_within, until, until_within,
 };

@@ -1,14 +1,14 @@
 //! Switching back to the Go provider, and to this provider again. The Go provider does not read or
 //! change reservations.
 
-use capi_ipam_api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS, SKIP_VALIDATE_DELETE};
+use capi_ipam_api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS};
 use support::{prelude::*, wait::TIMEOUT};
 
 use crate::{
     MACHINE, fixture,
     go_provider::{GoProvider, claim, ip_address},
     snapshot::{Snapshot, reservation_name},
-    store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text},
+    store::{CONSUMER, GO_PROVIDER, GROUP, Store, text},
 };
 
 const NAMESPACE: &str = "tenant-a";
@@ -22,20 +22,14 @@ struct Client<'a> {
 
 impl Client<'_> {
     async fn create_pool(&self, name: &str, range: &str, grace: u32) {
-        let pool = json!({
-            "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "InClusterIPPool",
-            "metadata": {"namespace": NAMESPACE, "name": name, "annotations": {SKIP_VALIDATE_DELETE: ""}},
-            "spec": {"addresses": [range], "prefix": 24, "addressReuseGracePeriodSeconds": grace},
-        });
-        self.store.create(OPERATOR, &pool).await;
+        let spec =
+            json!({"addresses": [range], "prefix": 24, "addressReuseGracePeriodSeconds": grace});
+        self.store.create_pool(NAMESPACE, name, spec).await;
     }
 
     async fn create_claim(&self, name: &str, pool: &str) -> Value {
         self.store
-            .create(
-                CONSUMER,
-                &claim("v1beta2", NAMESPACE, name, ("InClusterIPPool", pool)),
-            )
+            .create_claim(NAMESPACE, name, ("InClusterIPPool", pool))
             .await
     }
 
@@ -44,40 +38,15 @@ impl Client<'_> {
     }
 
     /// Waits until these claims are bound, and returns their addresses.
-    async fn wait_for_addresses<const N: usize>(&self, names: [&str; N]) -> [String; N] {
-        let mut addresses = [const { String::new() }; N];
-        for (name, address) in names.into_iter().zip(&mut addresses) {
-            until(&format!("{name} is bound"), async || {
-                let claim = self
-                    .store
-                    .get_existing("IPAddressClaim", NAMESPACE, name)
-                    .await;
-                Some(text(&claim, "/status/addressRef/name") == name)
-            })
-            .await;
-            *address = self.address(name).await;
-        }
-        addresses
-    }
-
-    async fn address(&self, name: &str) -> String {
-        text(
-            &self.store.get_existing("IPAddress", NAMESPACE, name).await,
-            "/spec/address",
-        )
-        .to_owned()
+    async fn wait_for_addresses(&self, names: &[&str]) -> Vec<String> {
+        let waits = names
+            .iter()
+            .map(|name| self.store.wait_for_address(NAMESPACE, name));
+        join_all(waits).await
     }
 
     async fn wait_until_deleted(&self, name: &str) {
-        until(&format!("{name} is gone"), || async {
-            Some(
-                self.store
-                    .get("IPAddressClaim", NAMESPACE, name)
-                    .await
-                    .is_none(),
-            )
-        })
-        .await;
+        self.store.wait_until_deleted(NAMESPACE, name).await;
     }
 }
 
@@ -180,7 +149,7 @@ async fn switching_back_and_forth_keeps_all_addresses() {
         client.create_claim(name, pool).await;
     }
     let given = client
-        .wait_for_addresses(["d-0", "d-1", "d-2", "k-1", "s-1"])
+        .wait_for_addresses(&["d-0", "d-1", "d-2", "k-1", "s-1"])
         .await;
     let of_racks: BTreeSet<&str> = given[..3].iter().map(String::as_str).collect();
     assert_eq!(of_racks, ["10.9.0.13", "10.9.0.14", "10.9.0.15"].into());
@@ -215,17 +184,12 @@ async fn switching_back_and_forth_keeps_all_addresses() {
         client.create_claim(name, pool).await;
     }
     client
-        .wait_for_addresses(["f-0", "f-1", "f-2", "h-0"])
+        .wait_for_addresses(&["f-0", "f-1", "f-2", "h-0"])
         .await;
-    let cluster = ("Cluster", NAMESPACE, "stopped");
-    store
-        .change(OPERATOR, cluster, |cluster| {
-            cluster["spec"]["paused"] = json!(false)
-        })
-        .await;
-    client.wait_for_addresses(["x-0"]).await;
+    store.unpause_cluster(NAMESPACE, "stopped").await;
+    client.wait_for_addresses(&["x-0"]).await;
     client.create_pool("small", "10.7.0.10-10.7.0.12", 0).await;
-    client.wait_for_addresses(["f-3"]).await;
+    client.wait_for_addresses(&["f-3"]).await;
     let after = wait_until_correct(&store, &ours).await;
     before.assert_addresses_kept(&after, &[]);
     assert_each_address_once(&after);
@@ -268,15 +232,7 @@ async fn change_with_the_go_provider(store: &Store, go: &GoProvider<'_>, client:
     // gets it.
     let mut waiting = claim("v1beta2", NAMESPACE, "x-0", ("InClusterIPPool", "racks"));
     waiting["spec"]["clusterName"] = json!("stopped");
-    let cluster = json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-        "metadata": {"namespace": NAMESPACE, "name": "stopped"},
-        "spec": {
-            "paused": true,
-            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": "stopped"},
-        },
-    });
-    store.create(OPERATOR, &cluster).await;
+    store.create_cluster(NAMESPACE, "stopped", true).await;
     let waiting = store.create(CONSUMER, &waiting).await;
     create_reservation_only(store, &waiting, "10.9.0.16").await;
     client.create_claim("y-0", "racks").await;
@@ -284,7 +240,7 @@ async fn change_with_the_go_provider(store: &Store, go: &GoProvider<'_>, client:
     // It stops between the IPAddress and the status of `h-0`. The address belonged to `d-2` and is
     // still reserved.
     client.delete("d-2").await;
-    let released = client.address("d-2").await;
+    let released = store.wait_for_address(NAMESPACE, "d-2").await;
     go.release(NAMESPACE, "d-2").await;
     let half = go.protect(&client.create_claim("h-0", "racks").await).await;
     let racks = store

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use capi_ipam_api::names::{PROTECT_POOL, RELEASE_ADDRESS};
 use futures::StreamExt as _;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::go_provider::{GoProvider, claim, ip_address};
 use crate::store::{CONSUMER, GO_PROVIDER, OPERATOR, RESTORE, Store, add_finalizer};
@@ -97,15 +97,7 @@ pub(crate) async fn load(store: &Store) {
     assert_eq!(POOLS.iter().map(|pool| pool.count).sum::<usize>(), COUNT);
     for (namespace, cluster, paused) in [("site-a", "moving", false), ("site-b", "resting", true)] {
         store.namespace(namespace).await;
-        let cluster = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-            "metadata": {"namespace": namespace, "name": cluster},
-            "spec": {
-                "paused": paused,
-                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": cluster},
-            },
-        });
-        store.create(OPERATOR, &cluster).await;
+        store.create_cluster(namespace, cluster, paused).await;
     }
     let mut all = Vec::new();
     for pool in &POOLS {

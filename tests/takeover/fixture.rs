@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use capi_ipam_api::names::{PROTECT_ADDRESS, RELEASE_ADDRESS};
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::go_provider::{GoProvider, claim};
 use crate::store::{

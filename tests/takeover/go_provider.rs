@@ -1,11 +1,10 @@
 //! A simulation of the Go in-cluster provider: its documented writes for a claim and a pool. It has
 //! no reservations.
 
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use capi_ipam_api::names::{PROTECT_ADDRESS, PROTECT_POOL, RELEASE_ADDRESS};
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::store::{
     GO_PROVIDER, GROUP, Store, add_finalizer, has_finalizer, key, remove_finalizer, text,

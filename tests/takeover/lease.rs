@@ -11,10 +11,9 @@ use support::prelude::*;
 
 use crate::{
     MACHINE, fixture,
-    go_provider::claim,
     many::{writes, written_since},
     snapshot::Snapshot,
-    store::{CONSUMER, GO_PROVIDER, GROUP, Store, text},
+    store::{GO_PROVIDER, GROUP, Store, text},
 };
 
 const HOLDER: &str =
@@ -110,14 +109,6 @@ async fn holder(store: &Store) -> String {
     .to_owned()
 }
 
-async fn wait_until_bound(store: &Store, name: &str) -> Instant {
-    eventually(&format!("{name} is bound"), || async {
-        let claim = store.get_existing("IPAddressClaim", "tenant-a", name).await;
-        (text(&claim, "/status/addressRef/name") == name).then(Instant::now)
-    })
-    .await
-}
-
 /// Waits for longer than the lease duration, and asserts that nothing is written.
 async fn assert_nothing_is_written(plane: &ControlPlane, manager: &Manager) {
     let before = writes(plane);
@@ -140,10 +131,7 @@ async fn nothing_is_written_while_the_go_provider_leads() {
     let go = Leader::start(&store).await;
     for name in ["new-0", "new-1"] {
         store
-            .create(
-                CONSUMER,
-                &claim("v1beta2", "tenant-a", name, ("InClusterIPPool", "v4")),
-            )
+            .create_claim("tenant-a", name, ("InClusterIPPool", "v4"))
             .await;
     }
     let before = Snapshot::of(&store).await;
@@ -202,11 +190,12 @@ async fn nothing_is_written_while_the_go_provider_leads() {
 
     let released = Instant::now();
     go.step_down(&store).await;
+    store.wait_for_address("tenant-a", "new-0").await;
     println!(
         "bound {:?} after the lease was released",
-        wait_until_bound(&store, "new-0").await - released
+        released.elapsed()
     );
-    wait_until_bound(&store, "new-1").await;
+    store.wait_for_address("tenant-a", "new-1").await;
     assert_ne!(holder(&store).await, HOLDER);
     before.assert_addresses_kept(&Snapshot::of(&store).await, &["tenant-a/m-2"]);
 
@@ -214,10 +203,7 @@ async fn nothing_is_written_while_the_go_provider_leads() {
     manager.stop();
     let go = Leader::start(&store).await;
     store
-        .create(
-            CONSUMER,
-            &claim("v1beta2", "tenant-a", "new-2", ("InClusterIPPool", "v4")),
-        )
+        .create_claim("tenant-a", "new-2", ("InClusterIPPool", "v4"))
         .await;
     let manager = Manager::start(&plane, &flags);
     assert_nothing_is_written(&plane, &manager).await;
@@ -227,21 +213,15 @@ async fn nothing_is_written_while_the_go_provider_leads() {
         text(&lease, field).parse().expect("a lease has timestamps")
     };
     let renewed = time("/spec/renewTime").await;
-    wait_until_bound(&store, "new-2").await;
+    store.wait_for_address("tenant-a", "new-2").await;
     let waited = time("/spec/acquireTime")
         .await
         .duration_since(renewed)
         .unsigned_abs();
     println!("led {waited:?} after the last renewal of a lease of {LEASE_DURATION:?}");
     assert!(waited >= LEASE_DURATION, "{waited:?}");
-    let names =
-        ["new-0", "new-1", "new-2"].map(|name| store.get_existing("IPAddress", "tenant-a", name));
-    let given = futures::future::join_all(names).await;
-    let mut given: Vec<&str> = given
-        .iter()
-        .map(|address| text(address, "/spec/address"))
-        .collect();
-    given.sort_unstable();
-    given.dedup();
+    let names = ["new-0", "new-1", "new-2"];
+    let given = join_all(names.map(|name| store.wait_for_address("tenant-a", name))).await;
+    let given: BTreeSet<String> = given.into_iter().collect();
     assert_eq!(given.len(), 3);
 }

@@ -9,7 +9,7 @@ use crate::{
     fixture,
     go_provider::claim,
     snapshot::{Snapshot, path},
-    store::{CONSUMER, OPERATOR, Store, text},
+    store::{CONSUMER, Store, text},
 };
 
 /// The number of pools.
@@ -89,16 +89,7 @@ async fn wait_until_all_bound(store: &Store, manager: &Manager) {
         .filter(|(_, _, _, address)| !address.is_empty())
     {
         let name = &format!("new-{pool}");
-        let given = eventually(&format!("{namespace}/{name} is bound"), || async {
-            let claim = store.get_existing("IPAddressClaim", namespace, name).await;
-            let is_bound = text(&claim, "/status/addressRef/name") == name;
-            if is_bound {
-                Some(store.get_existing("IPAddress", namespace, name).await)
-            } else {
-                None
-            }
-        })
-        .await;
+        let given = store.wait_for_address(namespace, name).await;
         // An older claim of `v6`, which has no address, may be reconciled at the same time: the
         // lowest one is left to it.
         let expected = if pool == "v6" {
@@ -106,9 +97,8 @@ async fn wait_until_all_bound(store: &Store, manager: &Manager) {
         } else {
             vec![address.as_str()]
         };
-        let given = text(&given, "/spec/address");
         assert!(
-            expected.contains(&given),
+            expected.contains(&given.as_str()),
             "{given} of {pool}: the lowest free address is {address}"
         );
     }
@@ -231,12 +221,7 @@ async fn takeover_of_2000_addresses_does_not_delay_new_claims() {
     );
 
     // The repairs that waited for the paused Cluster.
-    let of = ("Cluster", "site-b", "resting");
-    store
-        .change(OPERATOR, of, |cluster| {
-            cluster["spec"]["paused"] = json!(false)
-        })
-        .await;
+    store.unpause_cluster("site-b", "resting").await;
     until(
         "the restored address in the paused Cluster is repaired",
         async || {

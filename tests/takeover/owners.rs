@@ -5,7 +5,7 @@ use support::prelude::*;
 use crate::{
     MACHINE,
     go_provider::{GoProvider, claim},
-    store::{CONSUMER, GO_PROVIDER, GROUP, OPERATOR, Store, text},
+    store::{CONSUMER, GO_PROVIDER, GROUP, Store, text},
 };
 
 const NAMESPACE: &str = "owners";
@@ -66,18 +66,9 @@ async fn owners_are_rewritten_before_their_version_is_removed() {
     });
     let store = Store::new(&plane).await;
     store.namespace(NAMESPACE).await;
-    let cluster = json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
-        "metadata": {"namespace": NAMESPACE, "name": "resting"},
-        "spec": {"paused": true,
-                 "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": "resting"}},
-    });
-    store.create(OPERATOR, &cluster).await;
-    let pool = json!({
-        "apiVersion": format!("{GROUP}/v1alpha2"), "kind": KIND, "metadata": {"namespace": NAMESPACE, "name": "web"},
-        "spec": {"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24},
-    });
-    let pool = store.create(OPERATOR, &pool).await;
+    store.create_cluster(NAMESPACE, "resting", true).await;
+    let spec = json!({"addresses": ["10.0.0.10-10.0.0.19"], "prefix": 24});
+    let pool = store.create_pool(NAMESPACE, "web", spec).await;
     for (name, cluster, address) in [
         ("a", None, "10.0.0.10"),
         ("b", None, "10.0.0.11"),

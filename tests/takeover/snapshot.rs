@@ -1,9 +1,7 @@
 //! Snapshots of all objects, and their invariants.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
-
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use crate::store::{Store, key, text};
 

@@ -164,29 +164,6 @@ fn counts_of(pool: &Value) -> Value {
     ])
 }
 
-/// Waits until a claim is bound, and returns its address.
-async fn wait_for_address(store: &Store, namespace: &str, name: &str) -> String {
-    until(&format!("{namespace}/{name} is bound"), async || {
-        let claim = store.get("IPAddressClaim", namespace, name).await?;
-        Some(text(&claim, "/status/addressRef/name") == name)
-    })
-    .await;
-    text(
-        &store.get_existing("IPAddress", namespace, name).await,
-        "/spec/address",
-    )
-    .to_owned()
-}
-
-async fn wait_until_deleted(store: &Store, namespace: &str, name: &str) {
-    until(&format!("{namespace}/{name} is gone"), async || {
-        let claim = store.get("IPAddressClaim", namespace, name).await;
-        let address = store.get("IPAddress", namespace, name).await;
-        Some(claim.is_none() && address.is_none())
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn nothing_else_changes() {
     let (world, ..) = world().await;
@@ -233,7 +210,7 @@ async fn claim_held_only_by_its_consumer_is_not_released() {
         )
         .await;
     assert_eq!(
-        wait_for_address(&store, "tenant-a", "after-m-1").await,
+        store.wait_for_address("tenant-a", "after-m-1").await,
         "10.0.0.3"
     );
     store
@@ -241,9 +218,9 @@ async fn claim_held_only_by_its_consumer_is_not_released() {
             remove_finalizer(claim, HELD)
         })
         .await;
-    wait_until_deleted(&store, "tenant-a", "m-1").await;
+    store.wait_until_deleted("tenant-a", "m-1").await;
     assert_eq!(
-        wait_for_address(&store, "tenant-a", "after-m-1").await,
+        store.wait_for_address("tenant-a", "after-m-1").await,
         "10.0.0.3"
     );
     // A client that uses the older version of the contract reads the same.
@@ -298,7 +275,7 @@ async fn owner_references_in_old_versions_are_valid() {
             .is_some()
     );
     store.delete("IPAddressClaim", "tenant-a", "old-1").await;
-    wait_until_deleted(&store, "tenant-a", "old-1").await;
+    store.wait_until_deleted("tenant-a", "old-1").await;
     until("its reservation is deleted", || async {
         Some(
             store
@@ -333,9 +310,7 @@ async fn addresses_of_a_paused_pool_are_repaired_after_unpause() {
         "out of range and reserved"
     );
     for (namespace, name) in [("tenant-a", "shared-0"), ("tenant-b", "shared-1")] {
-        store
-            .create(CONSUMER, &claim("v1beta2", namespace, name, (of.0, of.2)))
-            .await;
+        store.create_claim(namespace, name, (of.0, of.2)).await;
     }
 
     store
@@ -349,8 +324,8 @@ async fn addresses_of_a_paused_pool_are_repaired_after_unpause() {
         })
         .await;
     let given = [
-        wait_for_address(&store, "tenant-a", "shared-0").await,
-        wait_for_address(&store, "tenant-b", "shared-1").await,
+        store.wait_for_address("tenant-a", "shared-0").await,
+        store.wait_for_address("tenant-b", "shared-1").await,
     ];
     assert!(
         given.contains(&"192.168.50.12".to_owned()) && given.contains(&"192.168.50.13".to_owned()),
@@ -391,14 +366,10 @@ async fn claim_is_bound_when_its_pool_is_created() {
         .expect("it waits");
     assert_eq!(waiting["status"]["conditions"][0]["reason"], "PoolNotReady");
     assert_eq!(waiting["metadata"]["finalizers"], json!([RELEASE_ADDRESS]));
-    let pool = json!({
-        "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "InClusterIPPool",
-        "metadata": {"namespace": "tenant-a", "name": "missing"},
-        "spec": {"addresses": ["10.20.0.10-10.20.0.20"], "prefix": 24},
-    });
-    store.create(OPERATOR, &pool).await;
+    let spec = json!({"addresses": ["10.20.0.10-10.20.0.20"], "prefix": 24});
+    store.create_pool("tenant-a", "missing", spec).await;
     assert_eq!(
-        wait_for_address(&store, "tenant-a", "waiting").await,
+        store.wait_for_address("tenant-a", "waiting").await,
         "10.20.0.10"
     );
 }
@@ -432,20 +403,10 @@ async fn claims_of_a_paused_cluster_wait_until_unpause() {
         Some(&Value::Null)
     );
 
-    store
-        .change(OPERATOR, ("Cluster", "tenant-b", "beta"), |cluster| {
-            cluster["spec"]["paused"] = json!(false)
-        })
-        .await;
-    wait_until_deleted(&store, "tenant-b", "b-1").await;
-    assert_eq!(
-        wait_for_address(&store, "tenant-b", "b-2").await,
-        "fd00:1::5"
-    );
-    assert_eq!(
-        wait_for_address(&store, "tenant-b", "b-0").await,
-        "fd00:1::3"
-    );
+    store.unpause_cluster("tenant-b", "beta").await;
+    store.wait_until_deleted("tenant-b", "b-1").await;
+    assert_eq!(store.wait_for_address("tenant-b", "b-2").await, "fd00:1::5");
+    assert_eq!(store.wait_for_address("tenant-b", "b-0").await, "fd00:1::3");
     // The pool has a cool-down.
     let name = "p.tenant-b.v6.fd00-0001-0000-0000-0000-0000-0000-0004";
     consistently("the address cools down", || async {

@@ -1,9 +1,12 @@
 //! Objects as JSON, read and written as by other programs: with their field manager, as whole
 //! objects, and in their version.
 
+use capi_ipam_api::names::SKIP_VALIDATE_DELETE;
 use capi_ipam_controller::client::connect;
 use kube::{Client, client::Body};
 use support::{prelude::*, wait::TIMEOUT};
+
+use crate::go_provider::claim;
 
 /// The field manager that creates claims.
 pub(crate) const CONSUMER: &str = "capv-manager";
@@ -196,6 +199,70 @@ impl Store {
             Ok(_) | Err((409, _)) => {}
             Err(error) => panic!("{name}: {error:?}"),
         }
+    }
+}
+
+/// What consumers and operators do.
+impl Store {
+    /// Creates a claim.
+    pub(crate) async fn create_claim(
+        &self,
+        namespace: &str,
+        name: &str,
+        pool: (&str, &str),
+    ) -> Value {
+        self.create(CONSUMER, &claim("v1beta2", namespace, name, pool))
+            .await
+    }
+
+    /// Creates a pool that may be deleted while it is in use.
+    pub(crate) async fn create_pool(&self, namespace: &str, name: &str, spec: Value) -> Value {
+        let annotations = json!({SKIP_VALIDATE_DELETE: ""});
+        let pool = json!({
+            "apiVersion": version("InClusterIPPool"), "kind": "InClusterIPPool",
+            "metadata": {"namespace": namespace, "name": name, "annotations": annotations},
+            "spec": spec,
+        });
+        self.create(OPERATOR, &pool).await
+    }
+
+    pub(crate) async fn create_cluster(&self, namespace: &str, name: &str, paused: bool) {
+        let infrastructure =
+            json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": name});
+        let cluster = json!({
+            "apiVersion": version("Cluster"), "kind": "Cluster",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {"paused": paused, "infrastructureRef": infrastructure},
+        });
+        self.create(OPERATOR, &cluster).await;
+    }
+
+    pub(crate) async fn unpause_cluster(&self, namespace: &str, name: &str) {
+        self.change(OPERATOR, ("Cluster", namespace, name), |cluster| {
+            cluster["spec"]["paused"] = json!(false)
+        })
+        .await;
+    }
+
+    /// Waits until a claim is bound, and returns its address.
+    pub(crate) async fn wait_for_address(&self, namespace: &str, name: &str) -> String {
+        until(&format!("{namespace}/{name} is bound"), async || {
+            let claim = self.get("IPAddressClaim", namespace, name).await?;
+            Some(text(&claim, "/status/addressRef/name") == name)
+        })
+        .await;
+        let address = self.get_existing("IPAddress", namespace, name).await;
+        text(&address, "/spec/address").to_owned()
+    }
+
+    /// Waits until a claim and its IPAddress do not exist.
+    pub(crate) async fn wait_until_deleted(&self, namespace: &str, name: &str) {
+        until(&format!("{namespace}/{name} is gone"), async || {
+            let claim = self.get("IPAddressClaim", namespace, name).await;
+            let address = self.get("IPAddress", namespace, name).await;
+            Some(claim.is_none() && address.is_none())
+        })
+        .await;
     }
 }
 

@@ -40,20 +40,9 @@ async fn with_bound_claim(plane: &ControlPlane, seconds: i64) -> (Manager, Consu
 
 /// Waits until claim `second` is bound, and returns the time since the end of the cool-down.
 async fn bound_after(consumer: &Consumer, released: Timestamp, seconds: i64) -> SignedDuration {
-    eventually_within(
-        Duration::from_secs(100),
-        "claim second is bound",
-        || async {
-            consumer
-                .claims()
-                .get("second")
-                .await
-                .ok()??
-                .bound_address()
-                .map(drop)
-        },
-    )
-    .await;
+    consumer
+        .wait_until_bound("second", Duration::from_secs(100))
+        .await;
     let after = Timestamp::now().duration_since(released) - SignedDuration::from_secs(seconds);
     println!("bound {after:?} after the end of a cool-down of {seconds} s");
     after

@@ -25,21 +25,12 @@ async fn with_deleted_pool(plane: &ControlPlane, prepare: impl AsyncFnOnce(&Cons
         .await
         .expect("the pool can be created");
     prepare(&consumer).await;
-    consumer.delete_object(&consumer.pools(), "web").await;
+    consumer.delete_pool("web").await;
     consumer
 }
 
 async fn wait_until_pool_deleted(consumer: &Consumer) {
-    eventually("the pool is gone", || async {
-        consumer
-            .pools()
-            .get("web")
-            .await
-            .ok()?
-            .is_none()
-            .then_some(())
-    })
-    .await;
+    consumer.wait_until_pool_gone("web").await;
 }
 
 /// Creates a claim and a reservation for it: the state after a crash of the manager between the two
@@ -114,7 +105,7 @@ async fn unreadable_address_blocks_its_pool_only_while_it_exists() {
         })
         .await;
         consumer.create_address(name, "web", value).await;
-        consumer.delete_object(&consumer.pools(), "web").await;
+        consumer.delete_pool("web").await;
         consumer
             .wait_for_pool_condition("web", "False", DELETING)
             .await;
@@ -167,13 +158,9 @@ async fn claim_deleted_immediately_leaves_nothing_behind() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ipv4_mapped_address_counts_as_in_use() {
-    let plane = ControlPlane::new();
-    let _manager = Manager::start(&plane, &[]);
-    let consumer = Consumer::new(&plane).await;
+    let (_plane, _manager, consumer) = scene_with_manager(&[]).await;
     consumer.create_pool("web", "10.0.0.5-10.0.0.6").await;
-    consumer
-        .wait_for_pool_condition("web", "True", "PoolReady")
-        .await;
+    consumer.wait_until_pool_ready("web").await;
     consumer
         .create_address("mapped", "web", "::ffff:10.0.0.5")
         .await;

@@ -15,11 +15,7 @@ pub(crate) async fn with_blue_pool(plane: &ControlPlane, count: u8) -> Consumer 
     consumer
         .create_pool("web", format!("10.0.0.1-10.0.0.{count}"))
         .await;
-    consumer
-        .modify(&consumer.pools(), "web", |pool| {
-            pool["metadata"]["labels"] = labels("blue")
-        })
-        .await;
+    consumer.label_pool("web", labels("blue")).await;
     consumer
         .wait_for_counts("web", (count.into(), count.into(), 0, 0))
         .await;
@@ -33,12 +29,7 @@ fn labels(value: &str) -> Value {
 /// Creates a claim for the pool `web` with this value of the label.
 pub(crate) async fn labelled_claim(consumer: &Consumer, name: &str, value: &str) -> IPAddressClaim {
     consumer
-        .create_claim_with(
-            name,
-            InClusterKind::IPPool.name(),
-            "web",
-            json!({"labels": labels(value)}),
-        )
+        .create_claim_with_metadata(name, "web", json!({"labels": labels(value)}))
         .await
 }
 

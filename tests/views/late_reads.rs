@@ -20,18 +20,6 @@ const TOTAL: i64 = 254;
 /// The number of claims that are created and deleted in one round.
 const BURST: usize = 120;
 
-fn names(prefix: &str, count: usize) -> Vec<String> {
-    (0..count)
-        .map(|number| format!("{prefix}-{number}"))
-        .collect()
-}
-
-async fn delete_all(consumer: &Consumer, names: &[String]) {
-    futures::stream::iter(names)
-        .for_each_concurrent(16, |name| consumer.delete(name))
-        .await;
-}
-
 async fn wait_until_all_deleted(consumer: &Consumer, what: &str) {
     until_within(
         Duration::from_mins(3),
@@ -47,20 +35,9 @@ async fn wait_until_all_deleted(consumer: &Consumer, what: &str) {
 
 /// Waits until a claim is bound, and deletes it at once.
 async fn bind_and_delete(consumer: &Consumer, name: &str) {
-    eventually_within(
-        Duration::from_mins(5),
-        &format!("claim {name} is bound"),
-        || async {
-            consumer
-                .claims()
-                .get(name)
-                .await
-                .ok()??
-                .bound_address()
-                .map(drop)
-        },
-    )
-    .await;
+    consumer
+        .wait_until_bound(name, Duration::from_mins(5))
+        .await;
     consumer.delete(name).await;
 }
 
@@ -70,8 +47,8 @@ async fn bursts(consumer: &Consumer) {
     let mut before: Vec<String> = Vec::new();
     for round in 0..3 {
         let (stay, leave) = (
-            names(&format!("stay{round}"), BURST / 2),
-            names(&format!("leave{round}"), BURST / 2),
+            numbered(&format!("stay{round}-"), BURST / 2),
+            numbered(&format!("leave{round}-"), BURST / 2),
         );
         let leaving = futures::stream::iter(&leave).for_each_concurrent(24, async |name| {
             consumer.create_claim(name, "web").await;
@@ -79,7 +56,7 @@ async fn bursts(consumer: &Consumer) {
         });
         tokio::join!(
             leaving,
-            delete_all(consumer, &before),
+            consumer.delete_all(&before),
             consumer.create_claims(&stay, "web")
         );
         before = stay;
@@ -105,7 +82,7 @@ async fn suspend_alternately(managers: &mut [Manager; 2], over: &AtomicBool) {
 
 /// Binds as many claims as the pool has addresses while only one manager runs, and releases them.
 async fn assert_binds_all(consumer: &Consumer, prefix: &str) {
-    let names = names(prefix, usize::try_from(TOTAL).expect("a small number"));
+    let names = numbered(prefix, usize::try_from(TOTAL).expect("a small number"));
     consumer.create_claims(&names, "web").await;
     let bound = consumer.wait_for_addresses(&names).await;
     assert_eq!(
@@ -114,7 +91,7 @@ async fn assert_binds_all(consumer: &Consumer, prefix: &str) {
         "no address is bound twice"
     );
     consumer.wait_for_counts("web", (TOTAL, 0, TOTAL, 0)).await;
-    delete_all(consumer, &names).await;
+    consumer.delete_all(&names).await;
     wait_until_all_deleted(consumer, prefix).await;
     consumer.wait_for_counts("web", (TOTAL, TOTAL, 0, 0)).await;
 }
@@ -151,7 +128,7 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
     // Each of the two alone.
     for (alone, other) in [(0, 1), (1, 0)] {
         managers[other].signal("STOP");
-        assert_binds_all(&consumer, &format!("alone{alone}")).await;
+        assert_binds_all(&consumer, &format!("alone{alone}-")).await;
         managers[other].signal("CONT");
         at_rest(&consumer).await;
         println!(
@@ -166,7 +143,7 @@ async fn all_addresses_are_free_after_bursts_with_two_managers() {
 /// and its watch reports the deletion.
 async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     let plane = ControlPlane::new();
-    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (one, two) = two_consumers(&plane).await;
     let _of_one = serving_namespace(&plane, &one);
     let lagging = Lagging::start(&plane).await;
     let flag = format!("--namespace={}", two.namespace);
@@ -184,16 +161,14 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
 
     // The manager of namespace two does not know which addresses are in use, so it reads.
     lagging.hold_watches(true);
-    let held = names("held", taken);
-    for name in &held {
-        one.create_global_claim(name, "shared").await;
-    }
+    let held = numbered("held", taken);
+    one.create_global_claims(&held, "shared").await;
     one.wait_for_addresses(&held).await;
     lagging.hold_reads(reads);
     two.create_global_claim("asks", "shared").await;
     lagging.wait_until_read_is_held().await;
     // At the same time, since the manager waits at most 10 s for the response.
-    delete_all(&one, &held).await;
+    one.delete_all(&held).await;
     join_all(held.iter().map(|name| one.wait_until_deleted(name))).await;
     lagging.hold_watches(false);
     // Enough time to receive the deletion events, and less than the timeout of a read.
@@ -202,10 +177,8 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     two.wait_for_address("asks").await;
 
     // All other addresses are free, also for this manager.
-    let others = names("others", taken);
-    for name in &others {
-        two.create_global_claim(name, "shared").await;
-    }
+    let others = numbered("others", taken);
+    two.create_global_claims(&others, "shared").await;
     let bound = two.wait_for_addresses(&others).await;
     assert_eq!(bound.values().collect::<HashSet<_>>().len(), taken);
 }

@@ -33,12 +33,7 @@ async fn two_managers_never_exceed_a_limit() {
     let mut most = 0;
     for round in 0..5 {
         let names: Vec<_> = (0..32).map(|number| format!("c{round}-{number}")).collect();
-        join_all(
-            names
-                .iter()
-                .map(|name| consumer.create_global_claim(name, "shared")),
-        )
-        .await;
+        consumer.create_global_claims(&names, "shared").await;
         let expected = BTreeMap::from([
             ("AddressAllocated".to_owned(), LIMIT),
             ("QuotaExceeded".to_owned(), names.len() - LIMIT),
@@ -68,7 +63,7 @@ async fn two_managers_never_exceed_a_limit() {
             .into_keys()
             .take(12)
             .collect();
-        join_all(bound.iter().map(|name| consumer.delete(name))).await;
+        consumer.delete_all(&bound).await;
         until_within(Duration::from_mins(3), "the others are bound", || async {
             let reasons = reasons(&consumer).await;
             let expected = BTreeMap::from([("AddressAllocated".to_owned(), LIMIT)]);
@@ -78,8 +73,7 @@ async fn two_managers_never_exceed_a_limit() {
         .await;
         assert_eq!(consumer.allocated_addresses().await.len(), LIMIT);
         let rest: Vec<_> = consumer.allocated_addresses().await.into_keys().collect();
-        join_all(rest.iter().map(|name| consumer.delete(name))).await;
-        join_all(rest.iter().map(|name| consumer.wait_until_deleted(name))).await;
+        consumer.release_all(&rest).await;
     }
     println!("at most {most} reservations for {LIMIT} addresses");
 }
@@ -102,12 +96,7 @@ async fn two_managers_leave_the_headroom() {
         )
         .await;
     let names: Vec<_> = numbered("worker-", 32);
-    join_all(
-        names
-            .iter()
-            .map(|name| consumer.create_global_claim(name, "shared")),
-    )
-    .await;
+    consumer.create_global_claims(&names, "shared").await;
     let bound = || async { consumer.allocated_addresses().await.len() };
     until_within(
         Duration::from_mins(3),

@@ -45,6 +45,17 @@ fn serving_namespace(plane: &ControlPlane, consumer: &Consumer) -> Manager {
     serving(plane, &[&format!("--namespace={}", consumer.namespace)])
 }
 
+/// Two consumers, and a manager for the namespace of each.
+async fn two_tenants() -> (ControlPlane, [Manager; 2], Consumer, Consumer) {
+    let plane = ControlPlane::new();
+    let (one, two) = two_consumers(&plane).await;
+    let managers = [
+        serving_namespace(&plane, &one),
+        serving_namespace(&plane, &two),
+    ];
+    (plane, managers, one, two)
+}
+
 /// Waits until a number has not changed for three seconds, and returns it. The API server writes
 /// the last lines of its audit log after it has responded.
 ///

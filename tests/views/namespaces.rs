@@ -5,22 +5,13 @@ use capi_ipam_api::conditions::{self, NO_OVERLAP, OVERLAPPING, POOLS_OVERLAP};
 use support::{consumer::counts_of, prelude::*};
 
 use crate::{
-    GLOBAL, serving, serving_namespace, unchanged,
+    GLOBAL, serving, serving_namespace, two_tenants, unchanged,
     versions::{at_rest, version},
 };
 
-async fn two_namespaces(plane: &ControlPlane) -> (Consumer, Consumer) {
-    (Consumer::new(plane).await, Consumer::new(plane).await)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_of_another_namespace_is_not_ended() {
-    let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
-    let _managers = [
-        serving_namespace(&plane, &one),
-        serving_namespace(&plane, &two),
-    ];
+    let (_plane, _managers, one, two) = two_tenants().await;
     for team in [&one, &two] {
         team.create_pool(
             "web",
@@ -60,7 +51,7 @@ async fn cooldown_of_another_namespace_is_not_ended() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cooldown_is_kept_beside_an_unrestricted_manager() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [serving_namespace(&plane, &one), serving(&plane, &[])];
     two.create_pool(
         "web",
@@ -83,12 +74,7 @@ async fn cooldown_is_kept_beside_an_unrestricted_manager() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn global_pool_counts_claims_of_all_namespaces() {
-    let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
-    let _managers = [
-        serving_namespace(&plane, &one),
-        serving_namespace(&plane, &two),
-    ];
+    let (_plane, _managers, one, two) = two_tenants().await;
     one.create_global_pool("shared", "10.0.0.1-10.0.0.9").await;
     for (team, name) in [(&one, "a"), (&one, "b"), (&two, "c")] {
         team.bind_global(name, "shared").await;
@@ -116,20 +102,16 @@ async fn global_pool_counts_claims_of_all_namespaces() {
     at_rest(&one).await;
 }
 
-/// Creates claims of a pool, as `<prefix>-0`, `<prefix>-1` and so on.
+/// Creates claims of a pool, as `<prefix>0`, `<prefix>1` and so on.
 async fn create_claims(
     team: &Consumer,
-    kind: &str,
+    kind: InClusterKind,
     pool: &str,
     prefix: &str,
-    count: u8,
+    count: usize,
 ) -> Vec<String> {
-    let names: Vec<String> = (0..count)
-        .map(|number| format!("{prefix}-{number}"))
-        .collect();
-    for name in &names {
-        team.create_claim_with(name, kind, pool, json!({})).await;
-    }
+    let names = numbered(prefix, count);
+    team.create_claims_with(&names, kind, pool, json!({})).await;
     names
 }
 
@@ -160,7 +142,7 @@ async fn wait_until_settled(teams: [(&Consumer, &[String]); 2], bound: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_managers_with_different_views_write_nothing_at_rest() {
     let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
+    let (one, two) = two_consumers(&plane).await;
     let _managers = [
         serving_namespace(&plane, &one),
         serving_namespace(&plane, &two),
@@ -172,14 +154,14 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     one.create_global_pool("large", in_network.clone()).await;
     one.create_pool("local", in_network).await;
     let small = [
-        create_claims(&one, GLOBAL.name(), "small", "s", 4).await,
-        create_claims(&two, GLOBAL.name(), "small", "s", 4).await,
+        create_claims(&one, GLOBAL, "small", "s", 4).await,
+        create_claims(&two, GLOBAL, "small", "s", 4).await,
     ];
     let large = [
-        create_claims(&one, GLOBAL.name(), "large", "l", 3).await,
-        create_claims(&two, GLOBAL.name(), "large", "l", 3).await,
+        create_claims(&one, GLOBAL, "large", "l", 3).await,
+        create_claims(&two, GLOBAL, "large", "l", 3).await,
     ];
-    let local = create_claims(&one, InClusterKind::IPPool.name(), "local", "n", 4).await;
+    let local = create_claims(&one, InClusterKind::IPPool, "local", "n", 4).await;
     wait_until_settled([(&one, &small[0]), (&two, &small[1])], 6).await;
     wait_until_settled([(&one, &large[0]), (&two, &large[1])], 6).await;
     wait_until_settled([(&one, &local), (&two, &[])], 4).await;
@@ -208,91 +190,53 @@ async fn three_managers_with_different_views_write_nothing_at_rest() {
     .await;
 }
 
+/// Waits until a pool reports whether it overlaps with another one.
+async fn wait_for_overlap(team: &Consumer, kind: InClusterKind, pool: &str, overlaps: bool) {
+    let (status, reason) = if overlaps {
+        ("True", POOLS_OVERLAP)
+    } else {
+        ("False", NO_OVERLAP)
+    };
+    let pools = team.pools_of(kind);
+    team.wait_for_condition(&pools, pool, OVERLAPPING, status, reason)
+        .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn overlap_is_reported_the_same_by_all_managers() {
-    let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
-    let _managers = [
-        serving_namespace(&plane, &one),
-        serving_namespace(&plane, &two),
-    ];
+    let (_plane, _managers, one, two) = two_tenants().await;
     let spec = |range: &str| json!({"addresses": [range], "prefix": 16});
     one.create_pool("web", spec("10.0.0.1-10.0.0.100")).await;
     two.create_pool("web", spec("10.0.0.50-10.0.0.200")).await;
     one.create_global_pool("shared", spec("10.0.0.150-10.0.1.50"))
         .await;
 
-    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP)
-        .await;
-    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP)
-        .await;
-    one.wait_for_condition(
-        &one.global_pools(),
-        "shared",
-        OVERLAPPING,
-        "True",
-        POOLS_OVERLAP,
-    )
-    .await;
+    wait_for_overlap(&one, InClusterKind::IPPool, "web", true).await;
+    wait_for_overlap(&two, InClusterKind::IPPool, "web", true).await;
+    wait_for_overlap(&one, GLOBAL, "shared", true).await;
     at_rest(&one).await;
-    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "True", POOLS_OVERLAP)
-        .await;
-    one.wait_for_condition(
-        &one.global_pools(),
-        "shared",
-        OVERLAPPING,
-        "True",
-        POOLS_OVERLAP,
-    )
-    .await;
+    wait_for_overlap(&one, InClusterKind::IPPool, "web", true).await;
+    wait_for_overlap(&one, GLOBAL, "shared", true).await;
 
     // The pool that overlapped with both gets other addresses.
     two.modify_pool("web", |spec: &mut Value| {
         spec["addresses"] = json!(["10.9.0.1-10.9.0.9"])
     })
     .await;
-    one.wait_for_condition(&one.pools(), "web", OVERLAPPING, "False", NO_OVERLAP)
-        .await;
-    two.wait_for_condition(&two.pools(), "web", OVERLAPPING, "False", NO_OVERLAP)
-        .await;
-    one.wait_for_condition(
-        &one.global_pools(),
-        "shared",
-        OVERLAPPING,
-        "False",
-        NO_OVERLAP,
-    )
-    .await;
+    wait_for_overlap(&one, InClusterKind::IPPool, "web", false).await;
+    wait_for_overlap(&two, InClusterKind::IPPool, "web", false).await;
+    wait_for_overlap(&one, GLOBAL, "shared", false).await;
     at_rest(&one).await;
-    one.wait_for_condition(
-        &one.global_pools(),
-        "shared",
-        OVERLAPPING,
-        "False",
-        NO_OVERLAP,
-    )
-    .await;
+    wait_for_overlap(&one, GLOBAL, "shared", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn overlap_events_are_published_once() {
-    let plane = ControlPlane::new();
-    let (one, two) = two_namespaces(&plane).await;
-    let _managers = [
-        serving_namespace(&plane, &one),
-        serving_namespace(&plane, &two),
-    ];
+    let (_plane, _managers, one, _two) = two_tenants().await;
     let spec = json!({"addresses": ["10.0.0.1-10.0.0.100"], "prefix": 24});
     one.create_pool("web", spec.clone()).await;
     one.create_global_pool("shared", spec).await;
-    one.wait_for_condition(
-        &one.global_pools(),
-        "shared",
-        OVERLAPPING,
-        "True",
-        POOLS_OVERLAP,
-    )
-    .await;
+    wait_for_overlap(&one, GLOBAL, "shared", true).await;
     at_rest(&one).await;
     // Events about global objects are in the namespace `default`.
     let default = one.in_namespace("default");

@@ -26,11 +26,7 @@ pub(crate) async fn create_bound_without_reservation(
         )
         .await;
     let pools = consumer.global_pools();
-    let owner = pools
-        .get(pool)
-        .await
-        .expect("pools can be read")
-        .expect("the pool exists");
+    let owner = read(&pools, pool).await;
     let reference = json!({"apiGroup": GROUP, "kind": GLOBAL.name(), "name": pool});
     consumer.create_address_for(name, reference, address).await;
     let owners = json!([

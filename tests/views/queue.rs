@@ -14,16 +14,7 @@ const TURN: Duration = Duration::from_secs(45);
 
 /// Waits until a claim has the only address of the pool, within the time for a turn.
 async fn assert_is_next(consumer: &Consumer, name: &str) {
-    eventually_within(TURN, &format!("claim {name} is bound"), || async {
-        consumer
-            .claims()
-            .get(name)
-            .await
-            .ok()??
-            .bound_address()
-            .map(drop)
-    })
-    .await;
+    consumer.wait_until_bound(name, TURN).await;
     consumer.assert_address(name, "10.0.0.1").await;
 }
 

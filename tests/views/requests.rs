@@ -12,8 +12,7 @@ async fn one_of_many_claims_gets_the_requested_address() {
         .await;
     let mut names: Vec<String> = numbered("c", 12);
     let request = json!({"annotations": {"ipam.cluster.x-k8s.io/requested-address": "10.0.0.77"}});
-    let create =
-        |name| consumer.create_claim_with(name, "InClusterIPPool", "pool", request.clone());
+    let create = |name| consumer.create_claim_with_metadata(name, "pool", request.clone());
     join_all(names.iter().map(|name| create(name))).await;
     while !names.is_empty() {
         until_within(

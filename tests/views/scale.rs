@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 
-use futures::StreamExt;
 use support::prelude::*;
 
 use crate::{
@@ -25,16 +24,6 @@ fn claim_count() -> usize {
 fn counts(used: usize) -> (i64, i64, i64, i64) {
     let count = |number| i64::try_from(number).expect("it is a small number");
     (count(ADDRESSES), count(ADDRESSES - used), count(used), 0)
-}
-
-/// Creates claims of a global pool, 16 at a time.
-async fn claim_all(team: &Consumer, names: &[String], pool: &str) {
-    let claims = futures::stream::iter(names);
-    claims
-        .for_each_concurrent(16, |name| async {
-            drop(team.create_global_claim(name, pool).await)
-        })
-        .await;
 }
 
 /// The address of each claim of both namespaces; none is bound twice.
@@ -83,7 +72,7 @@ async fn with_one_reservation_each(consumer: &Consumer) -> Versions {
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_with_other_namespaces_writes_nothing() {
     let plane = ControlPlane::new();
-    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (one, two) = two_consumers(&plane).await;
     let teams = [&one, &two];
     let mut of_one = serving_namespace(&plane, &one);
     let mut of_two = serving_namespace(&plane, &two);
@@ -92,12 +81,10 @@ async fn restart_with_other_namespaces_writes_nothing() {
         json!({"addresses": ["10.0.0.0/16"], "prefix": 16}),
     )
     .await;
-    let names: Vec<String> = (0..claim_count())
-        .map(|number| format!("c{number}"))
-        .collect();
+    let names = numbered("c", claim_count());
     tokio::join!(
-        claim_all(&one, &names, "shared"),
-        claim_all(&two, &names, "shared")
+        one.create_global_claims(&names, "shared"),
+        two.create_global_claims(&names, "shared")
     );
     let bound = addresses(teams, &names).await;
     one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count()))
@@ -128,8 +115,8 @@ async fn restart_with_other_namespaces_writes_nothing() {
     // New claims are bound and released.
     let more: Vec<String> = numbered("more", 20);
     tokio::join!(
-        claim_all(&one, &more, "shared"),
-        claim_all(&two, &more, "shared")
+        one.create_global_claims(&more, "shared"),
+        two.create_global_claims(&more, "shared")
     );
     let all: Vec<String> = names.iter().chain(&more).cloned().collect();
     let now = addresses(teams, &all).await;
@@ -140,12 +127,7 @@ async fn restart_with_other_namespaces_writes_nothing() {
         "no address changes"
     );
     for team in teams {
-        for name in &more {
-            team.delete(name).await;
-        }
-        for name in &more {
-            team.wait_until_deleted(name).await;
-        }
+        team.release_all(&more).await;
     }
     one.wait_for_counts_of(GLOBAL, "shared", counts(2 * claim_count()))
         .await;
@@ -155,20 +137,18 @@ async fn restart_with_other_namespaces_writes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn moving_namespaces_under_load_duplicates_no_address() {
     let plane = ControlPlane::new();
-    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (one, two) = two_consumers(&plane).await;
     let teams = [&one, &two];
     one.create_global_pool(
         "shared",
         json!({"addresses": ["10.0.0.0/16"], "prefix": 16}),
     )
     .await;
-    let names: Vec<String> = (0..claim_count())
-        .map(|number| format!("c{number}"))
-        .collect();
+    let names = numbered("c", claim_count());
     // The start of a manager blocks, so separate tasks create the claims.
     let work = teams.map(|team| {
         let (team, names) = (team.clone(), names.clone());
-        tokio::spawn(async move { claim_all(&team, &names, "shared").await })
+        tokio::spawn(async move { team.create_global_claims(&names, "shared").await })
     });
     for round in 0..4 {
         let [first, second] = if round % 2 == 0 {

@@ -105,7 +105,7 @@ async fn two_managers_race_for_the_last_slice() {
             assert_eq!(owners.collect::<Vec<_>>(), [&winner], "{scope}");
         }
         let names: Vec<String> = races.iter().flat_map(|race| names_of(*race)).collect();
-        join_all(names.iter().map(|name| consumer.delete(name))).await;
+        consumer.delete_all(&names).await;
     }
 }
 

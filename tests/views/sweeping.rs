@@ -31,7 +31,7 @@ async fn assert_sends_no_request(flag: impl Fn(&Consumer) -> String) {
         audit: true,
         ..Options::default()
     });
-    let (consumer, other) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (consumer, other) = two_consumers(&plane).await;
     let mut unlimited = serving(&plane, &[]);
     consumer
         .create_pool("web", json!({"addresses": ["10.0.0.0/23"], "prefix": 23}))

@@ -20,7 +20,7 @@ const DELETION_WAIT: Duration = Duration::from_secs(8);
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_in_unserved_namespaces_are_not_allocated() {
     let plane = ControlPlane::new();
-    let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (unserved, served) = two_consumers(&plane).await;
     served
         .create_global_pool("shared", "10.0.0.1-10.0.0.4")
         .await;
@@ -46,7 +46,7 @@ async fn addresses_in_unserved_namespaces_are_not_allocated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_in_unserved_namespaces_are_not_written() {
     let plane = ControlPlane::new();
-    let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (unserved, served) = two_consumers(&plane).await;
     served
         .create_global_pool("shared", "10.0.0.1-10.0.0.9")
         .await;
@@ -79,7 +79,7 @@ async fn claims_in_unserved_namespaces_are_not_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_global_pool_waits_for_unserved_namespaces() {
     let plane = ControlPlane::new();
-    let (one, two) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (one, two) = two_consumers(&plane).await;
     one.create_global_pool("shared", "10.0.0.1-10.0.0.9").await;
     let mut of_one = serving_namespace(&plane, &one);
     one.bind_global_to("reserved", "shared", "10.0.0.1").await;
@@ -125,7 +125,7 @@ async fn deleted_global_pool_waits_for_unserved_namespaces() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_global_pool_waits_for_addresses_without_reservation() {
     let plane = ControlPlane::new();
-    let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (unserved, served) = two_consumers(&plane).await;
     served
         .create_global_pool("shared", "10.0.0.1-10.0.0.9")
         .await;
@@ -166,7 +166,7 @@ async fn deleted_global_pool_waits_for_addresses_without_reservation() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reservation_of_a_dead_claim_is_freed_by_any_manager() {
     let plane = ControlPlane::new();
-    let (unserved, served) = (Consumer::new(&plane).await, Consumer::new(&plane).await);
+    let (unserved, served) = two_consumers(&plane).await;
     served
         .create_global_pool("shared", "10.0.0.1-10.0.0.4")
         .await;

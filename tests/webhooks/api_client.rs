@@ -58,6 +58,12 @@ impl Response {
         self.object
     }
 
+    /// Asserts that the request succeeded with a warning that begins with a text.
+    pub(crate) fn assert_warned(&self, start: &str) {
+        let is_warned = self.warnings.iter().any(|text| text.starts_with(start));
+        assert!(self.is_ok() && is_warned, "no {start:?} in {self:?}");
+    }
+
     /// Asserts a denial. A field may have a suffix, such as an index.
     pub(crate) fn assert_denied(&self, code: u16, field: &str, text: &str) {
         assert_eq!(self.code, code, "{self:?}");
@@ -68,6 +74,15 @@ impl Response {
                 "no {field} in {self:?}"
             );
         }
+    }
+}
+
+/// The specification of a pool of a kind.
+pub(crate) fn spec_of(kind: InClusterKind) -> Value {
+    if kind.has_prefixes() {
+        json!({ "prefixes": ["fd00::/62"], "allocationPrefixLength": 64 })
+    } else {
+        json!({ "addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24 })
     }
 }
 

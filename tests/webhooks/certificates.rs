@@ -1,17 +1,14 @@
 //! Renewed, expired, missing and untrusted certificates, and webhooks that do not respond.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
 use capi_ipam_api::{
     InClusterKind::{GlobalIPPool, IPPool},
     names,
 };
-use futures::future::join;
 use support::{prelude::*, webhooks::authority};
 
 use crate::{
     Environment,
-    api_client::{ApiClient, JSON, MERGE, Response, post_review},
+    api_client::{ApiClient, JSON, MERGE, Response},
     serving,
 };
 
@@ -29,74 +26,6 @@ async fn wait_for_response(client: &ApiClient, code: u16, text: &str) -> Respons
         },
     )
     .await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn certificate_renewal_fails_no_request() {
-    let Environment {
-        plane,
-        webhooks,
-        manager,
-    } = Environment::start(&[]);
-    let client = ApiClient::new(&Consumer::new(&plane).await);
-    let (done, requests) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let renew = async {
-        for _ in 0..5 {
-            let (before, so_far) = (
-                webhooks
-                    .served_certificate()
-                    .await
-                    .expect("a certificate is served"),
-                requests.load(Ordering::Relaxed),
-            );
-            webhooks.renew();
-            until(
-                "the new certificate is served, and requests happen meanwhile",
-                async || {
-                    let shown = webhooks
-                        .served_certificate()
-                        .await
-                        .expect("a certificate is served");
-                    Some(shown != before && requests.load(Ordering::Relaxed) > so_far + 20)
-                },
-            )
-            .await;
-        }
-        done.store(true, Ordering::Relaxed);
-    };
-    let through_the_api_server = async |task: usize, kind: InClusterKind| {
-        for number in 0.. {
-            let name = format!("p{task}-{number}");
-            client.create(kind, &name, &spec()).await.into_object();
-            let deleted = client.delete(kind, &name).await;
-            assert!(deleted.is_ok(), "{deleted:?}");
-            requests.fetch_add(1, Ordering::Relaxed);
-            if done.load(Ordering::Relaxed) {
-                return;
-            }
-        }
-    };
-    // The API server reuses its connections; these handshakes are all new.
-    let directly = async || {
-        while !done.load(Ordering::Relaxed) {
-            let pool = client.pool(IPPool, "direct", &spec());
-            assert!(
-                post_review(&webhooks, IPPool, "CREATE", &Value::Null, &pool)
-                    .await
-                    .is_ok()
-            );
-        }
-    };
-    let tasks = join_all((0..4).map(|task| {
-        through_the_api_server(task, if task % 2 == 0 { IPPool } else { GlobalIPPool })
-    }));
-    join(renew, join(tasks, join(directly(), directly()))).await;
-    assert_eq!(
-        manager.log().matches("certificate loaded").count(),
-        6,
-        "{}",
-        manager.log()
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
 //! Pools in the old version, through a real API server.
 
-use std::{fs, path::Path};
+use std::net::Ipv4Addr;
 
 use capi_ipam_api::InClusterKind::{GlobalIPPool, IPPool};
 use support::prelude::*;
@@ -124,50 +124,31 @@ async fn pool_is_updated_and_deleted_in_v1alpha1() {
 #[tokio::test]
 async fn v1alpha1_has_the_limits_of_the_stored_version() {
     let client = client().await;
-    let addresses = |count: usize| -> Vec<String> {
-        (0..count)
-            .map(|number| {
-                format!(
-                    "10.{}.{}.{}",
-                    number / 65_536,
-                    number / 256 % 256,
-                    number % 256
-                )
-            })
-            .collect()
+    let addresses = |count: u32| -> Vec<String> {
+        let first = u32::from(Ipv4Addr::new(10, 0, 0, 0));
+        let all = (0..count).map(|number| Ipv4Addr::from(first + number).to_string());
+        all.collect()
     };
-    for kind in KINDS {
-        let create = async |pool: Value| {
-            client
-                .call("POST", &client.path(kind, "v1alpha1", ""), JSON, &pool)
-                .await
-        };
-        let pool = |spec: Value| old(kind, &unique("long"), spec);
-        for (list, more) in [(4096, 201), (4097, 422), (20_000, 422)] {
-            let response = create(pool(json!({"addresses": addresses(list), "prefix": 8}))).await;
-            assert_eq!(
-                response.code,
-                more,
-                "{list} addresses: {}",
-                response.message.get(..200).unwrap_or_default()
-            );
-        }
-        let range = json!({"addresses": addresses(4096), "start": "10.9.0.1", "end": "10.9.0.9", "prefix": 8});
-        create(pool(range))
-            .await
-            .assert_denied(422, "spec.addresses", "at most 4096 are allowed");
-        let mut annotated = pool(json!({"addresses": ["10.0.0.0/8"], "prefix": 8}));
-        let stored = json!({
-            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(), "status": {},
-            "spec": {"excludedAddresses": addresses(5000)},
-        });
-        annotated["metadata"]["annotations"] = json!({ANNOTATION: stored.to_string()});
-        create(annotated).await.assert_denied(
-            422,
-            "spec.excludedAddresses",
-            "at most 4096 are allowed",
-        );
-    }
+    let create = async |spec: Value, annotations: Value| {
+        let mut pool = old(IPPool, &unique("long"), spec);
+        pool["metadata"]["annotations"] = annotations;
+        let pools = client.path(IPPool, "v1alpha1", "");
+        client.call("POST", &pools, JSON, &pool).await
+    };
+    let mut spec = json!({"addresses": addresses(4096), "prefix": 8});
+    create(spec.clone(), json!({})).await.into_object();
+    // The range becomes an entry.
+    (spec["start"], spec["end"]) = (json!("10.9.0.1"), json!("10.9.0.9"));
+    let limit = "at most 4096 are allowed";
+    let denied = create(spec, json!({})).await;
+    denied.assert_denied(422, "spec.addresses", limit);
+    let stored = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "InClusterIPPool", "status": {},
+        "spec": {"excludedAddresses": addresses(5000)},
+    });
+    let spec = json!({"addresses": ["10.0.0.0/8"], "prefix": 8});
+    let denied = create(spec, json!({ANNOTATION: stored.to_string()})).await;
+    denied.assert_denied(422, "spec.excludedAddresses", limit);
 }
 
 #[tokio::test]
@@ -257,27 +238,6 @@ async fn v1alpha1_writes_keep_the_status_and_cannot_set_it() {
     }
 }
 
-/// The manager and typed clients can decode whatever is stored.
-#[tokio::test]
-async fn v1alpha1_annotation_with_other_types_is_refused() {
-    let client = client().await;
-    for kind in KINDS {
-        let name = unique("malformed");
-        let spec = json!({"addresses": ["10.41.3.1"], "prefix": 24});
-        create_old(&client, kind, &name, spec).await;
-        let data = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
-                          "spec": {"network": 5, "draining": "x"}});
-        let change = json!({"metadata": {"annotations": {ANNOTATION: data.to_string()}}});
-        let path = client.path(kind, "v1alpha1", &name);
-        let response = client.call("PATCH", &path, MERGE, &change).await;
-        assert!(!response.is_ok(), "{response:?}");
-        assert!(
-            response.message.contains("correct the annotation"),
-            "{response:?}"
-        );
-    }
-}
-
 /// A write that would remove fields fails, also if there is no room for another annotation.
 #[tokio::test]
 async fn v1alpha1_write_removes_no_field_that_it_cannot_keep() {
@@ -304,152 +264,24 @@ async fn v1alpha1_write_removes_no_field_that_it_cannot_keep() {
     }
 }
 
-#[test]
-fn kubectl_replace_of_a_read_pool_succeeds() {
-    let (plane, name) = (&shared().plane, unique("kubectl"));
-    let pool = json!({"apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "GlobalInClusterIPPool",
-                      "metadata": {"name": name}, "spec": rich()});
-    plane.kubectl_apply(&pool.to_string());
-    let file = plane.folder().join(format!("{name}.json"));
-    for _ in 0..20 {
-        let resource = format!("globalinclusterippools.v1alpha1.ipam.cluster.x-k8s.io/{name}");
-        let text = plane.kubectl(&["get", &resource, "-o=json"]);
-        assert!(
-            text.contains("v1alpha1") && text.contains("10.41.0.1"),
-            "{text}"
-        );
-        fs::write(&file, text.replace("\"10.41.0.1\"", "\"10.41.0.2\""))
-            .expect("a file can be written");
-        match plane.try_kubectl(&["replace", "-f", &file.display().to_string()]) {
-            Ok(_) => break,
-            Err(text) => assert_contains(&text, "the object has been modified"),
-        }
-    }
-    let text = plane.kubectl(&["get", "globalinclusterippools", &name, "-o=json"]);
-    let pool: Value = serde_json::from_str(&text).expect("kubectl writes JSON");
-    let spec = &pool["spec"];
-    assert_eq!(
-        (&spec["gateway"], &spec["excludedAddresses"]),
-        (&json!("10.41.0.2"), &json!(["10.41.0.50"]))
-    );
-    assert_eq!(spec["addressReuseGracePeriodSeconds"], 60);
-}
-
-/// Pools that the Go provider stored, or their conversion to the old version by the Go provider, by
-/// kind and name.
-fn taken_over(file: &str) -> BTreeMap<(String, String), Value> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data/takeover")
-        .join(file);
-    let text = fs::read_to_string(file).expect("the data can be read");
-    let mut list: Value = serde_json::from_str(&text).expect("the data is JSON");
-    let items = std::mem::take(list["items"].as_array_mut().expect("it is a list"));
-    let text = |value: &Value| value.as_str().expect("it is a text").to_owned();
-    let converted = items
-        .into_iter()
-        .filter(|item| text(&item["kind"]).ends_with("InClusterIPPool"));
-    converted
-        .map(|item| ((text(&item["kind"]), text(&item["metadata"]["name"])), item))
-        .collect()
-}
-
-#[tokio::test]
-async fn pools_stored_by_the_go_provider_convert_the_same() {
-    let client = client().await;
-    let old = taken_over("pools-as-v1alpha1.json");
-    for ((kind, name), mut pool) in taken_over("objects.json") {
-        let expected = &old[&(kind.clone(), name.clone())];
-        let kind = InClusterKind::of(&kind).expect("it is a kind of ours");
-        pool.as_object_mut()
-            .expect("a pool is an object")
-            .remove("status");
-        for field in [
-            "uid",
-            "resourceVersion",
-            "creationTimestamp",
-            "generation",
-            "namespace",
-        ] {
-            pool["metadata"]
-                .as_object_mut()
-                .expect("it is an object")
-                .remove(field);
-        }
-        client
-            .call("POST", &client.path(kind, "v1alpha2", ""), JSON, &pool)
-            .await
-            .into_object();
-        let mut found = client.get(&client.path(kind, "v1alpha1", &name)).await;
-        assert_eq!(found["spec"], expected["spec"], "{kind} {name}");
-        // An annotation carries the fields that the old version does not have; the other
-        // annotations are the same.
-        let annotations = &mut found["metadata"]["annotations"];
-        if let Some(all) = annotations.as_object_mut() {
-            all.remove(ANNOTATION);
-        }
-        let or_none = |value: &Value| value.as_object().cloned().unwrap_or_default();
-        assert_eq!(
-            or_none(annotations),
-            or_none(&expected["metadata"]["annotations"]),
-            "{kind} {name}"
-        );
-        assert_eq!(
-            found["metadata"]["finalizers"],
-            expected["metadata"]["finalizers"]
-        );
-        let stored = client.get(&client.path(kind, "v1alpha2", &name)).await;
-        assert_eq!(stored["spec"], pool["spec"], "{kind} {name}");
-        assert_eq!(
-            or_none(&stored["metadata"]["annotations"]),
-            or_none(&pool["metadata"]["annotations"])
-        );
-    }
-}
-
 #[tokio::test]
 async fn list_of_pools_is_readable_in_both_versions() {
-    let client = client().await;
-    let spec = json!({"subnet": "10.42.0.0/24"});
-    for name in ["old-a", "old-b"] {
-        create_old(&client, IPPool, name, spec.clone()).await;
-    }
-    for name in ["new-a", "new-b"] {
-        client.create(IPPool, name, &rich()).await.into_object();
-    }
-    let read = async |version: &str| -> BTreeMap<String, Value> {
+    let (client, rich) = (client().await, rich());
+    create_old(&client, IPPool, "old", json!({"subnet": "10.42.0.0/24"})).await;
+    client.create(IPPool, "new", &rich).await.into_object();
+    let of_subnet = json!({"addresses": ["10.42.0.1-10.42.0.254"], "prefix": 24});
+    for (version, new, old) in [
+        ("v1alpha1", poor(), filled("10.42.0")),
+        ("v1alpha2", rich, of_subnet),
+    ] {
         let list = client.get(&client.path(IPPool, version, "")).await;
         let items = list["items"].as_array().expect("it is a list").iter();
-        for item in items.clone() {
-            assert_eq!(
-                item["apiVersion"],
-                format!("ipam.cluster.x-k8s.io/{version}")
-            );
-        }
-        items
-            .map(|item| {
-                (
-                    item["metadata"]["name"]
-                        .as_str()
-                        .unwrap_or_default()
-                        .to_owned(),
-                    item["spec"].clone(),
-                )
-            })
-            .collect()
-    };
-    let old = read("v1alpha1").await;
-    assert_eq!(
-        old.keys().collect::<Vec<_>>(),
-        ["new-a", "new-b", "old-a", "old-b"]
-    );
-    assert_eq!(
-        (&old["old-a"], &old["old-b"]),
-        (&filled("10.42.0"), &filled("10.42.0"))
-    );
-    assert_eq!(old["new-a"], poor());
-    let new = read("v1alpha2").await;
-    assert_eq!(new["old-a"]["addresses"], json!(["10.42.0.1-10.42.0.254"]));
-    assert_eq!(new["new-b"]["excludedAddresses"], json!(["10.41.0.50"]));
+        let shown =
+            items.map(|item| json!([item["apiVersion"], item["metadata"]["name"], item["spec"]]));
+        let api = format!("ipam.cluster.x-k8s.io/{version}");
+        let expected = [json!([api, "new", new]), json!([api, "old", old])];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
 }
 
 /// Asserts that pools can be written and read in the old version.

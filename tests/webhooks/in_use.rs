@@ -1,14 +1,14 @@
 //! Addresses in use stay in their pool, pools in use are not deleted; and requests that are always
 //! allowed.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use capi_ipam_api::InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool};
 use support::prelude::*;
 
 use crate::{
     Environment,
-    api_client::{ApiClient, JSON, MERGE, post_review},
+    api_client::{ApiClient, JSON, MERGE, post_review, spec_of},
     shared,
 };
 
@@ -25,13 +25,10 @@ impl Used {
     async fn pool(kind: InClusterKind) -> Self {
         let consumer = Consumer::new(&shared().plane).await;
         let (client, name) = (ApiClient::new(&consumer), unique("used"));
-        let spec = match kind {
-            IPPool | GlobalIPPool => json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24}),
-            PrefixPool | GlobalPrefixPool => {
-                json!({"prefixes": ["fd00::/62"], "allocationPrefixLength": 64})
-            }
-        };
-        client.create(kind, &name, &spec).await.into_object();
+        client
+            .create(kind, &name, &spec_of(kind))
+            .await
+            .into_object();
         consumer
             .create_claim_with("holder", kind.name(), &name, json!({}))
             .await;
@@ -71,60 +68,7 @@ impl Used {
 }
 
 #[tokio::test]
-async fn update_that_drops_an_address_in_use_is_denied() {
-    for kind in InClusterKind::ALL {
-        let used = Used::pool(kind).await;
-        let less = match kind {
-            IPPool | GlobalIPPool => vec![
-                json!({"addresses": ["10.0.0.6-10.0.0.9"]}),
-                json!({"addresses": ["10.0.0.6-10.0.0.9", "10.0.0.100"]}),
-                json!({"excludedAddresses": ["10.0.0.0/29"]}),
-                json!({"gateway": "10.0.0.5"}),
-                json!({"addresses": ["10.0.1.5-10.0.1.9"]}),
-                json!({"addresses": ["10.0.0.5-10.0.0.6"], "prefix": 30, "excludedAddresses": ["10.0.0.5"]}),
-                json!({"addresses": ["fd00::1"], "prefix": 64}),
-            ],
-            PrefixPool | GlobalPrefixPool => vec![
-                json!({"prefixes": ["fd00:0:0:1::/64"]}),
-                json!({"excludedPrefixes": ["fd00::5"]}),
-                json!({"prefixes": ["fd01::/48"]}),
-            ],
-        };
-        let old = used.read().await.expect("the pool exists");
-        for change in less {
-            let response = used
-                .client
-                .dry_run_patch(kind, &used.name, &json!({"spec": change}))
-                .await;
-            response.assert_denied(
-                400,
-                "",
-                &format!("do not contain allocated addresses: {}", used.address),
-            );
-            let mut new = old.clone();
-            json_patch::merge(&mut new, &json!({"spec": change}));
-            post_review(&shared().webhooks, kind, "UPDATE", &old, &new)
-                .await
-                .assert_denied(400, "", &used.address);
-        }
-        let more = match kind {
-            IPPool | GlobalIPPool => {
-                json!({"addresses": ["10.0.0.5"], "gateway": "10.0.0.6", "prefix": 25})
-            }
-            PrefixPool | GlobalPrefixPool => {
-                json!({"prefixes": ["fd00::/64"], "gateway": "fd00::1"})
-            }
-        };
-        used.client
-            .patch(kind, &used.name, &json!({"spec": more}))
-            .await
-            .into_object();
-        used.consumer.assert_address("holder", &used.address).await;
-    }
-}
-
-#[tokio::test]
-async fn drained_part_is_removed_with_its_entry_in_one_change() {
+async fn part_in_use_is_removed_with_its_entry_after_it_is_drained() {
     for kind in InClusterKind::ALL {
         let used = Used::pool(kind).await;
         let (field, rest, part) = match kind {
@@ -133,6 +77,8 @@ async fn drained_part_is_removed_with_its_entry_in_one_change() {
         };
         let removal = json!({"spec": {field: [rest], "draining": null}});
         let response = used.client.dry_run_patch(kind, &used.name, &removal).await;
+        let in_use = format!("do not contain allocated addresses: {}", used.address);
+        response.assert_denied(400, "", &in_use);
         response.assert_denied(400, "", "add them to spec.draining");
         used.client
             .patch(kind, &used.name, &json!({"spec": {"draining": [part]}}))
@@ -153,21 +99,6 @@ async fn drained_part_is_removed_with_its_entry_in_one_change() {
         })
         .await;
     }
-}
-
-#[tokio::test]
-async fn released_address_may_be_dropped() {
-    let used = Used::pool(IPPool).await;
-    used.consumer.release("holder").await;
-    let dropped = json!({"spec": {"addresses": ["10.0.0.6-10.0.0.9"]}});
-    eventually("the address may be dropped", || async {
-        used.client
-            .patch(IPPool, &used.name, &dropped)
-            .await
-            .is_ok()
-            .then_some(())
-    })
-    .await;
 }
 
 #[tokio::test]
@@ -239,82 +170,10 @@ async fn pool_deletion_with_skip_annotation_waits_for_its_claims() {
     }
 }
 
-/// A control plane whose CRDs have no validation rules, until [`restore`].
-fn without_rules() -> ControlPlane {
-    let plane = ControlPlane::new();
-    let all = plane.kubectl(&["get", "crd", "-o=json"]);
-    let mut all: Value = serde_json::from_str(&all).expect("kubectl writes JSON");
-    for definition in all["items"].as_array_mut().expect("the CRDs are installed") {
-        let ours = InClusterKind::of(
-            definition["spec"]["names"]["kind"]
-                .as_str()
-                .unwrap_or_default(),
-        )
-        .is_some();
-        if ours {
-            strip(definition);
-            replace(&plane, definition);
-        }
-    }
-    plane
-}
-
-/// Removes the validation rules from a schema and keeps its types.
-fn strip(schema: &mut Value) {
-    match schema {
-        Value::Object(fields) => {
-            for rule in [
-                "x-kubernetes-validations",
-                "pattern",
-                "minItems",
-                "maxItems",
-                "minLength",
-                "minimum",
-                "maximum",
-            ] {
-                // Not when it is the name of a field.
-                if fields.get(rule).is_some_and(|value| !value.is_object()) {
-                    fields.remove(rule);
-                }
-            }
-            fields.values_mut().for_each(strip);
-        }
-        Value::Array(values) => values.iter_mut().for_each(strip),
-        _ => {}
-    }
-}
-
-fn replace(plane: &ControlPlane, definition: &Value) {
-    let patch = json!([{"op": "replace", "path": "/spec/versions", "value": definition["spec"]["versions"]}]);
-    let name = definition["metadata"]["name"]
-        .as_str()
-        .expect("definitions have names");
-    plane.kubectl(&[
-        "patch",
-        "crd",
-        name,
-        "--type=json",
-        "-p",
-        &patch.to_string(),
-    ]);
-}
-
-/// Installs the committed CRDs again.
-fn restore(plane: &ControlPlane) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/crd/ipam.cluster.x-k8s.io.yaml");
-    let text = fs::read_to_string(file).expect("the definitions can be read");
-    for document in text
-        .split("\n---\n")
-        .filter(|document| document.contains("kind: CustomResourceDefinition"))
-    {
-        let definition: Value = serde_saphyr::from_str(document).expect("the definitions are YAML");
-        replace(plane, &definition);
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_stored_pool_can_be_labelled_and_fixed() {
-    let plane = without_rules();
+    let plane = ControlPlane::new();
+    plane.drop_rules();
     let consumer = Consumer::new(&plane).await;
     let client = ApiClient::new(&consumer);
     let specs = [
@@ -342,7 +201,8 @@ async fn invalid_stored_pool_can_be_labelled_and_fixed() {
         })
         .await;
     }
-    restore(&plane);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/crd/ipam.cluster.x-k8s.io.yaml");
+    plane.kubectl(&["replace", "-f", &file.display().to_string()]);
     let shared = Environment::with_plane(plane, &[]);
     for (kind, spec) in &specs {
         // The rules are enforced again.
@@ -364,14 +224,8 @@ async fn invalid_stored_pool_can_be_labelled_and_fixed() {
             .dry_run_patch(*kind, "bad", &json!({"spec": {"gateway": "y"}}))
             .await
             .assert_denied(422, "spec", "");
-        let good = match kind {
-            IPPool | GlobalIPPool => json!({"addresses": ["10.0.0.1"], "prefix": 24}),
-            PrefixPool | GlobalPrefixPool => {
-                json!({"prefixes": ["fd00::/48"], "allocationPrefixLength": 64})
-            }
-        };
         client
-            .dry_run_replace(*kind, "bad", &good)
+            .dry_run_replace(*kind, "bad", &spec_of(*kind))
             .await
             .into_object();
         assert!(client.delete(*kind, "bad").await.is_ok());

@@ -3,18 +3,20 @@
 
 use capi_ipam::admission::routes::VALIDATE_NETWORK;
 use capi_ipam_api::{
-    InClusterKind::{GlobalIPPool, GlobalPrefixPool, IPPool, PrefixPool},
+    InClusterKind::{GlobalPrefixPool, IPPool, PrefixPool},
     names,
 };
 use support::{prelude::*, webhooks::direct::review};
 
 use crate::{
-    api_client::{ApiClient, JSON, MERGE, Response, parse},
+    api_client::{ApiClient, JSON, MERGE, Response, parse, spec_of},
     shared,
 };
 
 /// The label by which a network selects its pools.
 const LABEL: &str = "example.com/network";
+/// The rules do not depend on the kind of the pools.
+const KINDS: [InClusterKind; 2] = [IPPool, GlobalPrefixPool];
 
 /// A network that selects pools by a label, with the name of the network as value.
 struct Lab {
@@ -117,46 +119,11 @@ impl Lab {
     }
 }
 
-fn spec(kind: InClusterKind) -> Value {
-    match kind {
-        IPPool | GlobalIPPool => json!({"addresses": ["10.0.0.5-10.0.0.9"], "prefix": 24}),
-        PrefixPool | GlobalPrefixPool => {
-            json!({"prefixes": ["fd00::/62"], "allocationPrefixLength": 64})
-        }
-    }
-}
-
-/// A pool of the same family with another block length.
-fn other_length(kind: InClusterKind) -> (InClusterKind, Value) {
-    match kind {
-        IPPool | PrefixPool => {
-            let of = if kind == IPPool {
-                json!(["10.1.0.0/24"])
-            } else {
-                json!(["fd01::/62"])
-            };
-            let length = if kind == IPPool { 28 } else { 65 };
-            (
-                PrefixPool,
-                json!({"prefixes": of, "allocationPrefixLength": length}),
-            )
-        }
-        GlobalIPPool => (
-            GlobalPrefixPool,
-            json!({"prefixes": ["10.1.0.0/24"], "allocationPrefixLength": 28}),
-        ),
-        GlobalPrefixPool => (
-            GlobalIPPool,
-            json!({"addresses": ["fd01::1-fd01::9"], "prefix": 64}),
-        ),
-    }
-}
-
 #[tokio::test]
 async fn network_in_use_cannot_be_deleted() {
-    for kind in InClusterKind::ALL {
+    for kind in KINDS {
         let (lab, pool) = (Lab::create().await, unique("member"));
-        lab.create_pool(kind, &pool, &spec(kind)).await;
+        lab.create_pool(kind, &pool, &spec_of(kind)).await;
         let denied = lab.delete().await;
         denied.assert_denied(
             400,
@@ -207,7 +174,7 @@ async fn unused_network_can_be_deleted() {
 async fn network_deletion_with_skip_annotation_waits_for_its_pools() {
     for annotation in [names::SKIP_VALIDATE_DELETE, names::DELETE_FOR_MOVE] {
         let (lab, pool) = (Lab::create().await, unique("member"));
-        lab.create_pool(IPPool, &pool, &spec(IPPool)).await;
+        lab.create_pool(IPPool, &pool, &spec_of(IPPool)).await;
         lab.bind(IPPool, &pool).await;
         lab.annotate(annotation).await;
         lab.delete().await.into_object();
@@ -225,184 +192,90 @@ async fn network_deletion_with_skip_annotation_waits_for_its_pools() {
 
 #[tokio::test]
 async fn leaving_a_network_with_addresses_in_use_is_warned_about() {
-    for kind in InClusterKind::ALL {
+    for kind in KINDS {
         let (lab, pool) = (Lab::create().await, unique("member"));
-        lab.create_pool(kind, &pool, &spec(kind)).await;
-        assert_eq!(
-            lab.relabel(kind, &pool, Value::Null).await.warnings,
-            [""; 0],
-            "no address is in use"
-        );
+        lab.create_pool(kind, &pool, &spec_of(kind)).await;
+        let unlabelled = lab.relabel(kind, &pool, Value::Null).await;
+        assert_eq!(unlabelled.warnings, [""; 0], "no address is in use");
         let address = lab.bind(kind, &pool).await;
-        let leaves = format!(
-            "the pool leaves IPNetwork {} with 1 address in use",
-            lab.name
-        );
 
-        // The label is removed or changed: the pool stays, unless it says that it leaves.
-        for value in [Value::Null, json!("elsewhere")] {
-            let response = lab.relabel(kind, &pool, value.clone()).await;
-            let text = &response.warnings[0];
-            let is_kept = text.starts_with("metadata.labels: the pool stays in IPNetwork")
-                && text.ends_with(&format!("{}={}", names::LEAVE_NETWORK_ANNOTATION, lab.name));
-            assert!(response.is_ok() && is_kept, "{response:?}");
-            let annotations = json!({names::LEAVE_NETWORK_ANNOTATION: lab.name});
-            let change =
-                json!({"metadata": {"labels": {LABEL: value}, "annotations": annotations}});
-            let response = lab.client.dry_run_patch(kind, &pool, &change).await;
-            let expected = format!("metadata.labels: {leaves}");
-            assert!(
-                response.is_ok() && response.warnings[0].starts_with(&expected),
-                "{response:?}"
-            );
-            assert!(
-                response.warnings[0].contains(&format!(": {address}")),
-                "{response:?}"
-            );
-        }
-        // The pool names another network.
-        let (other, network) = (unique("other"), json!({"namespaces": {"from": "All"}}));
-        lab.consumer.create_network(&other, network).await;
-        until("the other network is observed", async || {
-            let change = json!({"spec": {"network": other}});
-            let response = lab.client.dry_run_patch(kind, &pool, &change).await;
-            let expected = format!("spec.network: {leaves}");
-            let is_known = !response
-                .warnings
-                .iter()
-                .any(|text| text.contains("does not exist"));
-            let is_warned = response
-                .warnings
-                .iter()
-                .any(|text| text.starts_with(&expected));
-            Some(response.is_ok() && is_known && is_warned)
-        })
-        .await;
+        // The label is removed: the pool stays, unless it says that it leaves.
+        let kept = lab.relabel(kind, &pool, Value::Null).await;
+        kept.assert_warned("metadata.labels: the pool stays in IPNetwork");
+        let command = format!("{}={}", names::LEAVE_NETWORK_ANNOTATION, lab.name);
+        assert!(kept.warnings[0].ends_with(&command), "{kept:?}");
+        let annotations = json!({names::LEAVE_NETWORK_ANNOTATION: lab.name});
+        let change = json!({"metadata": {"labels": {LABEL: null}, "annotations": annotations}});
+        let left = lab.client.dry_run_patch(kind, &pool, &change).await;
+        let network = &lab.name;
+        left.assert_warned(&format!(
+            "metadata.labels: the pool leaves IPNetwork {network} with 1 address in use"
+        ));
+        assert_contains(&left.warnings[0], &format!(": {address}"));
         // The network selects other pools.
-        for change in [
-            json!({"pools": null}),
-            json!({"pools": {"matchLabels": {LABEL: "elsewhere"}}}),
-        ] {
-            let response = lab.change(change).await;
-            let expected = "spec.pools: the network does not select these pools any more";
-            assert!(
-                response.is_ok() && response.warnings[0].starts_with(expected),
-                "{response:?}"
-            );
-        }
+        let change = lab.change(json!({"pools": null})).await;
+        change.assert_warned("spec.pools: the network does not select these pools any more");
         // The network allows no namespace: its pools stay in it.
         let response = lab.change(json!({"namespaces": {"from": "None"}})).await;
         let is_refused = response
             .warnings
             .iter()
             .any(|text| text.contains("cannot allocate addresses any more"));
-        assert!(
-            response.is_ok() && is_refused != kind.is_global(),
-            "{response:?}"
-        );
-        let unchanged = lab
-            .client
-            .dry_run_patch(kind, &pool, &json!({"metadata": {"labels": {"a": "b"}}}))
-            .await;
-        assert_eq!(unchanged.warnings, [""; 0]);
+        assert_ne!(is_refused, kind.is_global(), "{response:?}");
     }
 }
 
 #[tokio::test]
 async fn joining_a_network_with_shared_addresses_is_warned_about() {
-    for kind in InClusterKind::ALL {
+    for kind in KINDS {
         let (lab, first, second) = (Lab::create().await, unique("first"), unique("second"));
-        lab.create_pool(kind, &first, &spec(kind)).await;
-        lab.client
-            .create(kind, &second, &spec(kind))
+        let client = &lab.client;
+        lab.create_pool(kind, &first, &spec_of(kind)).await;
+        client
+            .create(kind, &second, &spec_of(kind))
             .await
             .into_object();
         lab.bind(kind, &first).await;
         lab.bind(kind, &second).await;
-        let response = lab.relabel(kind, &second, json!(lab.name)).await;
         let joins = format!(
             "the pool joins IPNetwork {} with 1 address in use that other pools",
             lab.name
         );
-        let expected = format!("metadata.labels: {joins}");
-        assert!(
-            response.is_ok() && response.warnings[0].starts_with(&expected),
-            "{response:?}"
-        );
-        let response = lab
-            .client
-            .dry_run_patch(kind, &second, &json!({"spec": {"network": lab.name}}))
-            .await;
-        let expected = format!("spec.network: {joins}");
-        assert!(
-            response.is_ok() && response.warnings[0].starts_with(&expected),
-            "{response:?}"
-        );
+        let labelled = lab.relabel(kind, &second, json!(lab.name)).await;
+        labelled.assert_warned(&format!("metadata.labels: {joins}"));
+        let network = json!({"spec": {"network": lab.name}});
+        let named = client.dry_run_patch(kind, &second, &network).await;
+        named.assert_warned(&format!("spec.network: {joins}"));
         // A selector of this network only: other tests have pools in this control plane.
-        lab.client
-            .patch(
-                kind,
-                &second,
-                &json!({"metadata": {"labels": {"example.com/site": lab.name}}}),
-            )
-            .await
-            .into_object();
+        let site = json!({"metadata": {"labels": {"example.com/site": lab.name}}});
+        client.patch(kind, &second, &site).await.into_object();
         let both = json!({"matchExpressions": [{"key": "example.com/site", "operator": "In", "values": [lab.name]}],
                           "matchLabels": null});
-        let response = lab.change(json!({"pools": both})).await;
-        let joins = response
-            .warnings
-            .iter()
-            .any(|text| text.starts_with("spec: pools join the network with 1 address"));
-        assert!(response.is_ok() && joins, "{response:?}");
+        let selected = lab.change(json!({"pools": both})).await;
+        selected.assert_warned("spec: pools join the network with 1 address");
     }
 }
 
 #[tokio::test]
 async fn pool_with_another_block_length_is_reported_before_it_joins() {
-    for kind in InClusterKind::ALL {
-        let (lab, member) = (Lab::create().await, unique("member"));
-        lab.create_pool(kind, &member, &spec(kind)).await;
-        let ((other_kind, other_spec), other) = (other_length(kind), unique("other"));
-        lab.client
-            .create(other_kind, &other, &other_spec)
-            .await
-            .into_object();
-        let text = "blocks of length";
-        let named = lab
-            .client
-            .dry_run_patch(other_kind, &other, &json!({"spec": {"network": lab.name}}))
-            .await;
-        named.assert_denied(422, "spec.network", text);
-        let labelled = lab.relabel(other_kind, &other, json!(lab.name)).await;
-        let is_reported =
-            |warning: &String| warning.starts_with("metadata.labels: ") && warning.contains(text);
-        assert!(
-            labelled.is_ok() && labelled.warnings.iter().any(is_reported),
-            "{labelled:?}"
-        );
-        // A pool that is created with the label.
-        let mut pool = lab.client.pool(other_kind, &unique("new"), &other_spec);
-        pool["metadata"]["labels"] = json!({LABEL: lab.name});
-        let path = format!("{}?dryRun=All", lab.client.path(other_kind, "v1alpha2", ""));
-        let created = lab.client.call("POST", &path, JSON, &pool).await;
-        assert!(
-            created.is_ok() && created.warnings.iter().any(is_reported),
-            "{created:?}"
-        );
-        // The network selects it by another label.
-        let site = json!({"metadata": {"labels": {"example.com/site": lab.name}}});
-        lab.client
-            .patch(other_kind, &other, &site)
-            .await
-            .into_object();
-        let selector = json!({"matchLabels": {"example.com/site": lab.name, LABEL: null}});
-        until("the label is observed", async || {
-            let response = lab.change(json!({"pools": selector})).await;
-            let is_reported =
-                |warning: &String| warning.starts_with("spec: ") && warning.contains(text);
-            Some(response.is_ok() && response.warnings.iter().any(is_reported))
-        })
+    let (lab, other) = (Lab::create().await, unique("other"));
+    lab.create_pool(IPPool, &unique("member"), &spec_of(IPPool))
         .await;
+    let spec = json!({"prefixes": ["10.1.0.0/24"], "allocationPrefixLength": 28});
+    let client = &lab.client;
+    client.create(PrefixPool, &other, &spec).await.into_object();
+    let text = "blocks of length";
+    let network = json!({"spec": {"network": lab.name}});
+    let named = client.dry_run_patch(PrefixPool, &other, &network).await;
+    named.assert_denied(422, "spec.network", text);
+    // It may have the label, also when it is created.
+    let mut pool = client.pool(PrefixPool, &unique("new"), &spec);
+    pool["metadata"]["labels"] = json!({LABEL: lab.name});
+    for response in [
+        lab.relabel(PrefixPool, &other, json!(lab.name)).await,
+        client.dry_run(&pool).await,
+    ] {
+        response.assert_warned("metadata.labels: ");
+        assert_contains(&response.warnings.concat(), text);
     }
 }

@@ -33,9 +33,7 @@ impl Team {
         consumer
             .create_pool("web", ("10.0.0.1-10.0.0.9", json!({"gateway": "10.0.0.9"})))
             .await;
-        consumer
-            .wait_for_pool_condition("web", "True", "PoolReady")
-            .await;
+        consumer.wait_until_pool_ready("web").await;
         let client = ApiClient::new(&consumer);
         Self { consumer, client }
     }
@@ -88,57 +86,6 @@ impl Team {
     /// The fields of a reservation for a claim of the namespace.
     fn for_claim(&self, claim: &str) -> Value {
         json!({"spec": {"claimRef": {"namespace": self.consumer.namespace, "name": claim}}})
-    }
-}
-
-#[tokio::test]
-async fn reservation_for_an_impossible_claim_is_denied() {
-    let team = Team::new().await;
-    let (name, namespace) = ("spec.claimRef.name", "spec.claimRef.namespace");
-    team.assert_denied(
-        "10.0.0.2",
-        team.for_claim("Bad_Claim"),
-        name,
-        "is not the name of a claim",
-    )
-    .await;
-    let of =
-        |namespace: &str| json!({"spec": {"claimRef": {"namespace": namespace, "name": "vip"}}});
-    team.assert_denied(
-        "10.0.0.2",
-        of("kube-system"),
-        namespace,
-        "only to claims of its namespace",
-    )
-    .await;
-    team.assert_denied(
-        "10.0.0.2",
-        of("Team_A"),
-        namespace,
-        "is not the name of a namespace",
-    )
-    .await;
-}
-
-#[tokio::test]
-async fn reserved_address_is_for_its_claim_or_for_none() {
-    let team = Team::new().await;
-    for (address, claim) in [("10.0.0.1", team.for_claim("vip")), ("10.0.0.3", json!({}))] {
-        let response = team.reserve(address, claim).await;
-        let expected = (201, &Vec::new());
-        assert_eq!(
-            (response.code, &response.warnings),
-            expected,
-            "{response:?}"
-        );
-    }
-    team.consumer.wait_for_counts("web", (8, 6, 0, 0)).await;
-    for (name, expected) in [
-        ("early", "10.0.0.2"),
-        ("vip", "10.0.0.1"),
-        ("late", "10.0.0.4"),
-    ] {
-        team.consumer.bind_to(name, "web", expected).await;
     }
 }
 
@@ -226,41 +173,17 @@ fn name_of_block(namespace: &str) -> String {
 #[tokio::test]
 async fn reservation_without_effect_is_denied() {
     let team = Team::new().await;
-    let right = format!("p.{}.web", team.consumer.namespace);
     let outside = "does not contain this address";
-    team.assert_denied("10.0.0.10", json!({}), "spec.address", outside)
-        .await;
-    team.assert_denied("10.0.0.9", team.for_claim("vip"), "spec.address", outside)
-        .await;
-    let wrong_name = json!({"metadata": {"name": "mine"}});
-    team.assert_denied(
-        "10.0.0.2",
-        wrong_name,
-        "metadata.name",
-        &format!("{right}.10.0.0.2"),
-    )
-    .await;
-    let other_address = json!({"metadata": {"name": format!("{right}.10.0.0.3")}});
-    team.assert_denied("10.0.0.2", other_address, "metadata.name", "10.0.0.2")
-        .await;
-    let wrong_scope = json!({"metadata": {"name": "g.web.10.0.0.2"}, "spec": {"scope": "g.web"}});
-    team.assert_denied("10.0.0.2", wrong_scope, "spec.scope", &right)
-        .await;
-    let no_network = json!({"metadata": {"name": "n.lab.10.0.0.2"}, "spec": {"scope": "n.lab"}});
-    team.assert_denied("10.0.0.2", no_network, "spec.scope", &right)
-        .await;
-    let unreadable = json!({"metadata": {"name": format!("{right}.10.0.0")}});
-    team.assert_denied("10.0.0", unreadable, "spec.address", "10.0.0")
-        .await;
     let length = json!({"spec": {"prefixLength": 24}});
-    team.assert_denied("10.0.0.2", length, "spec.prefixLength", "10.0.0.0")
-        .await;
-    let kind = json!({"spec": {"poolRef": {"kind": "Pod"}}});
-    team.assert_denied("10.0.0.2", kind, "spec.poolRef", "Pod")
-        .await;
     let nowhere = json!({"spec": {"poolRef": {"namespace": null}}});
-    team.assert_denied("10.0.0.2", nowhere, "spec.poolRef", "namespace")
-        .await;
+    for (address, change, field, text) in [
+        ("10.0.0.10", json!({}), "spec.address", outside),
+        ("10.0.0.9", team.for_claim("vip"), "spec.address", outside),
+        ("10.0.0.2", length, "spec.prefixLength", "10.0.0.0"),
+        ("10.0.0.2", nowhere, "spec.poolRef", "namespace"),
+    ] {
+        team.assert_denied(address, change, field, text).await;
+    }
 }
 
 #[tokio::test]
@@ -284,21 +207,6 @@ async fn address_in_use_cannot_be_reserved() {
 }
 
 #[tokio::test]
-async fn address_is_reserved_only_once() {
-    let team = Team::new().await;
-    team.reserve("10.0.0.5", team.for_claim("vip"))
-        .await
-        .into_object();
-    for change in [json!({}), team.for_claim("vip"), team.for_claim("other")] {
-        let response = team.reserve("10.0.0.5", change).await;
-        assert_eq!(
-            (response.code, response.reason.as_str()),
-            (409, "AlreadyExists")
-        );
-    }
-}
-
-#[tokio::test]
 async fn reservation_for_a_missing_pool_is_warned_about() {
     let team = Team::new().await;
     let namespace = &team.consumer.namespace;
@@ -310,18 +218,6 @@ async fn reservation_for_a_missing_pool_is_warned_about() {
     // It is respected when the pool is created.
     team.consumer.create_pool("db", "10.0.0.1-10.0.0.2").await;
     team.consumer.bind_to("a", "db", "10.0.0.2").await;
-}
-
-#[tokio::test]
-async fn manual_reservations_can_be_deleted() {
-    let team = Team::new().await;
-    team.reserve("10.0.0.1", json!({})).await.into_object();
-    let name = format!("{RESERVATIONS}/p.{}.web.10.0.0.1", team.consumer.namespace);
-    team.client
-        .call("DELETE", &name, JSON, &Value::Null)
-        .await
-        .into_object();
-    team.consumer.wait_for_counts("web", (8, 8, 0, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -347,9 +243,7 @@ async fn binding_and_releasing_call_no_webhook() {
     let names: Vec<String> = numbered("c", 8);
     team.consumer.create_claims(&names, "web").await;
     assert_eq!(team.consumer.wait_for_addresses(&names).await.len(), 8);
-    for name in &names {
-        team.consumer.release(name).await;
-    }
+    team.consumer.release_all(&names).await;
     team.consumer.wait_for_counts("web", (8, 8, 0, 0)).await;
     // Counts, conditions and labels of the pool call no webhook.
     let label = json!({"metadata": {"labels": {"a": "b"}}});

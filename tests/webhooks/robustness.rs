@@ -7,12 +7,9 @@ use capi_ipam_api::{
 };
 use support::{
     prelude::*,
-    webhooks::direct::{HttpResponse, conversion, review},
+    webhooks::direct::{conversion, review},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use crate::{
     api_client::{ApiClient, JSON, parse, post_review},
@@ -51,100 +48,44 @@ async fn assert_responsive() {
 }
 
 /// Sends an invalid request, and asserts that it is rejected with a message.
-async fn assert_rejected(
-    status: u16,
-    method: &str,
-    path: &str,
-    content_type: &str,
-    body: &[u8],
-) -> HttpResponse {
+async fn assert_rejected(status: u16, method: &str, path: &str, content_type: &str, body: &str) {
     let mut connection = shared()
         .webhooks
         .connect()
         .await
         .expect("a connection can be created");
-    let response = timeout(
-        HANG,
-        connection.send(method, path, content_type, body.to_vec()),
-    )
-    .await;
-    let response = response
+    let sent = connection.send(method, path, content_type, body.to_owned());
+    let response = timeout(HANG, sent)
+        .await
         .expect("a response is received in time")
         .expect("a response is received");
-    let start = String::from_utf8_lossy(&body[..body.len().min(100)]);
     assert_eq!(
         response.status, status,
-        "{method} {path} {start}: {}",
+        "{method} {path}: {}",
         response.body
     );
-    assert!(
-        !response.body.trim().is_empty(),
-        "{method} {path} {start}: no text"
-    );
-    response
+    assert!(!response.body.trim().is_empty(), "{method} {path}: no text");
 }
 
+/// All forms of invalid requests are tests of the crate of the webhooks.
 #[tokio::test]
 async fn invalid_request_gets_an_error_with_a_message() {
-    let admission = review(
-        "CREATE",
-        "InClusterIPPool",
-        &Value::Null,
-        &pool("a", "10.0.0.1"),
-    );
-    let converts = conversion("v1alpha1", &[pool("a", "10.0.0.1")]);
-    let changed = |review: &Value, change: Value| {
-        let mut review = review.clone();
-        json_patch::merge(&mut review, &change);
-        review.to_string().into_bytes()
-    };
-    let bodies = |right: &Value, other: &Value| -> Vec<Vec<u8>> {
-        let mut bodies: Vec<Vec<u8>> = [
-            "", "nonsense", "{", "null", "[]", "5", "\"text\"", "{}", "\u{0}",
-        ]
-        .iter()
-        .map(|text| text.as_bytes().to_vec())
-        .collect();
-        bodies.push(vec![0xff, 0xfe, b'{', b'}']);
-        bodies.push(b"[".repeat(100_000));
-        bodies.push(b"{\"a\":".repeat(40_000));
-        bodies.push(other.to_string().into_bytes());
-        bodies.push(changed(right, json!({"kind": "Pod"})));
-        bodies.push(changed(right, json!({"apiVersion": "v1"})));
-        bodies.push(changed(right, json!({"request": null})));
-        bodies.push(changed(right, json!({"request": 5})));
-        bodies.push(changed(right, json!({"request": {"uid": ""}})));
-        bodies.push(changed(right, json!({"request": {"uid": ["x"]}})));
-        bodies
-    };
-    let paths = [
+    let pool = pool("a", "10.0.0.1");
+    let admission = review("CREATE", "InClusterIPPool", &Value::Null, &pool).to_string();
+    let converts = conversion("v1alpha1", &[pool]).to_string();
+    for (path, right, other) in [
         (validate(), &admission, &converts),
         (VALIDATE_RESERVATION, &admission, &converts),
         (CONVERT, &converts, &admission),
-    ];
-    for (path, right, other) in paths {
-        for body in bodies(right, other) {
-            assert_rejected(400, "POST", path, JSON, &body).await;
-        }
-        // One byte too few, and one too many.
-        let text = right.to_string();
-        assert_rejected(400, "POST", path, JSON, &text.as_bytes()[..text.len() - 1]).await;
-        assert_rejected(400, "POST", path, JSON, format!("{text}}}").as_bytes()).await;
-        assert_rejected(415, "POST", path, "text/plain", text.as_bytes()).await;
-        assert_rejected(415, "POST", path, "", text.as_bytes()).await;
-        for method in ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"] {
-            assert_rejected(405, method, path, JSON, b"").await;
-        }
-    }
-    for path in [
-        "/",
-        "/validate",
-        "/metrics",
-        "/validate-ipam-cluster-x-k8s-io-v1alpha2-pod",
-        "/convert/",
-        "//convert",
     ] {
-        assert_rejected(404, "POST", path, JSON, admission.to_string().as_bytes()).await;
+        for body in ["", "nonsense", other, right.trim_end_matches('}')] {
+            assert_rejected(400, "POST", path, JSON, body).await;
+        }
+        assert_rejected(415, "POST", path, "text/plain", right).await;
+        assert_rejected(405, "GET", path, JSON, "").await;
+    }
+    for path in ["/", "/validate", "/convert/"] {
+        assert_rejected(404, "POST", path, JSON, &admission).await;
     }
     assert_responsive().await;
 }
@@ -152,165 +93,21 @@ async fn invalid_request_gets_an_error_with_a_message() {
 #[tokio::test]
 async fn reviews_of_unusual_objects_are_answered() {
     let webhooks = &shared().webhooks;
-    let odd = [
-        json!(5),
-        json!("x"),
-        json!([]),
-        json!({"spec": 5}),
-        json!({"metadata": []}),
-        json!({"spec": {"addresses": {}}}),
-        json!({"metadata": {"name": 5}}),
-        json!({"spec": {"addresses": ["10.0.0.1"], "prefix": 1.5}}),
-    ];
-    for object in &odd {
-        for (operation, old, new) in [
-            ("CREATE", &Value::Null, object),
-            ("UPDATE", &pool("a", "10.0.0.1"), object),
-            ("DELETE", object, &Value::Null),
-        ] {
-            let response = post_review(webhooks, IPPool, operation, old, new).await;
-            // A pool that cannot be read is deleted if it is not in use.
-            let is_deleted = operation == "DELETE" && response.is_ok();
-            assert!(
-                is_deleted || (400..500).contains(&response.code),
-                "{operation} {object}: {response:?}"
-            );
-        }
-        let made = review("CREATE", "IPReservation", &Value::Null, object);
+    for object in [json!(5), json!({"spec": {"addresses": {}}})] {
+        let response = post_review(webhooks, IPPool, "CREATE", &Value::Null, &object).await;
+        assert_eq!(response.code, 400, "{object}: {response:?}");
+        let made = review("CREATE", "IPReservation", &Value::Null, &object);
         let response = parse(&webhooks.post_review(VALIDATE_RESERVATION, &made).await);
         assert_eq!(response.code, 400, "{object}: {response:?}");
-        let response = webhooks
-            .post_review(
-                CONVERT,
-                &conversion("v1alpha1", &[pool("a", "10.0.0.1"), object.clone()]),
-            )
-            .await
-            .response();
+        let both = conversion("v1alpha1", &[pool("a", "10.0.0.1"), object]);
+        let response = webhooks.post_review(CONVERT, &both).await.response();
         assert_eq!(
             (&response["result"]["status"], &response["convertedObjects"]),
             (&json!("Failure"), &json!([]))
         );
-        assert!(
-            response["result"]["message"]
-                .as_str()
-                .is_some_and(|text| !text.is_empty())
-        );
-    }
-    let strange = conversion("v7", &[pool("a", "10.0.0.1")]);
-    let response = webhooks.post_review(CONVERT, &strange).await.response();
-    assert!(
-        response["result"]["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("v7")),
-        "{response}"
-    );
-    assert_responsive().await;
-}
-
-/// The response to raw bytes.
-async fn raw(bytes: &str, close: bool) -> String {
-    let mut stream = shared()
-        .webhooks
-        .stream("http/1.1")
-        .await
-        .expect("a connection can be created");
-    stream
-        .write_all(bytes.as_bytes())
-        .await
-        .expect("it can be sent");
-    if close {
-        stream
-            .shutdown()
-            .await
-            .expect("the stream can be shut down");
-    }
-    let mut response = Vec::new();
-    // The read must end, with any result.
-    let _ = timeout(HANG, stream.read_to_end(&mut response))
-        .await
-        .expect("the connection does not hang");
-    String::from_utf8_lossy(&response).into_owned()
-}
-
-#[tokio::test]
-async fn oversized_and_partial_bodies_block_no_request() {
-    let head = |path: &str, length: u64| {
-        format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{{"
-        )
-    };
-    let beginning = head(validate(), 1000);
-    let promised = [
-        head(validate(), 17 << 20),
-        head(CONVERT, 17 << 20),
-        head(CONVERT, u64::MAX / 4),
-    ];
-    let nonsense = [
-        "nonsense\r\n\r\n",
-        "\r\n\r\n\r\n",
-        "GET / HTTP/9.9\r\n\r\n",
-        "POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
-    ];
-    let (too_long, stalled, broken, odd) = tokio::join!(
-        join_all(promised.iter().map(|head| raw(head, false))),
-        raw(&beginning, false),
-        raw(&beginning, true),
-        join_all(nonsense.iter().map(|text| raw(text, true))),
-    );
-    for response in too_long {
-        assert!(
-            response.starts_with("HTTP/1.1 413 ") && response.contains("too long"),
-            "{response}"
-        );
-    }
-    assert!(stalled.starts_with("HTTP/1.1 504 "), "{stalled}");
-    assert!(!broken.starts_with("HTTP/1.1 2"), "{broken}");
-    for response in odd {
-        assert!(
-            response.is_empty() || response.starts_with("HTTP/1.1 4"),
-            "{response}"
-        );
+        assert!(response["result"]["message"].is_string(), "{response}");
     }
     assert_responsive().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn thousand_concurrent_reviews_are_answered_correctly() {
-    let webhooks = &shared().webhooks;
-    let connections = join_all((0..4).map(|_| webhooks.connect_http2())).await;
-    let connections: Vec<_> = connections
-        .into_iter()
-        .map(|connection| connection.expect("the connection can be created"))
-        .collect();
-    let responses = join_all((0..1000).map(async |number: usize| {
-        let mut connection = connections[number % 4]
-            .another()
-            .expect("HTTP/2 can do that");
-        let (name, good) = (format!("p{number}"), !number.is_multiple_of(3));
-        let pool = pool(&name, if good { "10.0.0.1" } else { "nonsense" });
-        let review = review("CREATE", "InClusterIPPool", &Value::Null, &pool);
-        let mut tries = 0;
-        let response = loop {
-            let response = connection
-                .post(validate(), review.to_string())
-                .await
-                .expect("a response is received");
-            tries += 1;
-            // On a loaded machine a body can arrive too late.
-            if response.status != 504 || tries == 5 {
-                break parse(&response);
-            }
-        };
-        if good {
-            response.is_ok()
-        } else {
-            response.code == 422
-                && response.message.contains(&format!("\"{name}\" is invalid"))
-                && response.message.contains("nonsense")
-        }
-    }));
-    let right = responses.await.into_iter().filter(|right| *right).count();
-    assert_eq!(right, 1000);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -238,7 +238,7 @@ impl PoolInfo {
     pub(crate) fn is_refused_alone(&self) -> bool {
         self.network_problem
             .as_ref()
-            .is_some_and(|refusal| refusal.is_of_the_pool())
+            .is_some_and(capi_ipam_api::NetworkRefusal::is_of_the_pool)
     }
 
     /// Whether reservations of the pool in other scopes are moved to its scope. A pool that is

@@ -1,8 +1,7 @@
 //! Pools that the Go provider has stored.
 
-use serde_json::{Value, json};
-
 use crate::{ControlPlane, data, with_file};
+use support::prelude::*;
 
 pub(super) fn pools_of_the_go_provider_are_accepted(plane: &ControlPlane) {
     let mut seen = 0;

@@ -1,8 +1,7 @@
 //! A claim whose address is released although another controller keeps the claim.
 
 use capi_ipam_provider::api::names::RELEASE_NOW_ANNOTATION;
-use kube::ResourceExt;
-use serde_json::{Value, json};
+use support::prelude::*;
 
 use super::{IN_USE, Work, names, range};
 
@@ -11,12 +10,7 @@ impl Work<'_> {
         self.consumer.create_pool("web", range(1, 2)).await;
         let (kept, others) = (names("u", 1), names("c", 2));
         self.consumer
-            .create_claim_with(
-                "u1",
-                "InClusterIPPool",
-                "web",
-                json!({ "finalizers": [IN_USE] }),
-            )
+            .create_claim_with_metadata("u1", "web", json!({ "finalizers": [IN_USE] }))
             .await;
         self.wait_until_bound(&kept).await;
         self.delete_all(&kept).await;

@@ -50,7 +50,7 @@ impl Work<'_> {
         let metadata = json!({ "labels": { SLICE_LABEL: owner } });
         let create = |name| {
             self.consumer
-                .create_claim_with(name, "InClusterIPPool", "web", metadata.clone())
+                .create_claim_with_metadata(name, "web", metadata.clone())
         };
         futures::future::join_all(names.iter().map(|name| create(name))).await;
     }

@@ -21,7 +21,7 @@ impl Work<'_> {
         let annotations = json!({ "ipam.cluster.x-k8s.io/requested-address": before["c2"] });
         let requests = json!({ "annotations": annotations });
         self.consumer
-            .create_claim_with("q1", "InClusterIPPool", "web", requests)
+            .create_claim_with_metadata("q1", "web", requests)
             .await;
         self.delete_all(&first).await;
         self.wait_until_deleted(&first).await;

@@ -21,7 +21,7 @@ impl Work<'_> {
         let first = names("c", 3);
         for name in &first {
             self.consumer
-                .create_claim_with(name, "InClusterIPPool", "web", labelled("blue"))
+                .create_claim_with_metadata(name, "web", labelled("blue"))
                 .await;
         }
         self.wait_until_bound(&first).await;
@@ -32,7 +32,7 @@ impl Work<'_> {
         }
         // One while it is being bound, and one that is being deleted.
         self.consumer
-            .create_claim_with("d1", "InClusterIPPool", "web", labelled("blue"))
+            .create_claim_with_metadata("d1", "web", labelled("blue"))
             .await;
         self.relabel("d1", "red").await;
         self.consumer.delete("c1").await;
@@ -43,7 +43,7 @@ impl Work<'_> {
         let last = names("e", 3);
         for name in &last {
             self.consumer
-                .create_claim_with(name, "InClusterIPPool", "web", labelled("red"))
+                .create_claim_with_metadata(name, "web", labelled("red"))
                 .await;
         }
         self.wait_until_bound(&last).await;
@@ -61,9 +61,7 @@ impl Work<'_> {
         let first = names("c", 2);
         self.create_and_bind(&first).await;
         let shared = names("g", 3);
-        for name in &shared {
-            self.consumer.create_global_claim(name, global).await;
-        }
+        self.consumer.create_global_claims(&shared, global).await;
         self.wait_until_bound(&shared).await;
         // The times of release have whole seconds. On a loaded machine the cool-downs end before
         // the checks do.
@@ -95,9 +93,7 @@ impl Work<'_> {
         self.create_and_bind(&names("c", 1)).await;
         let late = names("d", 3);
         self.create_claims(&late).await;
-        self.consumer
-            .delete_object(&self.consumer.pools(), "web")
-            .await;
+        self.consumer.delete_pool("web").await;
         // Each either has an address or waits for a pool; there is no deadlock.
         let bound_or_waits = |claim: Option<&IPAddressClaim>| {
             claim.is_some_and(|claim| {
@@ -146,9 +142,7 @@ impl Work<'_> {
     async fn labelled_pool(&self, name: &str, spec: Value) {
         self.consumer.create_pool(name, spec).await;
         self.consumer
-            .modify(&self.consumer.pools(), name, |pool| {
-                pool["metadata"]["labels"] = json!({ LABEL: "blue" })
-            })
+            .label_pool(name, json!({ LABEL: "blue" }))
             .await;
     }
 

@@ -117,8 +117,9 @@ impl Addresses {
         self.ignored.iter().map(|(name, ignored)| {
             let mut problem = ignored.problem.clone();
             if let Some(Slot { block, .. }) = &ignored.slot {
-                problem +=
-                    &format!("; {block} is not allocated while an IPReservation has this name");
+                problem = format!(
+                    "{problem}; {block} is not allocated while an IPReservation has this name"
+                );
             }
             let uid = ignored.uid.to_string();
             let seen = ObjectVersion {

@@ -301,7 +301,7 @@ impl PoolEntry {
         self.recorded
             .exclusions
             .as_ref()
-            .is_some_and(|applied| applied.is_restricted())
+            .is_some_and(AppliedExclusions::is_restricted)
     }
 
     /// Whether the pool has no free address besides its headroom, and could allocate others that

@@ -33,11 +33,13 @@ mod restore;
 mod state;
 mod writes;
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
 
 use actions::Action;
 use mutations::Mutation;
 use state::{CLUSTERS, State};
+
+use crate::checks;
 
 /// What is explored.
 #[derive(Clone, Copy, Debug)]
@@ -201,22 +203,8 @@ const TWO_BLOCKS: Scope = Scope {
     ..SMALLEST
 };
 
-fn explore(scope: Scope) -> impl Checker<Blocks> {
-    let checker = Blocks(scope)
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .threads(2);
-    checker.spawn_bfs().join()
-}
-
 fn assert_holds(scope: Scope) {
-    let checker = explore(scope);
-    println!(
-        "{} states, depth {}: {scope:?}",
-        checker.unique_state_count(),
-        checker.max_depth()
-    );
-    checker.assert_properties();
+    checks::assert_holds(&scope, Blocks(scope));
 }
 
 #[test]

@@ -25,11 +25,9 @@ mod properties;
 mod state;
 mod steps;
 
-use std::time::Instant;
-
-use stateright::{Checker, HasDiscoveries, Model};
-
 use state::{CLAIMS, Start};
+
+use crate::checks::{assert_holds, assert_violated};
 
 /// An injected error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,25 +138,8 @@ const TWO_CURRENT: Scope = Scope {
     ..TWO
 };
 
-fn explore(scope: Scope) -> impl Checker<Scope> {
-    scope
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .threads(2)
-        .spawn_bfs()
-        .join()
-}
-
-/// Visits all states of a scope.
 fn holds(scope: Scope) {
-    let started = Instant::now();
-    let checker = explore(scope);
-    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-    println!(
-        "{states} states, depth {depth}, {:.1?}: {scope:?}",
-        started.elapsed()
-    );
-    checker.assert_properties();
+    assert_holds(&scope, scope);
 }
 
 #[test]
@@ -260,22 +241,11 @@ fn each_precaution_of_joining_is_needed() {
         (Mutation::BindInFormerScope, TWO_CURRENT),
     ];
     for (mutation, scope) in joining.into_iter().chain(keeping).chain(moving) {
-        let checker = explore(Scope {
+        let mutated = Scope {
             mutation: Some(mutation),
             ..scope
-        });
-        let failures = checker.discoveries();
-        let failed = |name: &&'static str| {
-            checker
-                .model()
-                .property(name)
-                .expectation
-                .discovery_is_failure()
         };
-        assert!(
-            failures.keys().any(failed),
-            "{mutation:?} violates no property"
-        );
+        assert_violated(&mutation, mutated);
     }
 }
 

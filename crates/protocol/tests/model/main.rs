@@ -74,6 +74,7 @@
 
 mod ages;
 mod blocks;
+mod checks;
 mod cooldown;
 mod joining;
 mod mutations;
@@ -91,11 +92,11 @@ mod views;
 
 use std::time::{Duration, Instant};
 
-use stateright::{Checker, CheckerBuilder, HasDiscoveries, Model, UniformChooser};
+use stateright::{Checker, UniformChooser};
 
-use protocol::{Action, Protocol};
+use checks::{assert_holds, assert_no_violation, checker};
+use protocol::Protocol;
 use scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
-use state::State;
 
 /// One manager, one address, two claims, of which one is deleted and created again.
 const ONE_MANAGER: Scope = Scope {
@@ -140,61 +141,12 @@ const UNBOUNDED_WITH_VIEWS: Scope = Scope {
     ..UNBOUNDED
 };
 
-fn checker(scope: Scope) -> CheckerBuilder<Protocol> {
-    Protocol::new(scope)
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-}
-
-/// Prints statistics, and panics with the shortest path to a violation.
-fn report(scope: &Scope, checker: &impl Checker<Protocol>, started: Instant) {
-    let (all, unique, depth) = (
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-    );
-    println!(
-        "{all} states, {unique} of them different, depth {depth}, {:.1?}: {scope:?}",
-        started.elapsed()
-    );
-    for (name, path) in checker.discoveries() {
-        if checker
-            .model()
-            .property(name)
-            .expectation
-            .discovery_is_failure()
-        {
-            let steps: Vec<(State, Option<Action>)> = path.into_vec();
-            for (state, action) in &steps {
-                println!("{:?}\n    {action:?}", state.objects);
-            }
-            panic!("violated: {name}");
-        }
-    }
-}
-
 /// Both for the in-cluster provider and for one that allocates only when the claim has its
 /// finalizer.
 fn assert_holds_in_both_modes(scope: Scope) {
     for early in [true, false] {
-        holds(Scope { early, ..scope });
-    }
-}
-
-fn holds(scope: Scope) {
-    let started = Instant::now();
-    let checker = checker(scope).spawn_bfs().join();
-    report(&scope, &checker, started);
-    assert!(checker.is_done());
-    // A condition that is never reached proves nothing.
-    for property in checker.model().properties() {
-        let reached = checker.discovery(property.name).is_some();
-        assert_eq!(
-            reached,
-            property.expectation == stateright::Expectation::Sometimes,
-            "{}",
-            property.name
-        );
+        let scope = Scope { early, ..scope };
+        assert_holds(&scope, Protocol::new(scope));
     }
 }
 
@@ -687,8 +639,8 @@ fn time() -> Duration {
 fn two_managers_breadth_first() {
     for scope in [UNBOUNDED, UNBOUNDED_WITH_VIEWS] {
         let started = Instant::now();
-        let checker = checker(scope).timeout(time()).threads(2).spawn_bfs().join();
-        report(&scope, &checker, started);
+        let checker = checker(Protocol::new(scope)).timeout(time());
+        assert_no_violation(&scope, &checker.spawn_bfs().join(), started);
     }
 }
 
@@ -706,12 +658,8 @@ fn two_managers_random_walk() {
             only_enabled: true,
             ..Protocol::new(scope)
         };
-        let checker = protocol
-            .checker()
-            .finish_when(HasDiscoveries::AnyFailures)
-            .timeout(time())
-            .threads(2);
+        let checker = checker(protocol).timeout(time());
         let checker = checker.spawn_simulation(seed, UniformChooser).join();
-        report(&scope, &checker, started);
+        assert_no_violation(&scope, &checker, started);
     }
 }

@@ -15,7 +15,9 @@
 //! The grace period is longer than the delay of a watch and the time of a request: a slice is
 //! returned only when all managers have observed its mark.
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
+use stateright::{Model, Property};
+
+use crate::checks::{assert_holds, assert_violated};
 
 /// The claims. Each one has another owner.
 const CLAIMS: usize = 2;
@@ -401,23 +403,9 @@ impl Model for Slices {
     }
 }
 
-fn explore(mutation: Option<Mutation>) -> impl Checker<Slices> {
-    let checker = Slices { mutation }
-        .checker()
-        .finish_when(HasDiscoveries::AnyFailures)
-        .threads(2);
-    checker.spawn_bfs().join()
-}
-
 #[test]
 fn slice_is_returned_and_assigned_to_another_owner() {
-    let checker = explore(None);
-    println!(
-        "{} states, depth {}",
-        checker.unique_state_count(),
-        checker.max_depth()
-    );
-    checker.assert_properties();
+    assert_holds(&"slices", Slices { mutation: None });
 }
 
 #[test]
@@ -429,18 +417,9 @@ fn each_precaution_of_returning_a_slice_is_needed() {
         Mutation::NoGracePeriod,
         Mutation::IgnoreCandidates,
     ] {
-        let checker = explore(Some(mutation));
-        let failures = checker.discoveries();
-        let failed = |name: &&'static str| {
-            checker
-                .model()
-                .property(name)
-                .expectation
-                .discovery_is_failure()
+        let mutated = Slices {
+            mutation: Some(mutation),
         };
-        assert!(
-            failures.keys().any(failed),
-            "{mutation:?} violates no property"
-        );
+        assert_violated(&mutation, mutated);
     }
 }

@@ -3,6 +3,7 @@
 use capi_ipam_provider::api::names;
 use capi_ipam_provider::controller::client::{ApiObject, ResourceClient, error_chain};
 use capi_ipam_provider::controller::patch;
+use futures::StreamExt;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -42,16 +43,39 @@ impl Consumer {
         .await;
     }
 
+    /// Waits until no object of that name exists.
+    pub async fn wait_until_gone<K>(&self, client: &ResourceClient<K>, name: &str)
+    where
+        K: ApiObject,
+    {
+        eventually(&format!("{name} is gone"), || async {
+            answered(client.get(name).await)?.is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// Sets the finalizers of an object.
+    pub async fn set_finalizers<K>(
+        &self,
+        client: &ResourceClient<K>,
+        name: &str,
+        finalizers: &[&str],
+    ) where
+        K: ApiObject,
+    {
+        self.modify(client, name, |object| {
+            object["metadata"]["finalizers"] = json!(finalizers)
+        })
+        .await;
+    }
+
     /// Deletes an object and removes its finalizers.
     pub async fn force_delete<K>(&self, client: &ResourceClient<K>, name: &str)
     where
         K: ApiObject,
     {
         self.delete_object(client, name).await;
-        self.modify(client, name, |object| {
-            object["metadata"]["finalizers"] = json!([])
-        })
-        .await;
+        self.set_finalizers(client, name, &[]).await;
     }
 
     /// Sets or removes the annotation that pauses an object.
@@ -74,6 +98,21 @@ impl Consumer {
     pub async fn release(&self, name: &str) {
         self.delete(name).await;
         self.wait_until_deleted(name).await;
+    }
+
+    /// Deletes claims, 16 at a time, and does not wait.
+    pub async fn delete_all(&self, names: &[String]) {
+        futures::stream::iter(names)
+            .for_each_concurrent(16, |name| self.delete(name))
+            .await;
+    }
+
+    /// Deletes claims, and waits until they and their IPAddresses do not exist.
+    pub async fn release_all(&self, names: &[String]) {
+        self.delete_all(names).await;
+        for name in names {
+            self.wait_until_deleted(name).await;
+        }
     }
 
     /// Changes an object by merge patch through a closure over its JSON.

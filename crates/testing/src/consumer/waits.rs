@@ -50,6 +50,16 @@ impl Consumer {
             .collect()
     }
 
+    /// Waits until a claim is bound, for as long as `timeout`, and does not look at its IPAddress.
+    pub async fn wait_until_bound(&self, name: &str, timeout: Duration) {
+        let what = format!("claim {}/{name} is bound", self.namespace);
+        eventually_within(timeout, &what, || async {
+            let claim = answered(self.claims().get(name).await)??;
+            claim.bound_address().map(drop)
+        })
+        .await;
+    }
+
     /// Waits until a claim is bound, asserts that claim and IPAddress are consistent, and returns
     /// the address.
     pub async fn wait_for_address(&self, name: &str) -> String {

@@ -10,9 +10,8 @@ use super::registry::{
     REGISTRY_RESTORED, REGISTRY_RESTORED_AFTER_A_RETURN, REGISTRY_RESTORED_AND_CRASHED,
 };
 use super::restore::RESTORED;
-use super::{
-    Blocks, LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN, TWO_MANAGERS, explore,
-};
+use super::{Blocks, LOST_RECORD, LOST_WRITE_OF_TWO, SMALLEST, Scope, TAKEN_AGAIN, TWO_MANAGERS};
+use crate::checks::assert_violated;
 
 /// An injected error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,15 +113,7 @@ fn each_precaution_of_sharing_a_block_is_needed() {
             mutation: Some(mutation),
             ..scope
         };
-        let checker = explore(mutated);
-        let failures = checker.discoveries();
-        let failed = |name: &&'static str| {
-            let property = checker.model().property(name);
-            property.expectation.discovery_is_failure()
-        };
-        let violated: Vec<_> = failures.keys().copied().filter(failed).collect();
-        println!("{mutation:?}: {violated:?}");
-        assert!(!violated.is_empty(), "{mutation:?} violates no property");
+        assert_violated(&mutation, Blocks(mutated));
     }
 }
 
