@@ -139,7 +139,7 @@ fn check(
         .for_each(|used| add_used(&mut other, &key, used));
     other.apply_pool(&pool);
     let before = ledger.pools().counts(&key);
-    assert_eq!(before, other.counts(&key));
+    assert_eq!(before, other.pools().counts(&key));
     if pool.spec.usable().is_err() {
         assert_eq!(ledger.propose(&key, &claim(0), 0), Outcome::NO_ADDRESS);
         return;

@@ -449,19 +449,19 @@ fn recreated_address_is_reported_in_the_summary() {
 #[test]
 fn reservation_outside_of_the_scopes_of_its_pool_is_detected() {
     let lab = Some("lab");
-    let cases: [(&[Option<&str>], Option<&str>, &[Rule]); 6] = [
-        (&[lab], lab, &[]),
+    let cases = [
+        (vec![lab], lab, vec![]),
         // The network has lost its pool.
-        (&[lab], None, &[Rule::Placed]),
+        (vec![lab], None, vec![Rule::Placed]),
         // The pool asked for no network.
-        (&[None], lab, &[Rule::Placed]),
-        (&[lab, None], lab, &[]),
-        (&[lab, None], None, &[]),
-        (&[None, lab], None, &[]),
+        (vec![None], lab, vec![Rule::Placed]),
+        (vec![lab, None], lab, vec![]),
+        (vec![lab, None], None, vec![]),
+        (vec![None, lab], None, vec![]),
     ];
     for (networks, of_reservation, expected) in cases {
         let mut history = History::default();
-        for network in networks {
+        for network in &networks {
             let pool = Object::Pool(pool_name(), pool_in(*network));
             history = history.push(pool, false);
         }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use capi_ipam::admission::View;
-use capi_ipam_api::{NetworkRefusal, Pool, PoolKey, Scope, ScopeChange, Slot};
+use capi_ipam_api::{
+    AccessRules, IPNetwork, NetworkRefusal, NetworkView, OverLimit, Pool, PoolKey, Scope,
+    ScopeChange, Slot,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Family, UsableBlocks};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -178,6 +181,33 @@ impl View for Cluster {
     }
     fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
         None
+    }
+    fn is_in_other_block(&self, _: &PoolKey, _: Block) -> bool {
+        false
+    }
+    fn scope_changes(&self, _: &IPNetwork) -> Vec<ScopeChange> {
+        Vec::new()
+    }
+    fn network(&self, _: &str) -> NetworkView {
+        NetworkView::default()
+    }
+    fn lacks_registry(&self, _: &str) -> bool {
+        false
+    }
+    fn networks_of_registry(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+    fn blocks_of_other_registry(&self, _: &str, _: &str) -> Option<(String, usize)> {
+        None
+    }
+    fn shared_block_length(&self, _: &str, _: Family) -> Option<u8> {
+        None
+    }
+    fn reservations_without_pool(&self, _: &PoolKey, _: &Scope) -> usize {
+        0
+    }
+    fn over_limit(&self, _: &PoolKey, _: &AccessRules) -> OverLimit {
+        OverLimit::default()
     }
     fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
         Vec::new()

@@ -72,7 +72,7 @@ fn propose(ledger: &mut Ledger, name: &str) -> Option<u8> {
 
 fn is_usable(ledger: &Ledger, first: u8) -> bool {
     let is_usable = ledger.is_block_usable("lab", four(first));
-    let total = address_counts(&ledger).total;
+    let total = address_counts(ledger).total;
     assert_eq!(is_usable, total > 0, "the pool has the usable addresses");
     is_usable
 }

@@ -16,7 +16,7 @@ fn propose(ledger: &mut Ledger, name: &str) -> Option<u8> {
 }
 
 fn counts(ledger: &Ledger) -> (i64, i64, i64, i64) {
-    let counts = address_counts(&ledger);
+    let counts = address_counts(ledger);
     assert_eq!(
         counts.total,
         counts.free + counts.used + counts.reserved + counts.cooling_down + counts.drained

@@ -60,7 +60,7 @@ fn two_members() -> Ledger {
 /// Both pools are in the network, allocate nothing, and nothing of them is moved.
 fn assert_kept(ledger: &mut Ledger, case: &str) {
     for name in ["p", "q"] {
-        assert_eq!(scope_of(&ledger, name), network_scope(), "{case}: {name}");
+        assert_eq!(scope_of(ledger, name), network_scope(), "{case}: {name}");
         assert!(!can_allocate(ledger, name), "{case}: {name}");
         assert_eq!(
             ledger.propose(&named(name), &claim("x"), 1),
