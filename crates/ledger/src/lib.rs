@@ -61,3 +61,12 @@ use capi_ipam_api::PoolKey;
 
 #[cfg(test)]
 mod tests;
+
+/// Counts one more, or one less.
+fn count(number: &mut usize, is_added: bool) {
+    *number = if is_added {
+        number.saturating_add(1)
+    } else {
+        number.saturating_sub(1)
+    };
+}

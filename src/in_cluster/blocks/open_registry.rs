@@ -14,7 +14,6 @@ use tokio::sync::Notify;
 
 use super::measured::MeasuredRegistry;
 use super::recovery::{RECOVERY_TIMEOUT, Recovery, has_lost_writes};
-use super::registries::MAX_CLUSTERS;
 use crate::in_cluster::shared_ledger::SharedLedger;
 use crate::in_cluster::signs_of_life::SignsOfLife;
 
@@ -27,6 +26,9 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much later than this one another management cluster may notice that the registry has lost writes:
 /// its watch has to end first.
 const NOTICE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// The maximum number of management clusters in the status of the IPRegistry.
+pub(super) const MAX_CLUSTERS: usize = 50;
 
 /// The management clusters for which the status of the IPRegistry has no room. No ID is like this, so they are
 /// waited for as long as for one that writes nothing.

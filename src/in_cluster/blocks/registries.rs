@@ -28,7 +28,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::measured::{MeasuredRegistry, RequestMetrics};
-use super::open_registry::{ConnectError, Identity, OpenRegistry, Requester, Trouble};
+use super::open_registry::{
+    ConnectError, Identity, MAX_CLUSTERS, OpenRegistry, Requester, Trouble,
+};
 use super::recovery::RECOVERY_TIMEOUT;
 use super::running::{Running, START_DELAY, Start, Tasks};
 use super::state_metrics::{Known, RegistryStates};
@@ -46,8 +48,6 @@ const OPEN_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// The number of registries that are connected to at the same time. One that does not answer takes
 /// its deadline.
 const WORKERS: u16 = 8;
-/// The maximum number of management clusters in the status.
-pub(super) const MAX_CLUSTERS: usize = 50;
 
 /// Starts the controller of registries.
 pub(in crate::in_cluster) fn start(

@@ -11,7 +11,7 @@ use capi_ipam_api::{BlockLengths, NetworkRules, exclusions_hash};
 use capi_ipam_ip::{Block, Family, Span, SpanSet, UsableBlocks};
 
 use crate::blocks::{Affected, Blocks, ManagementClusters};
-use crate::pools::views::count;
+use crate::count;
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by
 /// all pools.

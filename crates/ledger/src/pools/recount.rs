@@ -4,9 +4,9 @@ use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 
 use super::PoolEntry;
 use super::draining::Draining;
-use super::views::count;
 use crate::PoolKey;
 use crate::addresses::{AddressUsage, Availability, UsageMap};
+use crate::count;
 
 impl PoolEntry {
     /// Computes the free set and the counts again after a change of the usable blocks from

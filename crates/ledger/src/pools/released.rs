@@ -7,7 +7,7 @@ use capi_ipam_ip::UsableBlocks;
 
 use crate::PoolInfo;
 use crate::addresses::Released;
-use crate::pools::views::count;
+use crate::count;
 
 /// For how long a pool keeps released addresses. The default is that of a pool which does not
 /// exist: every cool-down ends immediately.

@@ -9,6 +9,7 @@ use capi_ipam_api::{PoolKey, Scope};
 use capi_ipam_ip::{Block, FreeSet};
 
 use crate::addresses::{Availability, Change, Facts, ScopeEntry, set_in_order};
+use crate::count;
 use crate::effects::Effects;
 use crate::pools::{PoolEntry, Pools};
 
@@ -36,15 +37,6 @@ pub(crate) fn changed(change: &Change<'_>, derived: &mut Derived<'_>) {
     for view in VIEWS {
         view(change, derived);
     }
-}
-
-/// Counts one more, or one less.
-pub(crate) fn count(number: &mut usize, is_added: bool) {
-    *number = if is_added {
-        number.saturating_add(1)
-    } else {
-        number.saturating_sub(1)
-    };
 }
 
 /// Records for the pools in whose draining parts the address is whether it is in use.
