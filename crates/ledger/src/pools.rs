@@ -252,7 +252,7 @@ impl Pools {
     }
 
     /// When the next cool-down ends or the next reservation of a released address is no longer
-    /// needed, in seconds since the Unix epoch, with the delays of [`Self::cooled_down`]; `None`
+    /// needed, in seconds since the Unix epoch, with the delays of [`Ledger::cooled_down`](crate::Ledger::cooled_down); `None`
     /// without a released address.
     pub fn next_cooldown_end(
         &self,
