@@ -45,7 +45,7 @@ spec:
   shortDescription: Shows IP address pools of Cluster API
   description: |
     Shows the IP address pools of Cluster API's in-cluster IPAM provider, their addresses, who holds them and why
-    claims wait. Finds and repairs what is wrong, reserves addresses, and imports pools from a spreadsheet.
+    claims wait. Finds and repairs what is wrong, reserves addresses, and converts tables of pools to manifests.
   caveats: |
     For tab completion after "kubectl ipam", kubectl looks for kubectl_complete-ipam in PATH, which krew does not link:
       root=\${KREW_ROOT:-\$HOME/.krew}

@@ -266,6 +266,23 @@ fn documentation_names_the_archive() {
     }
 }
 
+/// Cargo reads the manifests of all members, also of those that are not built.
+#[test]
+fn docker_gets_all_members_of_the_workspace() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name| fs::read_to_string(folder.join(name)).expect("the file can be read");
+    let manifest = read("Cargo.toml");
+    let (_, rest) = manifest.split_once("members = [").expect("it has members");
+    let (members, _) = rest.split_once(']').expect("the list ends");
+    let ignored = read(".dockerignore");
+    for member in members.split(", ") {
+        let member = member.trim_matches('"');
+        let (top, _) = member.split_once('/').unwrap_or((member, ""));
+        let line = format!("!{top}");
+        assert!(ignored.lines().any(|found| found == line), "{line}");
+    }
+}
+
 #[test]
 fn dockerfile_builds_the_same_image() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));

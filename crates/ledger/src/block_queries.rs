@@ -227,11 +227,20 @@ impl Ledger {
         if entry.counts().out_of_range == 0 || !entry.shares_blocks() {
             return 0;
         }
-        let scope = entry.scope(pool);
-        let usage = self.addresses.usage_in(&scope);
-        let is_unusable = |block: Block| allowed.contains(block) && !usable.contains(block);
-        let used = usage.filter(|(_, usage)| usage.has_address_of(pool));
-        used.filter(|(block, _)| is_unusable(*block)).count()
+        let Some(entry) = self.addresses.scope(&entry.scope(pool)) else {
+            return 0;
+        };
+        let mut count = 0;
+        for span in allowed.set.subtract(&usable.set).spans() {
+            let (first, last) = (allowed.block(span.first()), allowed.block(span.last()));
+            for (block, usage) in entry.usage.between(first, last) {
+                let is_unusable = allowed.contains(block) && !usable.contains(block);
+                if is_unusable && usage.has_address_of(pool) {
+                    count += 1;
+                }
+            }
+        }
+        count
     }
 
     /// Whether the pools of a network may allocate all addresses of a block of any size. True in a

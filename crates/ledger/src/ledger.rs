@@ -434,7 +434,11 @@ impl Ledger {
         }
         for (network, gateways) in changed {
             for family in [Family::V4, Family::V6] {
-                let addresses = addresses_in(&gateways, family).collect();
+                let addresses: SpanSet = addresses_in(&gateways, family).collect();
+                // A second change would count as one of many.
+                if addresses.is_empty() {
+                    continue;
+                }
                 self.exclusions_changed(&network, family, &addresses, Some(pool));
             }
         }

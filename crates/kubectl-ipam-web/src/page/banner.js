@@ -112,7 +112,7 @@ function outageText({ cause, reason, since }, server, clock) {
  */
 function missingManagerText({ since }, clock) {
   const time = since ? ` since ${clock(since)}` : "";
-  return `No manager runs${time}. Claims get no address; states and counts can be outdated. Find the cause: kubectl ipam status`;
+  return `No manager runs${time}. Claims get no address; states and counts can be outdated. Find the cause: kubectl ipam doctor`;
 }
 
 /**

@@ -65,7 +65,7 @@ class Group {
     writeLine(this.#pool, poolText(group.pool));
     write(this.#reason, group.reason ?? "NotReconciled");
     this.#amount.replaceChildren(`${plural(group.count, "claim")}, the oldest waits for `, age(group.oldest));
-    write(this.#message, group.message ?? "No manager has processed the claims. See kubectl ipam status.");
+    write(this.#message, group.message ?? "No manager has processed the claims. See kubectl ipam doctor.");
     this.#render(group);
   }
 

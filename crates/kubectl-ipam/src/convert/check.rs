@@ -15,7 +15,7 @@ use crate::input::short;
 use crate::model::counted;
 use crate::user_reservation::{promised_to, reservation};
 
-/// Number of pools that a message about the addresses of one names.
+/// The maximum number of warnings about the addresses of a pool that pools of other networks have, too.
 const MAX_OVERLAPS: usize = 10;
 
 /// The manifests of all rows, and what is wrong with them.
@@ -228,8 +228,13 @@ impl Checker<'_> {
             near.sort_unstable();
             let others = near.iter().filter_map(|number| pools.get(*number));
             let shared = others.filter_map(|(key, other)| Some((key, other, pool.shared(other)?)));
-            for (key, other, address) in shared.take(MAX_OVERLAPS) {
+            let mut warnings = 0;
+            for (key, other, address) in shared {
                 if pool.network.is_some() && other.network.is_some() {
+                    warnings += 1;
+                    if warnings > MAX_OVERLAPS {
+                        continue;
+                    }
                     self.checked.warnings.push(format!(
                         "line {}: {address} is also in {key}, which is in another network: both allocate it",
                         pool.line

@@ -284,6 +284,18 @@ fn overlap_with_a_pool_without_a_network_is_found() {
     assert!(found[0].contains("is also in"), "{found:?}");
 }
 
+/// Warnings are limited, problems are not.
+#[test]
+fn overlap_after_many_with_pools_of_other_networks_is_found() {
+    let mut text = "kind,name,addresses,prefix,network\n".to_owned();
+    for number in 0..12 {
+        text += &format!("IP,v{number},10.0.0.2-10.0.0.100,24,n{number}\n");
+    }
+    text += "IP,q,10.0.0.90-10.0.0.110,24,\n";
+    let found = problems(&text);
+    assert!(found[0].contains("both would allocate it"), "{found:?}");
+}
+
 /// As spreadsheet programs write them.
 #[test]
 fn lines_of_any_kind_are_counted() {

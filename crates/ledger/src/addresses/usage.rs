@@ -88,6 +88,16 @@ impl UsageMap {
             .collect()
     }
 
+    /// The use of the blocks from one to another, which begin there or between.
+    pub(crate) fn between(
+        &self,
+        first: Block,
+        last: Block,
+    ) -> impl Iterator<Item = (Block, &AddressUsage)> {
+        let found = self.entries.range(first..=last_address(last));
+        found.map(|(block, usage)| (*block, &**usage))
+    }
+
     /// Whether an address of a block is not free. Takes logarithmic time.
     pub(crate) fn has_address_in(&self, block: Block) -> bool {
         let mut within = self.entries.range(block..=last_address(block));
