@@ -239,7 +239,7 @@ impl RecordCache {
 
     /// Records the result of an own write or read, unless a later state is known.
     pub fn apply(&self, entry: &Entry) {
-        let changes = self.state.lock().apply(entry, Instant::now());
+        let changes = self.state.lock().apply(entry, false, Instant::now());
         self.notify(changes);
     }
 
@@ -290,8 +290,13 @@ impl EventHandler<Entry> for RecordCache {
     }
 
     fn apply(&self, object: &Entry) {
-        Self::apply(self, object);
-        self.state.lock().advance_watch(&object.version);
+        let changes = {
+            let mut state = self.state.lock();
+            let changes = state.apply(object, true, Instant::now());
+            state.advance_watch(&object.version);
+            changes
+        };
+        self.notify(changes);
     }
 
     fn delete(&self, object: &Entry) {
@@ -320,8 +325,9 @@ impl State {
         names.filter_map(|(name, known)| Some((name.as_ref().ok()?, &known.entry)))
     }
 
-    /// Records a state. Returns whether anything has changed but a sign of life.
-    fn apply(&mut self, entry: &Entry, now: Instant) -> bool {
+    /// Records a state, which the watch has shown, or a response: that of a server that is behind shows no loss.
+    /// Returns whether anything has changed but a sign of life.
+    fn apply(&mut self, entry: &Entry, is_watched: bool, now: Instant) -> bool {
         if entry.is_deleted() {
             return self.remove(entry, now);
         }
@@ -337,7 +343,7 @@ impl State {
             if is_current && is_older {
                 return false;
             }
-            self.has_lost_writes |= is_older;
+            self.has_lost_writes |= is_older && is_watched;
             if *known.entry == *entry {
                 return false;
             }

@@ -345,12 +345,12 @@ impl OpenRegistry {
                 if state.clusters.len() >= MAX_CLUSTERS {
                     state.clusters.insert(UNLISTED.to_owned());
                 }
-                // One that replaces another one lacks the blocks of those that do not use it yet.
-                if known != id {
-                    return true;
+                if known == id {
+                    state.writes = state.writes.max(status.writes);
                 }
-                state.writes = state.writes.max(status.writes);
-                state.notices_loss(record.as_ref())
+                // A registry that replaces another one lacks the blocks of those that do not use it yet. And nobody
+                // has written since a recovery began before.
+                known != id || state.recovery.is_some() || state.notices_loss(record.as_ref())
             });
         }
         // No block is taken before a loss is noticed.
@@ -401,7 +401,10 @@ impl OpenRegistry {
         if let Some((version, began)) = &state.unseen_heartbeat
             && self.records.has_watched(version)
         {
-            self.signs_of_life.seen(&self.name, *began);
+            // What others have written before may be among the lost writes.
+            if state.recovery.is_none() && !state.is_outdated {
+                self.signs_of_life.seen(&self.name, *began);
+            }
             state.unseen_heartbeat = None;
             // Blocks can be taken from now on.
             self.recovered.notify_one();
@@ -523,7 +526,7 @@ impl OpenRegistry {
         let is_due = {
             let state = self.state.lock();
             let began = state.recovery.as_ref().map(Recovery::began);
-            let began = began.unwrap_or(self.opened_at);
+            let began = began.or(state.lost_at).unwrap_or(self.opened_at);
             // One whose record is refused is alive all the same.
             let is_late = began.elapsed() >= RECOVERY_TIMEOUT;
             let is_unseen = state
@@ -549,10 +552,14 @@ impl OpenRegistry {
         let mut state = self.state.lock();
         let is_current = !state.is_outdated && state.lost_at.is_none_or(|at| at <= since);
         state.is_recorded |= is_recorded && is_current;
+        let has_problem = state.problem().is_some();
         let Some(recovery) = &mut state.recovery else {
             return;
         };
         recovery.update(&signs);
+        if has_problem {
+            recovery.postpone(Instant::now());
+        }
         if recovery.is_over(Instant::now()) {
             state.recovery = None;
             state.has_recovered = true;

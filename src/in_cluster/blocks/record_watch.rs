@@ -97,9 +97,9 @@ impl EventHandler<Entry> for OpenRegistry {
 
     fn init_done(&self) {
         self.records.init_done();
-        self.note_sign_of_life();
         self.check_cluster();
         self.listed();
+        self.note_sign_of_life();
         // The list shows no event for a record that is missing.
         self.record_blocks();
     }

@@ -81,6 +81,11 @@ impl Recovery {
         self.began
     }
 
+    /// The registry cannot be reached now: the time until those that write nothing are not waited for begins again.
+    pub(super) fn postpone(&mut self, now: Instant) {
+        self.began = now;
+    }
+
     /// Compares the signs of life with those that were shown before. A cluster is no longer waited for after the
     /// second one of a process.
     pub(super) fn update(&mut self, shown: &Signs) {
@@ -190,10 +195,14 @@ mod tests {
     #[test]
     fn cluster_that_writes_nothing_is_not_waited_for_forever() {
         let now = Instant::now();
-        let recovery =
-            Recovery::begin("west", &signs(&[("east", "a", 7)]), std::iter::empty(), now);
+        let shown = signs(&[("east", "a", 7)]);
+        let mut recovery = Recovery::begin("west", &shown, std::iter::empty(), now);
         let almost = RECOVERY_TIMEOUT.saturating_sub(Duration::from_secs(1));
         assert!(!recovery.is_over(now + almost));
         assert!(recovery.is_over(now + RECOVERY_TIMEOUT));
+        // The registry could not be reached until then.
+        recovery.postpone(now + almost);
+        assert!(!recovery.is_over(now + RECOVERY_TIMEOUT));
+        assert!(recovery.is_over(now + almost + RECOVERY_TIMEOUT));
     }
 }

@@ -367,12 +367,13 @@ impl RegistryReconciler {
             cluster_id,
             registry_id: id.filter(|_| is_in_use).or(known).map(str::to_owned),
             // That of another registry says nothing.
-            writes: before.writes.filter(|_| id.is_none() || id == known),
+            writes: before.writes.filter(|_| !is_in_use || id == known),
             clusters,
             conditions: list.clone(),
         };
         // It grows with each sign of life, which is no reason for a write.
         if let Ok(opened) = &opened
+            && is_in_use
             && (status != before || status.writes.is_none())
         {
             status.writes = opened.writes().or(status.writes);
@@ -513,7 +514,11 @@ async fn create_identity(opened: &OpenRegistry) -> Result<String, RegistryError>
     let (Created::Ours(entry) | Created::Theirs(entry)) =
         opened.backend.create(&Key::Registry, &record).await?;
     opened.record_response(&entry);
-    Ok(opened.records.registry_id().unwrap_or_default())
+    let found = opened.records.registry_id();
+    found.ok_or_else(|| RegistryError::Invalid {
+        registry: opened.name.clone(),
+        source: format!("the record {} cannot be decoded", Key::Registry).into(),
+    })
 }
 
 /// The management clusters of a registry, in order of their identities.

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::{IPReservation, PoolKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddress;
 use kube::Resource;
 use tokio::task::JoinSet;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::addresses::Addresses;
 use crate::in_cluster::context::Context;
@@ -102,9 +103,14 @@ async fn read(
     if listed.is_ok() && !context.selection.is_everything() {
         let use_page = |page: Vec<MaybeInvalid<IPAddress>>| {
             for address in page {
-                let Ok(address) = address.0 else {
-                    is_complete = false;
-                    continue;
+                let address = match address.0 {
+                    Ok(address) => address,
+                    Err(invalid) => {
+                        let name = NamespacedName::of(&invalid.metadata);
+                        warn!(%name, "an IPAddress cannot be decoded: no block is returned");
+                        is_complete = false;
+                        continue;
+                    }
                 };
                 let Some((block, scope)) = place_of(&context, &address) else {
                     continue;

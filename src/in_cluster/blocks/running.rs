@@ -177,7 +177,7 @@ impl Tasks {
                 },
                 registry: self.registry,
                 process: format!("{:016x}", rand::random::<u64>()),
-                began: Instant::now(),
+                began: None,
                 disturbance: Disturbance::default(),
             };
             let mut last: Option<Instant> = None;
@@ -215,8 +215,8 @@ struct Heartbeat {
     key: Key,
     /// A random number of this process.
     process: String,
-    /// When the last write began.
-    began: Instant,
+    /// When the first write began whose outcome is not known.
+    began: Option<Instant>,
     disturbance: Disturbance,
 }
 
@@ -225,7 +225,9 @@ impl Heartbeat {
     /// reached, or what others have written until now.
     fn is_wanted(&self) -> bool {
         let registry = &self.registry;
-        registry.needs_probe() || registry.signs_of_life.is_wanted(&registry.name)
+        // During a recovery, signs of life are frequent anyway.
+        let is_wanted = registry.signs_of_life.is_wanted(&registry.name);
+        registry.needs_probe() || is_wanted && !registry.is_recovering()
     }
 
     /// The time between two signs of life.
@@ -252,17 +254,19 @@ impl Heartbeat {
         let held = registry.read(&self.key).await?;
         let record = held.as_ref().and_then(cluster_record);
         let is_own = record.is_some_and(|record| record.process == self.process);
-        if let (Some(held), Some(record)) = (&held, record)
-            && is_own
-            && !registry.records.has_watched(&held.version)
-        {
-            // The answer to its write was lost.
-            registry.wrote_heartbeat(held.version.clone(), record.writes, self.began);
-        }
         if registry.is_confirmed() {
             registry.compare_read(record);
         }
         registry.check_cluster();
+        if let (Some(held), Some(record)) = (&held, record)
+            && is_own
+            && !registry.is_recovering()
+            && !registry.records.has_watched(&held.version)
+            && let Some(began) = self.began.take()
+        {
+            // The answer to its write was lost.
+            registry.wrote_heartbeat(held.version.clone(), record.writes, began);
+        }
         if registry.is_of_other_cluster() {
             // The record is left to it.
             return Ok(true);
@@ -286,16 +290,15 @@ impl Heartbeat {
         Ok(true)
     }
 
-    /// The record as it is written now, in the place of `held`.
-    fn record(&self, held: Option<&ClusterRecord>) -> ClusterRecord {
+    /// The record as it is written now.
+    fn record(&self) -> ClusterRecord {
         let registry = &self.registry;
         let name = &registry.name;
-        // A manager of a part of the objects does not know all exclusions.
-        let exclusions = if self.is_alone {
-            registry.ledger.read(|ledger| ledger.exclusion_hashes(name))
-        } else {
-            held.map(|held| held.exclusions.clone()).unwrap_or_default()
-        };
+        let mut exclusions = BTreeMap::new();
+        // A manager of a part of the objects does not know all of them.
+        if self.is_alone {
+            exclusions = registry.ledger.read(|ledger| ledger.exclusion_hashes(name));
+        }
         ClusterRecord {
             cluster: registry.cluster.to_string(),
             uid: registry.uid.clone(),
@@ -311,10 +314,10 @@ impl Heartbeat {
     /// it since.
     async fn write(&mut self, held: Option<&Entry>) -> Result<bool, RegistryError> {
         let registry = &self.registry;
-        let record = self.record(held.and_then(cluster_record));
+        let record = self.record();
         let writes = record.writes;
         let record = Record::Cluster(record);
-        self.began = Instant::now();
+        let began = *self.began.get_or_insert_with(Instant::now);
         let written = match held {
             Some(held) => registry.backend.update(held, &record).await,
             None => match registry.backend.create(&self.key, &record).await? {
@@ -325,7 +328,8 @@ impl Heartbeat {
         match written {
             Ok(entry) => {
                 registry.record_response(&entry);
-                registry.wrote_heartbeat(entry.version, writes, self.began);
+                registry.wrote_heartbeat(entry.version, writes, began);
+                self.began = None;
                 // The watch may have shown it before the answer.
                 registry.note_sign_of_life();
                 Ok(true)
@@ -448,7 +452,7 @@ mod tests {
             is_alone: true,
             key: Key::Cluster { id: "west".into() },
             process: "p".to_owned(),
-            began: Instant::now(),
+            began: None,
             disturbance: Disturbance::default(),
         };
         assert!(heartbeat.beat().await.is_err());

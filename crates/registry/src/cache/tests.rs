@@ -230,10 +230,14 @@ fn restored_registry_shows_earlier_versions() {
     see(&cache, 100, "west");
     cache.remove(&deleted("cluster.west", at(99)));
     cache.restored();
+    // The response of a server that is behind is no loss.
     see(&cache, 7, "east");
     cache.apply(&entry("cluster.west", at(6), "west"));
     assert_holder(&cache, Some("east"));
     assert_eq!(cache.clusters().len(), 1);
+    assert!(!cache.has_lost_writes());
+    cache.restored();
+    EventHandler::apply(&cache, &entry(BLOCK, at(5), "east"));
     assert!(cache.has_lost_writes());
     cache.note_loss();
     assert!(!cache.has_lost_writes());

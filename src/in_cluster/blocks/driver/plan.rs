@@ -232,7 +232,8 @@ impl Driver {
         }
         for view in &found.blocks {
             if let Some(slice) = &view.slice {
-                let is_own = !self.is_foreign(slice, found.rules.is_some());
+                let is_other = found.rules.is_some() && self.names_other_registry(slice);
+                let is_own = self.has_own_id(slice) && !is_other;
                 all.entry(view.block).or_default().set_slice(slice, is_own);
             }
             if let Some(own) = all.get_mut(&view.block) {

@@ -95,7 +95,7 @@ impl Driver {
             Access::Limited
         };
         target.is_foreign = match &target.slice {
-            Some(slice) => self.is_foreign(slice, target.is_shared),
+            Some(slice) => !self.has_own_id(slice) || self.is_replaceable(target, slice),
             None => false,
         };
     }
@@ -198,20 +198,28 @@ impl Driver {
         slice.cluster == self.registry.cluster
     }
 
-    /// Whether a slice is never usable here: it is one of another management cluster, or of a registry that the
-    /// network does not name any more.
-    pub(super) fn is_foreign(&self, slice: &BlockSlice, is_shared: bool) -> bool {
-        let is_of_other_registry = match &slice.registry {
-            Some(named) => **named != *self.registry.name,
-            None => false,
-        };
-        !self.has_own_id(slice) || is_shared && is_of_other_registry
+    /// Whether a slice names another registry.
+    pub(super) fn names_other_registry(&self, slice: &BlockSlice) -> bool {
+        let named = slice.registry.as_deref();
+        named.is_some_and(|named| *named != *self.registry.name)
     }
 
     /// Whether the record of the block of a slice can be in this registry.
     pub(super) fn may_be_of_registry(&self, slice: &BlockSlice) -> bool {
         let registry = &self.registry.name;
         self.ledger(|ledger| ledger.may_be_of_registry(slice, registry))
+    }
+
+    /// Whether this registry has the record of a block with a slice of another registry, which the network does
+    /// not name any more. Otherwise the record is written first if an address is in use.
+    fn is_replaceable(&self, target: &Target, slice: &BlockSlice) -> bool {
+        let registry = &self.registry;
+        let is_of_other = target.is_shared && self.names_other_registry(slice);
+        if !is_of_other || !registry.is_available() || registry.is_suspended() {
+            return false;
+        }
+        let record = target.record();
+        !target.is_used || record.is_some_and(|(_, record)| *record.cluster == *registry.cluster)
     }
 
     /// Reads a record whose last write has an unknown outcome. Returns whether it is known now. One of
