@@ -87,7 +87,7 @@ pub(super) fn describe_missing_block(missing: &MissingBlock) -> String {
         ),
         Some(BlockObstacle::Restored) => format!(
             "{wait}, from which none is taken until all management clusters have written their records again, since it \
-             has lost some; see kubectl describe ipregistries {registry}"
+             has lost some, or replaces another one; see kubectl describe ipregistries {registry}"
         ),
         Some(BlockObstacle::AllTaken) => format!(
             "{wait}: other management clusters have all blocks of its range, or have returned them less than \

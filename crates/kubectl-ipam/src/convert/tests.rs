@@ -287,12 +287,12 @@ fn overlap_with_a_pool_without_a_network_is_found() {
 /// Warnings are limited, problems are not.
 #[test]
 fn overlap_after_many_with_pools_of_other_networks_is_found() {
-    let mut text = "kind,name,addresses,prefix,network\n".to_owned();
+    let mut rows = vec!["kind,name,addresses,prefix,network".to_owned()];
     for number in 0..12 {
-        text += &format!("IP,v{number},10.0.0.2-10.0.0.100,24,n{number}\n");
+        rows.push(format!("IP,v{number},10.0.0.2-10.0.0.100,24,n{number}"));
     }
-    text += "IP,q,10.0.0.90-10.0.0.110,24,\n";
-    let found = problems(&text);
+    rows.push("IP,q,10.0.0.90-10.0.0.110,24,".to_owned());
+    let found = problems(&rows.join("\n"));
     assert!(found[0].contains("both would allocate it"), "{found:?}");
 }
 
