@@ -228,18 +228,9 @@ async fn managers_of_one_cluster_share_its_blocks() {
     assert!(managers.iter().all(|manager| !manager.was_forbidden()));
 }
 
+/// No manager serves the part of the objects in which the address is in use.
 #[tokio::test]
 async fn address_without_a_reservation_keeps_its_block() {
-    unreserved_address_keeps_its_block(true).await;
-}
-
-#[tokio::test]
-async fn address_that_cannot_be_decoded_keeps_its_block() {
-    unreserved_address_keeps_its_block(false).await;
-}
-
-/// No manager serves the part of the objects in which the address is in use.
-async fn unreserved_address_keeps_its_block(is_decodable: bool) {
     let hub = Hub::nats();
     let (control_plane, one, two) = two_namespaces(&hub).await;
     let spec = json!({"addresses": ["10.0.1.0-10.0.1.15"], "prefix": 16, "network": NETWORK});
@@ -259,39 +250,12 @@ async fn unreserved_address_keeps_its_block(is_decodable: bool) {
         let deleted = one.reservations().delete(&name, &uid).await;
         deleted.expect("the reservation can be deleted");
     }
-    if !is_decodable {
-        store_undecodable(&control_plane, &two.namespace, "b-0").await;
-    }
 
     let manager = manager_of(&one);
     tokio::time::sleep(WAIT).await;
     let owners = one.slice_owners().await;
     assert!(owners.contains_key(&block_of(&address)), "{owners:?}");
     assert!(!manager.was_forbidden());
-}
-
-/// Stores an IPAddress without an address, which an earlier or damaged definition permits.
-async fn store_undecodable(control_plane: &ControlPlane, namespace: &str, name: &str) {
-    let address = "/spec/versions/2/schema/openAPIV3Schema/properties/spec/properties/address";
-    let any = json!([{"op": "replace", "path": address,
-                      "value": {"x-kubernetes-preserve-unknown-fields": true}}]);
-    let definition = "ipaddresses.ipam.cluster.x-k8s.io";
-    let patch = format!("--patch={any}");
-    control_plane.kubectl(&["patch", "crd", definition, "--type=json", &patch]);
-    let namespace = format!("--namespace={namespace}");
-    let broken = r#"--patch={"spec":{"address":5}}"#;
-    let arguments = [
-        "patch",
-        "ipaddress",
-        name,
-        &namespace,
-        "--type=merge",
-        broken,
-    ];
-    eventually("the address cannot be decoded", || async {
-        control_plane.try_kubectl(&arguments).ok()
-    })
-    .await;
 }
 
 /// The block of four addresses that contains an address.
