@@ -25,6 +25,7 @@ mod backoff;
 pub(super) mod check;
 mod disturbance;
 mod driver;
+mod heartbeat;
 mod measured;
 mod needs;
 mod open_registry;

@@ -607,7 +607,7 @@ impl<K: ApiObject> ResourceClient<K> {
         self.send(operation, request).await
     }
 
-    /// An object as it is sent: what a list returned has no kind of its own.
+    /// An object as it is sent: the objects of a list have no `kind` and `apiVersion`.
     fn value(&self, object: &K) -> Result<Value, CallError> {
         let value = serde_json::to_value(object);
         let mut value = value.map_err(|source| CallError::Serialize {

@@ -201,24 +201,27 @@ impl RecordCache {
         found
     }
 
-    /// The clusters that exclude other addresses from a network than `cluster`, by network: the last signs of life of
-    /// both have another hash for it.
+    /// The clusters that exclude other addresses from a network than `cluster`, by network of which its last sign of
+    /// life has a hash: those whose last sign of life has another one.
     pub fn differing_exclusions(&self, cluster: &str) -> BTreeMap<String, Vec<Box<str>>> {
-        let mut differing: BTreeMap<String, Vec<Box<str>>> = BTreeMap::new();
         let Some(own) = self.cluster(cluster) else {
-            return differing;
+            return BTreeMap::new();
         };
-        for (id, entry) in self.clusters() {
-            let Some(Record::Cluster(record)) = entry.record() else {
-                continue;
-            };
-            for (network, hash) in &own.exclusions {
-                let other = record.exclusions.get(network);
-                if other.is_some_and(|other| other != hash) {
-                    let ids = differing.entry(network.clone()).or_default();
+        let clusters = self.clusters();
+        let mut differing = BTreeMap::new();
+        for (network, hash) in own.exclusions {
+            let mut ids = Vec::new();
+            for (id, entry) in &clusters {
+                if let Some(Record::Cluster(record)) = entry.record()
+                    && record
+                        .exclusions
+                        .get(&network)
+                        .is_some_and(|other| *other != hash)
+                {
                     ids.push(id.clone());
                 }
             }
+            differing.insert(network, ids);
         }
         differing
     }

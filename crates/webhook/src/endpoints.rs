@@ -1,10 +1,11 @@
 //! The endpoints of webhooks: read requests, respond, and count.
 //!
-//! Any client in the cluster can send requests, so their total cost is limited. A body has 16 KiB
-//! of its own, and what has arrived beyond that shares 32 MiB. So most reviews always have room, and
-//! a client that announces a large body and does not send it takes nothing from others. A request
-//! whose body has no room is rejected with 429, and the API server retries. Two requests are parsed and processed concurrently, each in 32 MiB, and the others wait
-//! in order. Validators and converters run on blocking threads, so a slow one delays neither the
+//! Any client in the cluster can send requests, so their total cost is limited. The first 16 KiB of each
+//! body are always received, and all that follows shares 32 MiB. So most reviews always have room, and a
+//! client that announces a large body and does not send it takes nothing from others. A request whose
+//! body has no room is rejected with 429, and the API server retries. Two requests are parsed and
+//! processed concurrently, each in 32 MiB, and the others wait in order. Validators and converters run
+//! on blocking threads, so a slow one delays neither the
 //! bodies of other requests nor TLS handshakes.
 
 use std::sync::Arc;

@@ -88,9 +88,9 @@ struct State {
     held: usize,
     /// The last sign of life that the watch has not shown, and when its write began.
     unseen_heartbeat: Option<(Version, Instant)>,
-    /// The management clusters that exclude other addresses than this one, by network, once the signs of life
-    /// were compared.
-    differing_clusters: Option<BTreeMap<String, Vec<Box<str>>>>,
+    /// The management clusters that exclude other addresses than this one, by network of which this one has
+    /// written what it excludes.
+    differing_clusters: BTreeMap<String, Vec<Box<str>>>,
 }
 
 impl State {
@@ -415,16 +415,14 @@ impl OpenRegistry {
     pub(super) fn compare_exclusions(&self) {
         if self.is_confirmed() {
             let differing = self.records.differing_exclusions(&self.cluster);
-            self.state.lock().differing_clusters = Some(differing);
+            self.state.lock().differing_clusters = differing;
         }
     }
 
-    /// The management clusters that exclude other addresses from a network than this one; `None` before the
-    /// first comparison.
+    /// The management clusters that exclude other addresses from a network than this one; `None` if they were not
+    /// compared.
     pub(super) fn differing_clusters(&self, network: &str) -> Option<Vec<Box<str>>> {
-        let state = self.state.lock();
-        let differing = state.differing_clusters.as_ref()?;
-        Some(differing.get(network).cloned().unwrap_or_default())
+        self.state.lock().differing_clusters.get(network).cloned()
     }
 
     /// Another process writes with the identity of this management cluster, or no longer.
@@ -546,7 +544,7 @@ impl OpenRegistry {
     }
 
     /// A pass of the driver has found whether the registry has the records of all blocks of this
-    /// management cluster. It has looked at them after `since`.
+    /// management cluster. The check began at `since`.
     pub(super) fn checked_records(&self, is_recorded: bool, since: Instant) {
         let signs = self.records.clusters();
         let mut state = self.state.lock();
@@ -603,212 +601,4 @@ impl OpenRegistry {
 }
 
 #[cfg(test)]
-mod tests {
-    use capi_ipam_api::RegistryCluster;
-    use capi_ipam_controller::metrics::Metrics;
-    use capi_ipam_controller::watch::EventHandler;
-    use capi_ipam_registry::{Entry, Record};
-
-    use super::super::measured::RequestMetrics;
-    use super::super::measured::tests::ReadOnly;
-    use super::*;
-
-    fn opened() -> OpenRegistry {
-        let identity = Identity {
-            id: "west".to_owned(),
-            uid: None,
-        };
-        let requests = RequestMetrics::register(&Metrics::default());
-        let backend = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
-        let ledger = Arc::new(SharedLedger::read_only());
-        OpenRegistry::new("site".to_owned(), identity, backend, ledger, Arc::default())
-    }
-
-    fn version(revision: u64) -> Version {
-        Version::Bucket {
-            incarnation: None,
-            revision,
-        }
-    }
-
-    fn sign_of_life(id: &str, revision: u64) -> Entry {
-        Entry {
-            key: format!("cluster.{id}"),
-            version: version(revision),
-            value: Ok(Record::Cluster(ClusterRecord::default())),
-        }
-    }
-
-    fn list(registry: &OpenRegistry, entries: &[Entry]) {
-        registry.restored();
-        registry.init();
-        for entry in entries {
-            EventHandler::apply(registry, entry);
-        }
-        registry.init_done();
-    }
-
-    #[test]
-    fn success_of_one_requester_ends_no_problem_of_another_one() {
-        use Requester::{Driver, Heartbeat, Watch};
-
-        let now = Instant::now();
-        let mut state = State::default();
-        for requester in [Driver, Watch, Heartbeat] {
-            state.failed(requester, format!("{requester:?}"), now);
-        }
-        assert_eq!(state.problem().unwrap(), "Heartbeat");
-        state.succeeded(Heartbeat);
-        assert_eq!(state.problem().unwrap(), "Watch");
-        assert!(!state.needs_probe);
-        state.succeeded(Watch);
-        assert_eq!(state.problem().unwrap(), "Driver");
-        state.succeeded(Driver);
-        assert_eq!(state.problem(), None);
-    }
-
-    #[test]
-    fn driver_tries_again_after_an_interval() {
-        let now = Instant::now();
-        let mut state = State::default();
-        state.failed(Requester::Watch, String::new(), now);
-        assert!(state.allows_requests(now), "another connection");
-        state.failed(Requester::Driver, String::new(), now);
-        assert!(!state.allows_requests(now));
-        assert!(state.allows_requests(now + PROBE_INTERVAL));
-        state.failed(Requester::Heartbeat, String::new(), now);
-        assert!(!state.allows_requests(now + PROBE_INTERVAL));
-    }
-
-    /// The watch of a restored registry never shows it.
-    #[test]
-    fn lost_sign_of_life_does_not_prevent_the_next_one() {
-        let registry = opened();
-        let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
-        list(&registry, &signs);
-        registry.wrote_heartbeat(version(9), None, Instant::now());
-        list(&registry, &signs[..1]);
-        assert!(registry.is_recovering());
-        let state = registry.state.lock();
-        assert!(state.unseen_heartbeat.is_none() && !state.has_shown_life);
-    }
-
-    #[test]
-    fn block_may_be_taken_when_the_watch_has_shown_the_sign_of_life() {
-        let registry = opened();
-        assert!(!registry.shows_life());
-        list(&registry, &[]);
-        registry.wrote_heartbeat(version(5), None, Instant::now());
-        registry.note_sign_of_life();
-        assert!(!registry.shows_life());
-        EventHandler::apply(&registry.records, &sign_of_life("west", 5));
-        registry.note_sign_of_life();
-        assert!(registry.shows_life());
-        // The watch is interrupted before it shows the next one.
-        registry.wrote_heartbeat(version(6), None, Instant::now());
-        assert!(!registry.shows_life());
-    }
-
-    #[test]
-    fn list_without_known_records_begins_a_recovery() {
-        let registry = opened();
-        let west = sign_of_life("west", 5);
-        list(&registry, &[west.clone(), sign_of_life("east", 6)]);
-        list(&registry, &[west.clone(), sign_of_life("east", 6)]);
-        assert!(!registry.is_recovering() && !registry.is_awaited());
-        list(&registry, &[west.clone(), sign_of_life("east", 4)]);
-        assert!(registry.is_recovering());
-        let awaited = Trouble::Restored(vec!["east".to_owned()]);
-        assert_eq!(registry.trouble(), Some(awaited));
-        for revision in [7, 8] {
-            assert!(registry.is_recovering());
-            EventHandler::apply(&registry.records, &sign_of_life("east", revision));
-            registry.checked_records(true, Instant::now());
-        }
-        assert!(!registry.is_recovering());
-        // Others may have noticed the loss later, and still wait for this management cluster.
-        assert!(registry.is_awaited());
-    }
-
-    /// It has joined after this process had started, and the restored registry does not show it.
-    #[test]
-    fn cluster_that_joined_later_is_waited_for() {
-        let registry = opened();
-        let signs = ["west", "east", "north"].map(|id| sign_of_life(id, 6));
-        list(&registry, &signs[..2]);
-        EventHandler::apply(&registry, &signs[2]);
-        list(&registry, &signs[..2]);
-        let mut expected = vec!["east".to_owned(), "north".to_owned()];
-        assert_eq!(
-            registry.trouble(),
-            Some(Trouble::Restored(expected.clone()))
-        );
-        // The next list shows a further loss.
-        list(&registry, &signs[..1]);
-        assert_eq!(
-            registry.trouble(),
-            Some(Trouble::Restored(expected.clone()))
-        );
-        for revision in [7, 8] {
-            EventHandler::apply(&registry, &sign_of_life("east", revision));
-            registry.checked_records(true, Instant::now());
-        }
-        expected.remove(0);
-        assert_eq!(registry.trouble(), Some(Trouble::Restored(expected)));
-    }
-
-    /// The status of an IPRegistry that names its registry and these management clusters.
-    fn status(registry: Option<&str>, clusters: impl Iterator<Item = String>) -> IPRegistryStatus {
-        let cluster = |id| RegistryCluster {
-            id,
-            blocks: 1,
-            last_seen: None,
-        };
-        IPRegistryStatus {
-            registry_id: registry.map(str::to_owned),
-            clusters: clusters.map(cluster).collect(),
-            ..IPRegistryStatus::default()
-        }
-    }
-
-    /// The blocks of a cluster that does not use it yet are not in it.
-    #[test]
-    fn no_block_is_taken_from_a_new_registry_before_all_use_it() {
-        for (known, is_recovering) in [(None, false), (Some("a"), false), (Some("b"), true)] {
-            let registry = opened();
-            list(&registry, &[sign_of_life("west", 5)]);
-            let east = std::iter::once("east".to_owned());
-            registry.begin_to_use("a", &status(known, east));
-            assert_eq!(registry.is_recovering(), is_recovering, "{known:?}");
-        }
-    }
-
-    #[test]
-    fn clusters_that_the_status_does_not_list_are_waited_for() {
-        for (count, is_complete) in [(MAX_CLUSTERS - 1, true), (MAX_CLUSTERS, false)] {
-            let registry = opened();
-            list(&registry, &[sign_of_life("west", 5)]);
-            let all = (0..count).map(|number| format!("c{number}"));
-            registry.begin_to_use("a", &status(Some("b"), all));
-            let Some(Trouble::Restored(awaited)) = registry.trouble() else {
-                panic!("the registry replaces another one");
-            };
-            let is_listed = |id: &String| id != UNLISTED;
-            assert_eq!(awaited.iter().all(is_listed), is_complete, "{awaited:?}");
-        }
-    }
-
-    /// The pass has looked at the records before.
-    #[test]
-    fn records_are_checked_again_after_a_loss() {
-        let registry = opened();
-        let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
-        list(&registry, &signs);
-        let since = Instant::now();
-        list(&registry, &signs[..1]);
-        registry.checked_records(true, since);
-        assert!(!registry.state.lock().is_recorded);
-        registry.checked_records(true, Instant::now());
-        assert!(registry.state.lock().is_recorded);
-    }
-}
+mod tests;

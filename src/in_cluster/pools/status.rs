@@ -605,16 +605,20 @@ mod tests {
                 in_unusable_blocks,
                 ..report(&pool)
             };
-            let snapshot = PoolSnapshot {
-                report: &report,
-                finalizer_error: None,
-                blocker: None,
-                kept_in_network: None,
-            };
+            let snapshot = snapshot(&report);
             let condition = snapshot.out_of_range();
             assert_eq!(condition.reason.as_deref(), Some(reason));
             let message = condition.message.unwrap_or_default();
             assert!(message.starts_with(start), "{message}");
+        }
+    }
+
+    fn snapshot(report: &PoolReport) -> PoolSnapshot<'_> {
+        PoolSnapshot {
+            report,
+            finalizer_error: None,
+            blocker: None,
+            kept_in_network: None,
         }
     }
 
@@ -631,12 +635,7 @@ mod tests {
                 draining: Some(draining),
                 ..report(&pool)
             };
-            let snapshot = PoolSnapshot {
-                report: &report,
-                finalizer_error: None,
-                blocker: None,
-                kept_in_network: None,
-            };
+            let snapshot = snapshot(&report);
             let condition = snapshot.draining().unwrap();
             (
                 condition.status.clone(),

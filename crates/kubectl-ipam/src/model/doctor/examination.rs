@@ -65,7 +65,7 @@ impl Examination {
         Self::inspect(list.seen(), list.missing.clone(), find)
     }
 
-    /// Checks of the objects of a list, each of which can be impossible for a reason of its own.
+    /// Checks of the objects of a list. Each can be impossible for a different reason.
     pub(super) fn of_each<'a, T>(
         list: &'a Readable<Vec<T>>,
         examine: impl Fn(&'a T) -> Self,

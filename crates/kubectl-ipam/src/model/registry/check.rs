@@ -50,6 +50,7 @@ impl RegistryCheck {
         self.problems.extend(self.size_problem(records));
         let mut differing = records.differing_exclusions(&self.cluster_id);
         let clusters = differing.remove(self.network.as_str());
+        let clusters = clusters.filter(|clusters| !clusters.is_empty());
         self.problems
             .extend(clusters.map(|clusters| advice::exclusions_differ(&clusters)));
         for entry in records.problems() {

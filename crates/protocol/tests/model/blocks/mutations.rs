@@ -55,6 +55,8 @@ pub(super) enum Mutation {
     ShowLifeUnlisted,
     /// One sign of life of each cluster is waited for.
     AwaitOneSign,
+    /// Only the clusters that a restored registry shows are waited for, not those that have joined since.
+    AwaitShownClusters,
     /// A sign of life is written before the records are written that a restored registry has lost.
     ShowLifeUnrecorded,
     /// A sign of life is written before the slices are marked of which a restored registry shows
@@ -105,6 +107,7 @@ fn each_precaution_of_sharing_a_block_is_needed() {
         (Mutation::TakeUnseen, REGISTRY_RESTORED),
         (Mutation::ShowLifeUnlisted, REGISTRY_RESTORED),
         (Mutation::AwaitOneSign, REGISTRY_RESTORED),
+        (Mutation::AwaitShownClusters, REGISTRY_RESTORED),
         (Mutation::ShowLifeUnrecorded, REGISTRY_RESTORED),
         (Mutation::ShowLifeUnmarked, REGISTRY_RESTORED_AND_CRASHED),
         (Mutation::IgnoreIdentity, REBUILT_CLUSTER),

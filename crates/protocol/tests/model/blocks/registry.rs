@@ -76,13 +76,6 @@ impl Registry {
         }
     }
 
-    /// Whether all other clusters have written again.
-    fn have_others_signed(&self, scope: &Scope, cluster: usize) -> bool {
-        let mut others = (0..scope.managers).map(|manager| scope.cluster(manager));
-        let own = scope.identity(cluster);
-        others.all(|other| scope.identity(other) == own || self.has_signed(scope, other))
-    }
-
     /// Whether a manager with the identity of a cluster has written two signs of life.
     fn has_signed(&self, scope: &Scope, cluster: usize) -> bool {
         let needed = match scope.mutation {
@@ -145,10 +138,27 @@ impl State {
             steps.push(Action::ShowLife(manager));
         }
         let is_recovering = registry.links[manager] == Link::Recovering;
-        if is_recovering && registry.have_others_signed(scope, cluster) {
+        if is_recovering && self.have_others_signed(scope, cluster) {
             steps.push(Action::EndRecovery(manager));
         }
         steps
+    }
+
+    /// Whether all other clusters have written again.
+    fn have_others_signed(&self, scope: &Scope, cluster: usize) -> bool {
+        let mut others = (0..scope.managers).map(|manager| scope.cluster(manager));
+        let own = scope.identity(cluster);
+        others.all(|other| {
+            let is_awaited = scope.identity(other) != own && self.is_awaited(scope, other);
+            !is_awaited || self.registry.has_signed(scope, other)
+        })
+    }
+
+    /// Whether a cluster is waited for. Those that have joined after the backup are, too.
+    fn is_awaited(&self, scope: &Scope, cluster: usize) -> bool {
+        let mut records = self.before.iter().filter_map(|key| key.record);
+        scope.mutation != Some(Mutation::AwaitShownClusters)
+            || records.any(|record| record.holder == scope.identity(cluster))
     }
 
     /// Whether a manager writes a sign of life that matters. Others conclude from it that all that

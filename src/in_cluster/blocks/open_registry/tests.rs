@@ -1,0 +1,272 @@
+use capi_ipam_api::RegistryCluster;
+use capi_ipam_controller::metrics::Metrics;
+use capi_ipam_controller::watch::EventHandler;
+use capi_ipam_registry::{Entry, Key, Record, RegistryRecord};
+
+use super::*;
+use crate::in_cluster::blocks::measured::RequestMetrics;
+use crate::in_cluster::blocks::measured::tests::ReadOnly;
+
+fn opened() -> OpenRegistry {
+    let identity = Identity {
+        id: "west".to_owned(),
+        uid: None,
+    };
+    let requests = RequestMetrics::register(&Metrics::default());
+    let backend = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
+    let ledger = Arc::new(SharedLedger::read_only());
+    OpenRegistry::new("site".to_owned(), identity, backend, ledger, Arc::default())
+}
+
+fn version(revision: u64) -> Version {
+    Version::Bucket {
+        incarnation: None,
+        revision,
+    }
+}
+
+fn sign_of_life(id: &str, revision: u64) -> Entry {
+    Entry {
+        key: format!("cluster.{id}"),
+        version: version(revision),
+        value: Ok(Record::Cluster(ClusterRecord::default())),
+    }
+}
+
+fn list(registry: &OpenRegistry, entries: &[Entry]) {
+    registry.restored();
+    registry.init();
+    for entry in entries {
+        EventHandler::apply(registry, entry);
+    }
+    registry.init_done();
+}
+
+#[test]
+fn success_of_one_requester_ends_no_problem_of_another_one() {
+    use Requester::{Driver, Heartbeat, Watch};
+
+    let now = Instant::now();
+    let mut state = State::default();
+    for requester in [Driver, Watch, Heartbeat] {
+        state.failed(requester, format!("{requester:?}"), now);
+    }
+    assert_eq!(state.problem().unwrap(), "Heartbeat");
+    state.succeeded(Heartbeat);
+    assert_eq!(state.problem().unwrap(), "Watch");
+    assert!(!state.needs_probe);
+    state.succeeded(Watch);
+    assert_eq!(state.problem().unwrap(), "Driver");
+    state.succeeded(Driver);
+    assert_eq!(state.problem(), None);
+}
+
+#[test]
+fn driver_tries_again_after_an_interval() {
+    let now = Instant::now();
+    let mut state = State::default();
+    state.failed(Requester::Watch, String::new(), now);
+    assert!(state.allows_requests(now), "another connection");
+    state.failed(Requester::Driver, String::new(), now);
+    assert!(!state.allows_requests(now));
+    assert!(state.allows_requests(now + PROBE_INTERVAL));
+    state.failed(Requester::Heartbeat, String::new(), now);
+    assert!(!state.allows_requests(now + PROBE_INTERVAL));
+}
+
+/// The watch of a restored registry never shows it.
+#[test]
+fn lost_sign_of_life_does_not_prevent_the_next_one() {
+    let registry = opened();
+    let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
+    list(&registry, &signs);
+    registry.wrote_heartbeat(version(9), None, Instant::now());
+    list(&registry, &signs[..1]);
+    assert!(registry.is_recovering());
+    let state = registry.state.lock();
+    assert!(state.unseen_heartbeat.is_none() && !state.has_shown_life);
+}
+
+#[test]
+fn block_may_be_taken_when_the_watch_has_shown_the_sign_of_life() {
+    let registry = opened();
+    assert!(!registry.shows_life());
+    list(&registry, &[]);
+    registry.wrote_heartbeat(version(5), None, Instant::now());
+    registry.note_sign_of_life();
+    assert!(!registry.shows_life());
+    EventHandler::apply(&registry.records, &sign_of_life("west", 5));
+    registry.note_sign_of_life();
+    assert!(registry.shows_life());
+    // The watch is interrupted before it shows the next one.
+    registry.wrote_heartbeat(version(6), None, Instant::now());
+    assert!(!registry.shows_life());
+}
+
+#[test]
+fn list_without_known_records_begins_a_recovery() {
+    let registry = opened();
+    let west = sign_of_life("west", 5);
+    list(&registry, &[west.clone(), sign_of_life("east", 6)]);
+    list(&registry, &[west.clone(), sign_of_life("east", 6)]);
+    assert!(!registry.is_recovering() && !registry.is_awaited());
+    list(&registry, &[west.clone(), sign_of_life("east", 4)]);
+    assert!(registry.is_recovering());
+    let awaited = Trouble::Restored(vec!["east".to_owned()]);
+    assert_eq!(registry.trouble(), Some(awaited));
+    for revision in [7, 8] {
+        assert!(registry.is_recovering());
+        EventHandler::apply(&registry.records, &sign_of_life("east", revision));
+        registry.checked_records(true, Instant::now());
+    }
+    assert!(!registry.is_recovering());
+    // Others may have noticed the loss later, and still wait for this management cluster.
+    assert!(registry.is_awaited());
+}
+
+/// It has joined after this process had started, and the restored registry does not show it.
+#[test]
+fn cluster_that_joined_later_is_waited_for() {
+    let registry = opened();
+    let signs = ["west", "east", "north"].map(|id| sign_of_life(id, 6));
+    list(&registry, &signs[..2]);
+    EventHandler::apply(&registry, &signs[2]);
+    list(&registry, &signs[..2]);
+    let mut expected = vec!["east".to_owned(), "north".to_owned()];
+    assert_eq!(
+        registry.trouble(),
+        Some(Trouble::Restored(expected.clone()))
+    );
+    // The next list shows a further loss.
+    list(&registry, &signs[..1]);
+    assert_eq!(
+        registry.trouble(),
+        Some(Trouble::Restored(expected.clone()))
+    );
+    for revision in [7, 8] {
+        EventHandler::apply(&registry, &sign_of_life("east", revision));
+        registry.checked_records(true, Instant::now());
+    }
+    expected.remove(0);
+    assert_eq!(registry.trouble(), Some(Trouble::Restored(expected)));
+}
+
+/// The status of an IPRegistry that names its registry and these management clusters.
+fn status(registry: Option<&str>, clusters: impl Iterator<Item = String>) -> IPRegistryStatus {
+    let cluster = |id| RegistryCluster {
+        id,
+        blocks: 1,
+        last_seen: None,
+    };
+    IPRegistryStatus {
+        registry_id: registry.map(str::to_owned),
+        clusters: clusters.map(cluster).collect(),
+        ..IPRegistryStatus::default()
+    }
+}
+
+/// The blocks of a cluster that does not use it yet are not in it.
+#[test]
+fn no_block_is_taken_from_a_new_registry_before_all_use_it() {
+    for (known, is_recovering) in [(None, false), (Some("a"), false), (Some("b"), true)] {
+        let registry = opened();
+        list(&registry, &[sign_of_life("west", 5)]);
+        let east = std::iter::once("east".to_owned());
+        registry.begin_to_use("a", &status(known, east));
+        assert_eq!(registry.is_recovering(), is_recovering, "{known:?}");
+    }
+}
+
+#[test]
+fn clusters_that_the_status_does_not_list_are_waited_for() {
+    for (count, is_complete) in [(MAX_CLUSTERS - 1, true), (MAX_CLUSTERS, false)] {
+        let registry = opened();
+        list(&registry, &[sign_of_life("west", 5)]);
+        let all = (0..count).map(|number| format!("c{number}"));
+        registry.begin_to_use("a", &status(Some("b"), all));
+        let Some(Trouble::Restored(awaited)) = registry.trouble() else {
+            panic!("the registry replaces another one");
+        };
+        let is_listed = |id: &String| id != UNLISTED;
+        assert_eq!(awaited.iter().all(is_listed), is_complete, "{awaited:?}");
+    }
+}
+
+/// The check began before the loss.
+#[test]
+fn records_are_checked_again_after_a_loss() {
+    let registry = opened();
+    let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
+    list(&registry, &signs);
+    let since = Instant::now();
+    list(&registry, &signs[..1]);
+    registry.checked_records(true, since);
+    assert!(!registry.state.lock().is_recorded);
+    registry.checked_records(true, Instant::now());
+    assert!(registry.state.lock().is_recorded);
+}
+
+/// Nobody could write until the registry was restored: the time begins then.
+#[test]
+fn recovery_begins_again_when_the_registry_can_be_used_again() {
+    let registry = opened();
+    let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
+    list(&registry, &signs);
+    registry.set_confirmed(Some("a"));
+    list(&registry, &signs[..1]);
+    let began = |registry: &OpenRegistry| {
+        let state = registry.state.lock();
+        state.recovery.as_ref().map(Recovery::began)
+    };
+    let first = began(&registry).unwrap();
+    registry.set_confirmed(None);
+    registry.begin_to_use("a", &status(Some("a"), std::iter::once("east".to_owned())));
+    let second = began(&registry).unwrap();
+    assert!(second > first);
+    registry.set_problem(Requester::Watch, "no answer".to_owned());
+    registry.checked_records(true, Instant::now());
+    assert!(began(&registry).unwrap() > second);
+}
+
+/// Others would conclude from it that its records are written.
+#[test]
+fn cluster_with_refused_records_shows_no_life_after_its_own_recovery() {
+    let mut registry = opened();
+    // The process runs for long.
+    registry.opened_at = Instant::now().checked_sub(RECOVERY_TIMEOUT).unwrap();
+    let identity = Entry {
+        key: Key::Registry.to_string(),
+        version: version(1),
+        value: Ok(Record::Registry(RegistryRecord { id: "a".to_owned() })),
+    };
+    let signs = [identity, sign_of_life("west", 5), sign_of_life("east", 7)];
+    list(&registry, &signs);
+    registry.set_confirmed(Some("a"));
+    registry.checked_records(true, Instant::now());
+    assert!(registry.may_show_life());
+    list(&registry, &signs[..2]);
+    for revision in [8, 9] {
+        EventHandler::apply(&registry, &sign_of_life("east", revision));
+        registry.checked_records(false, Instant::now());
+    }
+    assert!(!registry.is_recovering());
+    assert!(!registry.may_show_life());
+}
+
+/// What others have written before may be among the lost writes.
+#[test]
+fn sign_of_life_during_a_recovery_shows_no_earlier_writes() {
+    let registry = opened();
+    let signs = [sign_of_life("west", 5), sign_of_life("east", 7)];
+    list(&registry, &signs);
+    let show = |revision| {
+        let began = Instant::now();
+        registry.wrote_heartbeat(version(revision), None, began);
+        EventHandler::apply(&registry, &sign_of_life("west", revision));
+        registry.signs_of_life.is_seen_since("site", began)
+    };
+    assert!(show(8));
+    list(&registry, &signs[..1]);
+    assert!(registry.is_recovering());
+    assert!(!show(9));
+}
