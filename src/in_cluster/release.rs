@@ -1,8 +1,12 @@
 //! Releases the addresses of a claim: sends the requests of [`Free`], step R2.
+//!
+//! A claim that is gone without having been deleted by its finalizer can have been moved to another
+//! management cluster. In a network that shares blocks, its reservations are left to
+//! [`AbandonedReservations`](super::repairs), which waits until the registry has shown what others use.
 
 use std::collections::VecDeque;
 
-use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
@@ -24,8 +28,8 @@ struct Releasing<'a> {
     held: VecDeque<(KnownReservation, FormerUse)>,
     /// The pool and the block of the deleted IPAddress, if the ledger shows no reservation of it.
     deleted: Option<(PoolKey, Block)>,
-    /// The scopes in which the block may be reserved, once they are looked up.
-    scopes: Option<VecDeque<Scope>>,
+    /// Where the block may be reserved, once that is looked up.
+    slots: Option<VecDeque<Slot>>,
     /// The scope that is read.
     slot: Option<Slot>,
     /// The reservation that is released.
@@ -69,9 +73,9 @@ impl<'a> Releasing<'a> {
         deleted: Option<&(PoolKey, Block)>,
     ) -> Self {
         // A promise is kept, and a reservation without uid is being created.
-        let reserved = held
-            .iter()
-            .filter(|held| !held.is_promise && !held.uid.is_empty());
+        let reserved = held.iter().filter(|held| {
+            !held.is_promise && !held.uid.is_empty() && !may_be_moved(context, claim, &held.slot)
+        });
         let held_by_claim = reserved
             .map(|one| (one.known(), former_use(held, one)))
             .collect();
@@ -86,7 +90,7 @@ impl<'a> Releasing<'a> {
             claim,
             held: held_by_claim,
             deleted: unknown.cloned(),
-            scopes: None,
+            slots: None,
             slot: None,
             current: None,
         }
@@ -127,18 +131,18 @@ impl<'a> Releasing<'a> {
     fn find_scope(&mut self) -> Event {
         self.slot = None;
         if let Some((pool, block)) = &self.deleted {
-            let ledger = &self.context.ledger;
-            let look_up = || {
-                ledger
-                    .read(|ledger| ledger.pools().possible_scopes(pool))
-                    .into()
-            };
-            let scopes = self.scopes.get_or_insert_with(look_up);
-            let next = scopes.pop_front();
-            self.slot = next.map(|scope| Slot {
+            let of_scope = |scope| Slot {
                 scope,
                 block: *block,
-            });
+            };
+            let look_up = || {
+                let ledger = &self.context.ledger;
+                let scopes = ledger.read(|ledger| ledger.pools().possible_scopes(pool));
+                let slots = scopes.into_iter().map(of_scope);
+                let released = slots.filter(|slot| !may_be_moved(self.context, self.claim, slot));
+                released.collect()
+            };
+            self.slot = self.slots.get_or_insert_with(look_up).pop_front();
         }
         Event::Found {
             exists: self.slot.is_some(),
@@ -189,6 +193,18 @@ impl<'a> Releasing<'a> {
             None
         }
     }
+}
+
+/// Whether another management cluster may use the address now: the claim is gone, and nothing shows
+/// that it was deleted in this one.
+fn may_be_moved(context: &Context, claim: &IPAddressClaim, slot: &Slot) -> bool {
+    if claim.metadata.deletion_timestamp.is_some() {
+        return false;
+    }
+    let registry = context
+        .ledger
+        .read(|ledger| ledger.registry_of_address(slot));
+    registry.is_some()
 }
 
 fn cannot_release(block: Block, error: CallError) -> HandlerError {

@@ -101,6 +101,8 @@ pub(crate) enum Held {
     Lists,
     /// Writes of IPSlices.
     Slices,
+    /// Writes of IPAddressClaims.
+    Claims,
     /// Writes of records of management clusters.
     ClusterRecords,
     /// Writes of records of networks.
@@ -125,6 +127,8 @@ struct Book {
     harm: Option<(&'static str, Harm)>,
     /// The requests that are not forwarded yet.
     held: BTreeSet<Held>,
+    /// Those of which one has arrived.
+    waiting: BTreeSet<Held>,
     /// The kinds of writes of each management cluster.
     seen: BTreeSet<(&'static str, String)>,
 }
@@ -177,19 +181,36 @@ impl Interceptor {
 
     /// Delays some requests of all managers from now on, or no longer.
     pub(crate) fn hold(&self, what: Held, is_held: bool) {
-        let held = &mut self.book.lock().held;
+        let mut book = self.book.lock();
         if is_held {
-            held.insert(what);
+            book.held.insert(what);
         } else {
-            held.remove(&what);
+            book.held.remove(&what);
+            book.waiting.remove(&what);
         }
+    }
+
+    /// Waits until a request has arrived that is delayed.
+    pub(crate) async fn wait_until_held(&self, what: Held) {
+        let is_waiting = || async { self.book.lock().waiting.contains(&what).then_some(()) };
+        eventually("a request has arrived that is delayed", is_waiting).await;
     }
 
     /// Waits as long as these requests are not forwarded.
     async fn released(&self, what: Held) {
-        while self.book.lock().held.contains(&what) {
+        while self.waits(what) {
             sleep(POLL).await;
         }
+    }
+
+    /// Whether a request that has arrived is still delayed.
+    fn waits(&self, what: Held) -> bool {
+        let mut book = self.book.lock();
+        let is_held = book.held.contains(&what);
+        if is_held {
+            book.waiting.insert(what);
+        }
+        is_held
     }
 
     /// Waits until no request of a management cluster is forwarded any more.

@@ -12,6 +12,11 @@ use crate::site::{Hub, ManagementCluster, NETWORK};
 /// mark of an empty block is old.
 const GRACE: Duration = Duration::from_secs(5);
 
+const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+/// The proxy between the source and the registry, as the interceptor knows it.
+const REGISTRY: &str = "registry of west";
+
 /// The addresses of the pool that is moved.
 const ADDRESSES: [&str; 3] = ["10.0.1.0", "10.0.1.1", "10.0.1.2"];
 
@@ -42,26 +47,59 @@ impl Move {
 
     /// Moves a claim from west to east. West does not release its address.
     async fn run(&self) {
+        self.create_in_target().await;
+        // What is moved is paused, so the manager does not release it.
+        self.west.signal("STOP");
+        self.delete_address().await;
+        let source = &self.west.consumer;
+        let claims = source.claims();
+        source.modify(&claims, "m-0", remove_finalizers).await;
+        source.delete_object(&claims, "m-0").await;
+        self.west.signal("CONT");
+    }
+
+    /// Moves a claim. The source sees that the IPAddress is gone and the claim not paused, and adds its
+    /// finalizer at the moment at which the claim is deleted.
+    async fn run_unpaused(&self, interceptor: &Interceptor) {
+        self.create_in_target().await;
+        let source = &self.west.consumer;
+        let claims = source.claims();
+        let pause = |claim: &mut Value| claim["metadata"]["annotations"][PAUSED] = json!("");
+        source.modify(&claims, "m-0", pause).await;
+        self.delete_address().await;
+        interceptor.hold(Held::Claims, true);
+        let resume = |claim: &mut Value| {
+            claim["metadata"]["annotations"] = json!({});
+            remove_finalizers(claim);
+        };
+        source.modify(&claims, "m-0", resume).await;
+        interceptor.wait_until_held(Held::Claims).await;
+        source.delete_object(&claims, "m-0").await;
+        interceptor.hold(Held::Claims, false);
+    }
+
+    async fn create_in_target(&self) {
         let target = &self.east.consumer;
         let [address, ..] = ADDRESSES;
         target.create_address("m-0", "p", address).await;
         target.create_claim("m-0", "p").await;
         assert_eq!(target.wait_for_address("m-0").await, address);
-        // What is moved is paused, so the manager does not release it.
-        self.west.signal("STOP");
+    }
+
+    async fn delete_address(&self) {
         let source = &self.west.consumer;
-        let (claims, addresses) = (source.claims(), source.addresses());
-        let remove = |object: &mut Value| object["metadata"]["finalizers"] = json!([]);
-        source.modify(&addresses, "m-0", remove).await;
+        let addresses = source.addresses();
+        source.modify(&addresses, "m-0", remove_finalizers).await;
         source.delete_object(&addresses, "m-0").await;
-        source.modify(&claims, "m-0", remove).await;
-        source.delete_object(&claims, "m-0").await;
-        self.west.signal("CONT");
     }
 
     async fn assert_waits(&self) {
         self.west.consumer.assert_stays_unbound("x").await;
     }
+}
+
+fn remove_finalizers(object: &mut Value) {
+    object["metadata"]["finalizers"] = json!([]);
 }
 
 /// A site whose source sends the requests to its API server through a proxy.
@@ -133,24 +171,43 @@ async fn claim_gets_a_block_while_others_are_returned() {
 #[tokio::test(flavor = "multi_thread")]
 async fn moved_address_is_not_freed_without_the_registry() {
     let interceptor = Arc::new(Interceptor::default());
+    let site = Box::pin(with_proxies(&interceptor)).await;
+    interceptor.cut_off(REGISTRY);
+    site.run().await;
+    assert_kept(&site, &interceptor).await;
+}
+
+/// The source has not seen yet that the claim is paused, and finds that it is gone when it binds it.
+#[tokio::test(flavor = "multi_thread")]
+async fn address_of_a_claim_that_vanishes_is_not_freed_without_the_registry() {
+    let interceptor = Arc::new(Interceptor::default());
+    let site = Box::pin(with_proxies(&interceptor)).await;
+    interceptor.cut_off(REGISTRY);
+    site.run_unpaused(&interceptor).await;
+    assert_kept(&site, &interceptor).await;
+}
+
+/// A site whose source reaches its API server and the registry through proxies.
+async fn with_proxies(interceptor: &Arc<Interceptor>) -> Move {
     let hub = Hub::nats();
     hub.create_bucket().await;
     let Hub::Nats(node) = &hub else {
         panic!("the registry is a server of NATS");
     };
-    let proxy = NatsProxy::start(&interceptor, node, "west").await;
-    let control_plane = ControlPlane::start(Options::default());
-    let kubeconfig = control_plane.provider_kubeconfig().to_owned();
-    let west = ManagementCluster::with_kubeconfig("west", control_plane, kubeconfig).await;
+    let proxy = NatsProxy::start(interceptor, node, REGISTRY).await;
+    let west = start_cluster(interceptor, "west").await;
     let registry = hub.registry_at("west", Some(vec![proxy.url().to_owned()]));
     west.create_registry(registry, None).await;
     west.create_network(NETWORK, blocks()).await;
+    // The proxy runs as long as the test.
+    std::mem::forget(proxy);
     let blocks = blocks();
     let east = ManagementCluster::start("east", &hub, &blocks).await;
-    let site = Box::pin(Move::prepare(hub, west, east)).await;
+    Move::prepare(hub, west, east).await
+}
 
-    interceptor.cut_off("west");
-    site.run().await;
+/// The address is kept for as long as the source cannot reach the registry, and not used afterwards.
+async fn assert_kept(site: &Move, interceptor: &Interceptor) {
     tokio::time::sleep(GRACE).await;
     site.assert_waits().await;
     site.west

@@ -65,7 +65,7 @@ async fn address_without_a_claim_is_deleted_and_released() {
     assert_eq!(env.bind("bound", "pool").await, "10.4.0.1");
     env.provider.failing_releases.store(2, Ordering::Relaxed);
     abandon(&env, "a").await;
-    let text = "no IPAddressClaim a exists: deleted the IPAddress and released 10.4.0.2";
+    let text = "no IPAddressClaim a exists: deleted the IPAddress that held 10.4.0.2";
     env.consumer
         .wait_for_event("a", "Normal", "OrphanFreed", text)
         .await;

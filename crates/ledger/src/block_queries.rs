@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus, Scope};
+use capi_ipam_api::{BlockLengths, BlockRules, BlockStatus, Scope, Slot};
 use capi_ipam_ip::{Block, Family, Span, SpanSet};
 
 use super::addresses::ScopeEntry;
@@ -88,10 +88,13 @@ impl Ledger {
         slices.any(BlockInfo::has_unmarked_conflict)
     }
 
-    /// The registry in which another management cluster reports that it uses an address of a
-    /// network; `None` if the network shares no blocks.
-    pub fn registry_of_address(&self, network: &str, address: Block) -> Option<String> {
-        let mut slices = self.slices_of_address(network, address);
+    /// The registry in which another management cluster reports that it uses an address; `None` if
+    /// the scope shares no blocks.
+    pub fn registry_of_address(&self, slot: &Slot) -> Option<String> {
+        let Scope::Network(network) = &slot.scope else {
+            return None;
+        };
+        let mut slices = self.slices_of_address(network, slot.block);
         let named = slices.find_map(|known| self.networks.registry_of(&known.slice));
         let shared = self.networks.blocks(network).and_then(Blocks::rules);
         let shared = shared.map(|rules| &*rules.registry);

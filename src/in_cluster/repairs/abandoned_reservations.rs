@@ -169,7 +169,7 @@ impl AbandonedReservations {
             return false;
         };
         let ledger = &self.context.ledger;
-        let registry = ledger.read(|ledger| ledger.registry_of_address(network, *block));
+        let registry = ledger.read(|ledger| ledger.registry_of_address(&abandoned.slot));
         let Some(registry) = registry else {
             return false;
         };

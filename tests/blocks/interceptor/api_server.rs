@@ -54,6 +54,9 @@ impl Interceptor {
         if asked.is_write() && asked.resource == "ipslices" {
             self.released(Held::Slices).await;
         }
+        if asked.is_write() && asked.resource == "ipaddressclaims" {
+            self.released(Held::Claims).await;
+        }
         if !asked.is_write() {
             return forward.stream().await;
         }

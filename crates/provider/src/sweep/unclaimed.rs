@@ -252,7 +252,7 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
             "deleted an IPAddress without a claim"
         );
         let message =
-            format!("no IPAddressClaim {name} exists: deleted the IPAddress and released {value}");
+            format!("no IPAddressClaim {name} exists: deleted the IPAddress that held {value}");
         self.reconciler.events.normal(
             address,
             &self.reconciler.contract.ipam,

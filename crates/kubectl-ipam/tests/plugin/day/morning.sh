@@ -118,3 +118,6 @@ try kubectl ipam reserve team-a/web 10.0.0.10
 try kubectl ipam reserve team-a/web 10.0.0.12
 try kubectl ipam reserve team-a/racks
 try kubectl ipam reserve team-a/none
+
+# The first sign of life with the exclusions of the network is written within a minute.
+wait_for condition=ExclusionsDiffer=false ipnetwork/region
