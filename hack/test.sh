@@ -30,7 +30,7 @@ run_one() {
     unit)
       arguments=(
         --workspace --lib --bin manager --bin kubectl-ipam --bin list-provider --bin nats-controller
-        --bin team-labels --bin demo --bin demo-clusters --bin xtask
+        --bin team-labels --bin operator --bin demo --bin demo-clusters --bin xtask
       )
       ;;
     kubectl-ipam) arguments=(--workspace --test plugin --test krew --test page) ;;
@@ -69,7 +69,7 @@ for file in tests/*.rs tests/*/main.rs; do
   name=$(basename "${file%/main.rs}" .rs)
   [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
 done
-names+=(kubectl-ipam nats nats-controller registry demo list-provider etcd-provider unit documentation)
+names+=(kubectl-ipam nats nats-controller operator registry demo list-provider etcd-provider unit documentation)
 
 printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I '{}' bash -c 'run_one {}' ||
   { echo 'some tests failed: see above' >&2; exit 1; }

@@ -75,9 +75,29 @@ pub(super) fn start(
         registries_listed: gates.registries.clone(),
         started: Instant::now(),
     };
-    let reconciler = Arc::new(Finalized::new(reconciler, names::PROTECT_NETWORK));
-    let task = controller.run(main, 1, manager.stop.clone(), reconciler);
-    manager.add("IPNetwork controller", task);
+    let controller = controller
+        .concurrency(1)
+        .undecodable(|metadata| Some(undecodable(metadata)))
+        .span(|network, _| span(network));
+    let reconciler = Finalized::new(reconciler, names::PROTECT_NETWORK);
+    manager.run_controller(controller, main, reconciler);
+}
+
+/// A network in deletion of which only this is known. The ledger knows its pools.
+fn undecodable(metadata: &ObjectMeta) -> IPNetwork {
+    let metadata = metadata.clone();
+    IPNetwork {
+        metadata,
+        ..IPNetwork::default()
+    }
+}
+
+fn span(network: &IPNetwork) -> Span {
+    trace_span!(
+        "network.reconcile",
+        network = network.name_any(),
+        outcome = field::Empty
+    )
 }
 
 struct NetworkReconciler {
@@ -115,28 +135,11 @@ impl Reconciler for NetworkReconciler {
         }
         attempt.conclude(is_deleting(&network), result, STATUS_INTERVAL)
     }
-
-    fn span(&self, network: &IPNetwork, _: &Attempt<Conflicts>) -> Span {
-        trace_span!(
-            "network.reconcile",
-            network = network.name_any(),
-            outcome = field::Empty
-        )
-    }
 }
 
 impl Protect for NetworkReconciler {
     fn objects(&self, _: &IPNetwork) -> ResourceClient<IPNetwork> {
         self.networks.clone()
-    }
-
-    /// The ledger knows its pools.
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<IPNetwork> {
-        let metadata = metadata.clone();
-        Some(IPNetwork {
-            metadata,
-            ..IPNetwork::default()
-        })
     }
 
     fn protection(&self, network: &IPNetwork) -> Protection {

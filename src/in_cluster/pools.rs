@@ -11,14 +11,13 @@ use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, advice, names};
 use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, Cause, Conflicts, ControllerBuilder, Finalized, Protect, Protection,
-    Reconciler,
+    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+    low_once_finalized,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::managed_fields::last_writer;
 use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, trace_span};
@@ -75,7 +74,6 @@ pub(super) fn start(
         gate.clone(),
     );
     let reconciler = PoolReconciler {
-        kind,
         client: manager.client.clone(),
         context: Arc::clone(context),
         status_writer: StatusWriter::new(
@@ -94,10 +92,35 @@ pub(super) fn start(
         pools_synced: gates.pools.to_vec(),
         started: Instant::now(),
     };
-    let stop = manager.stop.clone();
-    let reconciler = Arc::new(Finalized::new(reconciler, names::PROTECT_POOL));
-    let task = controller.run(main, CONCURRENCY, stop, reconciler);
-    manager.add(format!("{kind} controller"), task);
+    let controller = controller
+        .concurrency(CONCURRENCY)
+        .transform(Pool::clear_spec)
+        // Counts, conditions and the deletion are background work.
+        .priority(low_once_finalized(names::PROTECT_POOL))
+        // The ledger reports what has changed since a write of this process.
+        .wants(reconciler.status_writer.is_change_by_others())
+        .undecodable(move |metadata| undecodable(kind, metadata))
+        .span(|pool, _| span(pool));
+    let reconciler = Finalized::new(reconciler, names::PROTECT_POOL);
+    manager.run_controller(controller, main, reconciler);
+}
+
+/// A pool in deletion of which only this is known. The ledger knows what is in use of it.
+fn undecodable(kind: InClusterKind, metadata: &ObjectMeta) -> Option<Pool> {
+    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref()?);
+    let mut pool = Pool::reference(&PoolKey::new(kind, namespace, name), None);
+    pool.metadata.clone_from(metadata);
+    Some(pool)
+}
+
+fn span(pool: &Pool) -> Span {
+    trace_span!(
+        "pool.reconcile",
+        kind = %PoolKey::of(pool).kind,
+        namespace = pool.namespace(),
+        pool = pool.name_any(),
+        outcome = field::Empty,
+    )
 }
 
 /// Why a pool could not be reconciled.
@@ -113,7 +136,6 @@ enum PoolError {
 
 /// Reconciles the pools of one kind.
 struct PoolReconciler {
-    kind: InClusterKind,
     client: Client,
     context: Arc<Context>,
     status_writer: StatusWriter<Pool>,
@@ -128,23 +150,6 @@ impl Reconciler for PoolReconciler {
     type Object = Pool;
     type State = Conflicts;
     type Error = PoolError;
-
-    fn transform(pool: &mut Pool) {
-        pool.clear_spec();
-    }
-
-    fn priority(&self, _: &Pool, _: Cause) -> Priority {
-        // Counts, conditions and the deletion are background work.
-        Priority::Low
-    }
-
-    /// The ledger reports what has changed since a write of this process.
-    fn wants(&self, _: &Pool, after: &Pool) -> bool {
-        !self
-            .status_writer
-            .expectations()
-            .is_own_write(after, Instant::now())
-    }
 
     /// A pool recovers within seconds once the cause of its failure is gone.
     fn retry(&self, error: &PoolError, failures: u32) -> Retry {
@@ -171,16 +176,6 @@ impl Reconciler for PoolReconciler {
         }
         outcome(&pool, result, attempt)
     }
-
-    fn span(&self, pool: &Pool, _: &Attempt<Conflicts>) -> Span {
-        trace_span!(
-            "pool.reconcile",
-            kind = %PoolKey::of(pool).kind,
-            namespace = pool.namespace(),
-            pool = pool.name_any(),
-            outcome = field::Empty,
-        )
-    }
 }
 
 impl Protect for PoolReconciler {
@@ -188,14 +183,6 @@ impl Protect for PoolReconciler {
         pool_client(&self.client, &PoolKey::of(pool))
             .with_pruned_fields(self.pruned_fields.clone())
             .requiring(pool.optional_fields().names())
-    }
-
-    /// The ledger knows what is in use of the pool.
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<Pool> {
-        let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref()?);
-        let mut pool = Pool::reference(&PoolKey::new(self.kind, namespace, name), None);
-        pool.metadata.clone_from(metadata);
-        Some(pool)
     }
 
     fn protection(&self, pool: &Pool) -> Protection {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot};
 use capi_ipam_controller::controller::Trigger;
@@ -66,7 +67,7 @@ impl SharedLedger {
         let recheck = claims.clone();
         Self {
             claims: Box::new(move |claim| claims.enqueue(claim.clone())),
-            rechecks: Box::new(move |claim| recheck.recheck(claim.clone())),
+            rechecks: Box::new(move |claim| recheck.enqueue_after(claim.clone(), Duration::ZERO)),
             pools: Box::new(pools),
             networks: Box::new(networks),
             ..Self::read_only()

@@ -25,11 +25,11 @@ pub(crate) fn controller_runtime() -> Framework {
             "`MaxConcurrentReconciles`" => capi_ipam_provider::controller::options::Options.concurrency: "The flag `--concurrency`, and an argument of `run`.";
             "`handler.EventHandler`" => capi_ipam_provider::controller::watch::EventHandler: "Sees every event before the reconciler does.";
             "`handler.EnqueueRequestsFromMapFunc`" => capi_ipam_provider::controller::controller::Trigger.enqueue: "Called by an event handler.";
-            "`predicate.Predicate`" => capi_ipam_provider::controller::controller::Reconciler.wants: "Sees the object before and after the change.";
+            "`predicate.Predicate`" => capi_ipam_provider::controller::controller::ControllerBuilder.wants: "Sees the object before and after the change.";
             "`Controller` that panics, `RecoverPanic`" => capi_ipam_provider::controller::controller::Failure: "`Reconciler::on_error` also learns of panics and time-outs.";
             "`source.Source`, `source.Channel`" => capi_ipam_provider::controller::watch::Source: "Anything that lists objects and reports their changes.";
-            "Priority queue" => capi_ipam_provider::controller::controller::Reconciler.priority: "Requests of low priority yield to others as well.";
-            "`cache.Options.DefaultTransform`" => capi_ipam_provider::controller::controller::Reconciler.transform: "";
+            "Priority queue" => capi_ipam_provider::controller::controller::ControllerBuilder.priority: "Requests of low priority yield to others as well.";
+            "`cache.Options.DefaultTransform`" => capi_ipam_provider::controller::controller::ControllerBuilder.transform: "";
             "`client.Reader` of the cache" => capi_ipam_provider::controller::controller::Store.get: "";
             "`Manager.GetAPIReader`" => capi_ipam_provider::controller::client::ResourceClient.get: "Always a live read.";
             "`client.MergeFrom`, `patch.Helper`" => capi_ipam_provider::controller::patch::write: "A JSON patch with uid and resourceVersion as preconditions.";
@@ -63,7 +63,7 @@ pub(crate) fn kube_rs() -> Framework {
             "`reflector::Store`" => capi_ipam_provider::controller::controller::Store: "";
             "`watcher()`" => capi_ipam_provider::controller::watch::WatchSpec: "Objects that cannot be decoded are events, not errors.";
             "`watcher::Event`" => capi_ipam_provider::controller::watch::Change: "";
-            "`predicates::generation`" => capi_ipam_provider::controller::controller::Reconciler.wants: "";
+            "`predicates::generation`" => capi_ipam_provider::controller::controller::ControllerBuilder.wants: "";
             "Shared streams" => capi_ipam_provider::controller::watch::FanOut: "Several handlers of one watch.";
             "`events::Recorder`" => capi_ipam_provider::controller::events::EventPublisher: "";
             "`Api`" => capi_ipam_provider::controller::client::ResourceClient: "With a deadline for each request, and errors that name object and operation.";
@@ -100,8 +100,8 @@ pub(crate) fn app_sdk() -> Framework {
             "`ReconcileResult.RequeueAfter`" => capi_ipam_provider::controller::controller::Action::Requeue: "";
             "`ResourceActionDelete`" => capi_ipam_provider::controller::controller::Reconciler.wants_deleted: "Asks for a reconcile with `Cause::Deleted`.";
             "`RetryPolicy`" => capi_ipam_provider::controller::controller::Reconciler.retry: "";
-            "`RetryDequeuePolicy`" => capi_ipam_provider::controller::controller::Reconciler.dequeues: "";
-            "`ErrorHandler`" => capi_ipam_provider::controller::controller::Reconciler.on_error: "Failed sources are reported to `on_source_error`.";
+            "`RetryDequeuePolicy`" => capi_ipam_provider::controller::controller::ControllerBuilder.dequeues: "";
+            "`ErrorHandler`" => capi_ipam_provider::controller::controller::Reconciler.on_error: "Failed sources are reported to `ControllerBuilder::on_source_error`.";
             "`ExponentialBackoffRetryPolicy`" => capi_ipam_provider::controller::retry::RetryPolicy: "";
             "`SetTracer`" => capi_ipam_provider::controller::traces::TraceOptions.provider: "Without one, flags configure the export.";
         },

@@ -6,7 +6,6 @@ use capi_ipam_controller::{
     controller::{Action, reconcile_fn},
     manager::{Identity, Manager as Framework, run_with_options},
     options::Options as Flags,
-    watch::WatchSpec,
 };
 use clap::Parser as _;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -158,11 +157,8 @@ fn add_controller(manager: &mut Framework) {
         assert_ne!(name, Some("bad"), "a bug");
         std::future::ready(Ok::<_, Infallible>(Action::AwaitChange))
     });
-    let synced = manager.health.register_watch("ConfigMap");
-    let main = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
-    let controller = manager.controller("configmaps");
-    let task = controller.run(main, 2, manager.stop.clone(), Arc::new(reconciler));
-    manager.add("the controller of ConfigMaps", task);
+    let maps = manager.watch(manager.watch_api(&()));
+    manager.run("configmaps", maps, reconciler);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,10 +7,10 @@ use std::{
 };
 
 use capi_ipam_controller::{
-    client::connect,
+    client::{CallError, connect},
     controller::{Action, Attempt, Changed, Failure, Reconciler, SourceId, reconcile_fn, watch_fn},
-    patch,
-    watch::{WatchApi, WatchSpec},
+    finalizer, patch,
+    retry::Retry,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
@@ -18,14 +18,33 @@ use support::prelude::*;
 
 use crate::{config_maps, consumer, control_plane, program::Program};
 
+const FINALIZER: &str = "sdk-test.example.com/closure";
+
 /// What has happened, in order.
 #[derive(Clone, Default)]
 struct Record(Arc<Mutex<Vec<String>>>);
 
 impl Record {
-    fn push(&self, what: impl Into<String>) {
+    /// Returns how much has happened.
+    fn push(&self, what: impl Into<String>) -> usize {
         let mut all = self.0.lock().expect("it is not poisoned");
         all.push(what.into());
+        all.len()
+    }
+
+    async fn wait_for_last(&self, expected: &str) {
+        eventually(&format!("the last record is {expected:?}"), || async {
+            let all = self.0.lock().expect("it is not poisoned");
+            (all.last()? == expected).then_some(())
+        })
+        .await;
+    }
+
+    fn push_source_error(&self, source: SourceId, error: &str) {
+        assert_eq!(source, SourceId::MAIN);
+        if error.contains("cannot list resource") || error.contains("cannot watch resource") {
+            self.push("forbidden");
+        }
     }
 
     async fn wait_for(&self, expected: &[&str]) {
@@ -42,15 +61,16 @@ fn start(
     client: Client,
     namespace: &str,
     reconciler: impl Reconciler<Object = ConfigMap>,
+    record: &Record,
 ) -> Program {
-    let namespace = namespace.to_owned();
+    let (namespace, record) = (namespace.to_owned(), record.clone());
     Program::start(async move |manager| {
-        let api = WatchApi::namespaced(client, &namespace);
-        let synced = manager.health.register_watch("ConfigMap");
-        let main = WatchSpec::new(api, (), Arc::new(()), synced);
-        let controller = manager.controller("configmaps");
-        let task = controller.run(main, 1, manager.stop.clone(), Arc::new(reconciler));
-        manager.add("the controller of ConfigMaps", task);
+        let maps = manager.watch(Api::namespaced(client, &namespace));
+        let controller = manager
+            .controller("configmaps")
+            .concurrency(1)
+            .on_source_error(move |source, error| record.push_source_error(source, error));
+        manager.run_controller(controller, maps, reconciler);
         Ok(())
     })
 }
@@ -85,6 +105,7 @@ async fn change_reaches_a_closure_with_the_object_before() {
         consumer.client.clone(),
         &consumer.namespace,
         first.then(second),
+        &record,
     );
 
     let map = object(json!({"metadata": {"name": "a"}, "data": {"value": "1"}}));
@@ -104,6 +125,65 @@ async fn change_reaches_a_closure_with_the_object_before() {
         .expect("it can be deleted");
     expected.push("deleted 2");
     record.wait_for(&expected).await;
+    program.stop();
+}
+
+/// What closures do with a ConfigMap: the first one fails once.
+#[tokio::test]
+async fn closures_have_a_finalizer_and_a_policy() {
+    let consumer = consumer().await;
+    let maps = config_maps(&consumer);
+    let record = Record::default();
+    let [of_first, of_error, of_second, of_clean_up] = std::array::from_fn(|_| record.clone());
+    let first = reconcile_fn(move |map: Arc<ConfigMap>| {
+        let is_protected = finalizer::is_set(map.as_ref(), FINALIZER);
+        let result = if of_first.push(format!("first {is_protected}")) == 1 {
+            Err(CallError::TimedOut {
+                operation: "label".to_owned(),
+            })
+        } else {
+            Ok(Action::AwaitChange)
+        };
+        std::future::ready(result)
+    })
+    .with_retry(|_, _| Retry::After(Duration::from_millis(5)))
+    .with_on_error(move |map, attempt, _| {
+        of_error.push(format!("{} {}", map.name_any(), attempt.failures));
+    });
+    let second = watch_fn(move |change: Changed<ConfigMap>| {
+        let text = match change {
+            Changed::Added(_) => "added",
+            Changed::Updated { .. } => "updated",
+            Changed::Deleted(_) => "deleted",
+        };
+        of_second.push(text);
+        std::future::ready(Ok::<_, CallError>(()))
+    });
+    let client = maps.clone();
+    let of_map = move |_: &ConfigMap| client.clone();
+    let reconciler = first
+        .then(second)
+        .finalizer(FINALIZER, of_map, move |map: Arc<ConfigMap>| {
+            of_clean_up.push(format!("clean up {}", value(&map)));
+            std::future::ready(Ok(Action::AwaitChange))
+        });
+    let program = start(
+        consumer.client.clone(),
+        &consumer.namespace,
+        reconciler,
+        &record,
+    );
+
+    let map = object(json!({"metadata": {"name": "a"}, "data": {"value": "1"}}));
+    let created = maps.create(&map).await.expect("it can be created");
+    record.wait_for_last("added").await;
+    maps.delete("a", &created.uid().unwrap_or_default())
+        .await
+        .expect("it can be deleted");
+    record.wait_for_last("deleted").await;
+    let all = record.0.lock().expect("it is not poisoned").clone();
+    assert_eq!(all[..3], ["first true", "a 0", "first true"]);
+    assert!(all.contains(&"clean up 1".to_owned()), "{all:?}");
     program.stop();
 }
 
@@ -136,13 +216,6 @@ impl Reconciler for Failing {
         };
         self.0.push(format!("{} {kind}", map.name_any()));
     }
-
-    fn on_source_error(&self, source: SourceId, error: &str) {
-        assert_eq!(source, SourceId::MAIN);
-        if error.contains("cannot list resource") || error.contains("cannot watch resource") {
-            self.0.push("forbidden");
-        }
-    }
 }
 
 #[tokio::test]
@@ -151,7 +224,12 @@ async fn reconciler_is_told_of_failures() {
     let maps = config_maps(&consumer);
     let record = Record::default();
     let failing = Failing(record.clone());
-    let program = start(consumer.client.clone(), &consumer.namespace, failing);
+    let program = start(
+        consumer.client.clone(),
+        &consumer.namespace,
+        failing,
+        &record,
+    );
     let mut expected = Vec::new();
     for (name, told) in [("error", "error error"), ("panic", "panic panic")] {
         let map = object(json!({"metadata": {"name": name}, "data": {"value": name}}));
@@ -176,6 +254,7 @@ async fn reconciler_is_told_that_its_watch_is_forbidden() {
         nobody.expect("the kubeconfig is valid"),
         &consumer.namespace,
         failing,
+        &record,
     );
     eventually("the reconciler is told", || async {
         let all = record.0.lock().expect("it is not poisoned");

@@ -8,7 +8,6 @@ use std::{
 use capi_ipam_controller::{
     controller::{Action, reconcile_fn},
     manager::Manager,
-    watch::WatchSpec,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use support::prelude::*;
@@ -33,11 +32,8 @@ fn add_controller(manager: &mut Manager, namespace: &str) -> Names {
         }
         std::future::ready(Ok::<_, Infallible>(Action::AwaitChange))
     });
-    let synced = manager.health.register_watch("ConfigMap");
-    let main = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
-    let controller = manager.controller("configmaps");
-    let task = controller.run(main, 2, manager.stop.clone(), Arc::new(reconciler));
-    manager.add("the controller of ConfigMaps", task);
+    let maps = manager.watch(manager.watch_api(&()));
+    manager.run("configmaps", maps, reconciler);
     names
 }
 

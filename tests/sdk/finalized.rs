@@ -7,10 +7,9 @@ use capi_ipam_controller::{
     clock,
     controller::{Action, Attempt, Cause, Finalized, Protect, Protection, Reconciler},
     finalizer, patch,
-    watch::{WatchApi, WatchSpec},
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, core::ObjectMeta};
+use kube::Client;
 use support::prelude::*;
 
 use crate::{config_maps, consumer, program::Program};
@@ -30,11 +29,6 @@ impl Reconciler for Recorder {
     type Object = ConfigMap;
     type State = ();
     type Error = CallError;
-
-    /// The whole object has to be read before its last finalizer is removed.
-    fn transform(map: &mut ConfigMap) {
-        map.data = None;
-    }
 
     async fn reconcile(
         &self,
@@ -61,14 +55,6 @@ impl Protect for Recorder {
         ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &())
     }
 
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<ConfigMap> {
-        let metadata = metadata.clone();
-        Some(ConfigMap {
-            metadata,
-            ..ConfigMap::default()
-        })
-    }
-
     fn protection(&self, map: &ConfigMap) -> Protection {
         match map.name_any().as_str() {
             "postponed" => Protection::Postponed(Action::AwaitChange),
@@ -85,17 +71,16 @@ fn start(namespace: &str) -> (Program, Calls) {
     let recorded = Arc::clone(&calls);
     let program = Program::start(async move |manager| {
         let client = manager.client.clone();
-        let api = WatchApi::namespaced(client.clone(), &namespace);
-        let synced = manager.health.register_watch("ConfigMap");
-        let main = WatchSpec::new(api, (), Arc::new(()), synced);
+        let maps = manager.watch(Api::namespaced(client.clone(), &namespace));
         let inner = Recorder {
             client,
             calls: recorded,
         };
-        let reconciler = Arc::new(Finalized::new(inner, FINALIZER));
-        let controller = manager.controller("configmaps");
-        let task = controller.run(main, 2, manager.stop.clone(), reconciler);
-        manager.add("the controller of ConfigMaps", task);
+        // The whole object has to be read before its last finalizer is removed.
+        let controller = manager
+            .controller("configmaps")
+            .transform(|map: &mut ConfigMap| map.data = None);
+        manager.run_controller(controller, maps, Finalized::new(inner, FINALIZER));
         Ok(())
     });
     (program, calls)

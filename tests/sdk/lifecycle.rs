@@ -9,7 +9,6 @@ use capi_ipam_controller::{
     client::error_chain,
     controller::{Action, reconcile_fn},
     manager::{InitializeError, Manager},
-    watch::{WatchApi, WatchSpec},
 };
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::ConfigMap};
 use kube::Client;
@@ -43,9 +42,7 @@ async fn is_lease_held(client: &Client, namespace: &str) -> bool {
 /// Adds a controller of the ConfigMaps of a namespace. A reconcile begins before the program is
 /// stopped, and ends some time later.
 fn add_slow_controller(manager: &mut Manager, namespace: &str, record: &Record) {
-    let api = WatchApi::namespaced(manager.client.clone(), namespace);
-    let synced = manager.health.register_watch("ConfigMap");
-    let main = WatchSpec::new(api, (), Arc::new(()), synced);
+    let maps = manager.watch(Api::namespaced(manager.client.clone(), namespace));
     let (record, stop) = (record.clone(), manager.stop.clone());
     let reconciler = reconcile_fn(move |_: Arc<ConfigMap>| {
         let (record, stop) = (record.clone(), stop.clone());
@@ -57,9 +54,7 @@ fn add_slow_controller(manager: &mut Manager, namespace: &str, record: &Record) 
             Ok::<_, Infallible>(Action::AwaitChange)
         }
     });
-    let controller = manager.controller("configmaps");
-    let task = controller.run(main, 1, manager.stop.clone(), Arc::new(reconciler));
-    manager.add("the controller of ConfigMaps", task);
+    manager.run("configmaps", maps, reconciler);
 }
 
 #[tokio::test]

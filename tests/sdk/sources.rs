@@ -163,18 +163,16 @@ async fn objects_outside_of_kubernetes_are_reconciled() {
     let consumer = consumer().await;
     let maps = config_maps(&consumer);
     let (orders, changes) = mpsc::unbounded_channel();
-    let reconciler = Arc::new(OrderReconciler { maps: maps.clone() });
+    let reconciler = OrderReconciler { maps: maps.clone() };
     let namespace = consumer.namespace.clone();
     let program = Program::start(async move |manager| {
         let mut controller = manager.controller("orders");
-        let synced = manager.health.register_watch("ConfigMap");
-        let api = WatchApi::namespaced(manager.client.clone(), &namespace);
+        let maps = manager.watch(Api::namespaced(manager.client.clone(), &namespace));
         let repair = Arc::new(Repair(controller.trigger()));
-        controller.watch(WatchSpec::new(api, (), repair, synced));
+        controller.watch(maps.handler(repair));
         let synced = manager.health.register("orders")?;
         let main = Orders { changes, synced };
-        let task = controller.run(main, 2, manager.stop.clone(), reconciler);
-        manager.add("the controller of orders", task);
+        manager.run_controller(controller, main, reconciler);
         Ok(())
     });
     let send = |change| orders.send(change).expect("the source is open");
@@ -258,8 +256,7 @@ async fn namespaces_are_added_to_a_running_controller_and_removed() {
         let reconciler =
             reconcile_fn(async |_: Arc<ConfigMap>| Ok::<_, Infallible>(Action::AwaitChange));
         let main = parts.spec(&namespace);
-        let task = controller.run(main, 2, manager.stop.clone(), Arc::new(reconciler));
-        manager.add("the controller of ConfigMaps", task);
+        manager.run_controller(controller, main, reconciler);
         sender.send(parts)?;
         Ok(())
     });

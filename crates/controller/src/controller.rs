@@ -14,8 +14,10 @@
 //!   watch event of the controller's own write does not end a backoff. A reconciler can requeue an
 //!   object after a fixed time, which is no failure. State is passed between the attempts of one
 //!   object. A panic or a hang fails one reconcile only.
-//! - Reconcilers are combined: [`Finalized`] adds a finalizer, [`Reconciler::then`] runs two in
-//!   order. [`reconcile_fn`] and [`watch_fn`] make one from a closure.
+//! - [`reconcile_fn`] and [`watch_fn`] make a reconciler from a closure. What a reconciler is and
+//!   how it fails is the trait; [`Reconciler::then`], [`Reconciler::finalizer`] and
+//!   [`Reconciler::with_retry`] combine and change reconcilers of any kind. What else a controller
+//!   does with its objects are settings of the [`ControllerBuilder`].
 
 mod backoff;
 mod closure;
@@ -23,9 +25,12 @@ mod compaction;
 mod deleted;
 mod failure;
 mod finalized;
+mod mapped;
+mod policy;
 mod progress;
 mod queue;
 mod rejection;
+mod settings;
 mod sources;
 mod store;
 #[cfg(test)]
@@ -34,40 +39,38 @@ mod then;
 mod watcher;
 mod worker;
 
-use std::any::Any;
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::{FutureExt, StreamExt};
-use kube::core::ObjectMeta;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{Span, field};
 
-use self::backoff::Fingerprint;
 pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::compaction::Compaction;
 use self::compaction::NoCompaction;
 pub use self::failure::Failure;
-pub use self::finalized::{Finalized, Protect, Protection};
+pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_once_finalized};
+pub use self::policy::Policy;
 pub use self::rejection::Conflicts;
+use self::settings::Settings;
 pub use self::sources::{AddedHandler, AddedSource, ChangeHandler, Controller, SourceId};
 use self::sources::{Receivers, Task, TaskEnd};
 pub use self::store::{Cached, Store};
 pub use self::then::{Then, ThenError};
 pub use self::watcher::{Changed, WatchFn, watch_fn};
 use self::worker::{Worker, WorkerOptions};
+use crate::client::{ApiObject, CallError, ResourceClient};
 use crate::health::ReadinessGate;
 use crate::metrics::{ControllerMetrics, Metrics};
 use crate::namespaced_name::NamespacedName;
-use crate::priority::{Priorities, Priority};
+use crate::priority::Priorities;
 use crate::ready::NotReady;
 use crate::retry::{Retry, RetryPolicy};
-use crate::trace_span;
 use crate::watch::{Keyed, Opened, Source, read};
 
 /// Reconciles the objects of one kind.
@@ -89,55 +92,16 @@ pub trait Reconciler: Send + Sync + 'static {
         attempt: &mut Attempt<Self::State>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send;
 
-    /// Called before each reconcile, in the order in which reconciles start: first in, first out
-    /// for the objects of a namespace. The returned value is dropped when the reconcile has ended,
-    /// also by a panic. It must be fast. Not called for an object in compact form.
-    fn starting(&self, _object: &Self::Object) -> Option<Box<dyn Any + Send>> {
-        None
-    }
-
-    /// The priority of an object: low if nobody waits for its reconcile. An object in the queue
-    /// keeps the highest priority with which it was enqueued. Called for every event and every
-    /// trigger, so it must be fast.
-    fn priority(&self, _object: &Self::Object, _cause: Cause) -> Priority {
-        Priority::Normal
-    }
-
-    /// Whether a change of a cached object is reconciled, for example not if it is a write of the
-    /// reconciler itself. Not asked for a new object, for the begin of a deletion, and while the
-    /// object waits for a reconcile or is being reconciled: it may wait for this change. By default
-    /// every change is reconciled. It must be fast.
-    fn wants(&self, _before: &Self::Object, _after: &Self::Object) -> bool {
-        true
-    }
-
-    /// Whether a change ends the pause after a failed attempt, or after [`Retry::GiveUp`].
-    /// `waiting` is the object as it was at that attempt, `newer` as it is now. The retry and its
-    /// state are dropped then, and the next attempt is a first one. By default a change of the
-    /// [fingerprint](Keyed::fingerprint) ends it, such as a new generation, and a change of the
-    /// status does not. Not asked for the begin of a deletion, or for another object of the same
-    /// name: these always end it. Called before each attempt, so it must be fast.
-    fn dequeues(&self, waiting: &Self::Object, newer: &Self::Object) -> bool {
-        Fingerprint::of(waiting) != Fingerprint::of(newer)
-    }
-
     /// Whether the object, which is gone, is reconciled once more with [`Cause::Deleted`] and its
     /// last known state, before another object of its key. This is retried until it succeeds, also
-    /// after [`Retry::GiveUp`]. By default no deleted object is.
+    /// after [`Retry::GiveUp`]. By default only one whose source keeps a [marker](Keyed::HAS_MARKERS)
+    /// of it is.
     ///
     /// A process does not learn of Kubernetes objects that were deleted while it did not run: what
     /// must not be missed needs a finalizer. Sources with [markers](Keyed::HAS_MARKERS) show each
     /// marker in every list, and only what has a marker is reconciled as deleted.
     fn wants_deleted(&self, _object: &Self::Object) -> bool {
-        false
-    }
-
-    /// What is reconciled in place of an object that is being deleted and cannot be decoded, if
-    /// this process has decoded no earlier state of it: what is known of an object with this
-    /// metadata, so that what it holds is released. Otherwise the last known state is reconciled,
-    /// with the metadata of the later one. By default nothing is.
-    fn undecodable(&self, _metadata: &ObjectMeta) -> Option<Self::Object> {
-        None
+        Self::Object::HAS_MARKERS
     }
 
     /// Decides what happens after a failed attempt. `failures` is the number of consecutive failed
@@ -145,7 +109,7 @@ pub trait Reconciler: Send + Sync + 'static {
     /// minutes.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::time::{Duration, Instant};
     ///
     /// use capi_ipam_controller::client::CallError;
     /// use capi_ipam_controller::retry::{Retry, RetryPolicy};
@@ -175,23 +139,6 @@ pub trait Reconciler: Send + Sync + 'static {
     ) {
     }
 
-    /// Called when a source of reconciled objects fails, before it is opened again. The watches of
-    /// Kubernetes kinds log their failures themselves. It must be fast.
-    fn on_source_error(&self, _source: SourceId, _error: &str) {}
-
-    /// The span of a reconcile in a trace, which gets the attributes `controller` and `outcome` if
-    /// it declares them. Return [`Span::none`] for none.
-    fn span(&self, object: &Self::Object, attempt: &Attempt<Self::State>) -> Span {
-        trace_span!(
-            "reconcile",
-            controller = field::Empty,
-            object = %object.key(),
-            cause = ?attempt.cause,
-            attempt = attempt.failures.saturating_add(1),
-            outcome = field::Empty,
-        )
-    }
-
     /// Reconciles each object with this reconciler first, and then with another one, unless an
     /// error ends the attempt. If both requeue the object, the earlier time counts. A retry begins
     /// with the first one again.
@@ -215,11 +162,85 @@ pub trait Reconciler: Send + Sync + 'static {
         Then::new(self, next)
     }
 
-    /// Removes fields of an object before it is cached, after the handler of the watch has seen it.
-    /// The result is what [`Store`] returns, what is reconciled, and what the handler gets as
-    /// deleted when a new list does not contain the object. It must keep the metadata that
-    /// identifies the object.
-    fn transform(_object: &mut Self::Object) {}
+    /// This reconciler with another rule for what happens after a failed attempt, in place of
+    /// [`Self::retry`].
+    ///
+    /// ```
+    /// use std::fmt::Error;
+    /// use std::sync::Arc;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use capi_ipam_controller::controller::{Action, Reconciler, reconcile_fn};
+    /// use capi_ipam_controller::retry::Retry;
+    /// use k8s_openapi::api::core::v1::Node;
+    ///
+    /// let reconciler = reconcile_fn(async |_: Arc<Node>| Err::<Action, _>(Error))
+    ///     .with_retry(|_, failures| if failures < 3 { Retry::After(Duration::from_secs(9)) } else { Retry::GiveUp })
+    ///     .with_on_error(|node, _, failure| tracing::warn!(node = node.metadata.name, %failure, "not labelled"));
+    /// # let _ = reconciler;
+    /// ```
+    fn with_retry(
+        self,
+        retry: impl Fn(&Self::Error, u32) -> Retry + Send + Sync + 'static,
+    ) -> Policy<Self>
+    where
+        Self: Sized,
+    {
+        Policy::retry(self, retry)
+    }
+
+    /// This reconciler with a closure that is called after each failed attempt, in place of
+    /// [`Self::on_error`].
+    fn with_on_error(
+        self,
+        on_error: impl Fn(&Self::Object, &Attempt<()>, &Failure<'_, Self::Error>)
+        + Send
+        + Sync
+        + 'static,
+    ) -> Policy<Self>
+    where
+        Self: Sized,
+    {
+        Policy::on_error(self, on_error)
+    }
+
+    /// Adds a finalizer to each object before this reconciler gets it, as [`Finalized`] does.
+    /// `clean_up` gets an object that is being deleted, until it returns [`Action::AwaitChange`]:
+    /// then the finalizer is removed. `objects` is the client that reads and writes an object.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use capi_ipam_controller::client::{CallError, ResourceClient};
+    /// use capi_ipam_controller::controller::{Action, Reconciler, reconcile_fn};
+    /// use k8s_openapi::api::core::v1::Node;
+    ///
+    /// fn racks(nodes: ResourceClient<Node>) -> impl Reconciler<Object = Node> {
+    ///     let place = reconcile_fn(async |node: Arc<Node>| {
+    ///         tracing::info!(node = node.metadata.name, "it has a place in a rack");
+    ///         Ok::<_, CallError>(Action::AwaitChange)
+    ///     });
+    ///     let of_node = move |_: &Node| nodes.clone();
+    ///     place.finalizer("racks.example.com/place", of_node, async |node: Arc<Node>| {
+    ///         tracing::info!(node = node.metadata.name, "its place in the rack is free");
+    ///         Ok(Action::AwaitChange)
+    ///     })
+    /// }
+    /// ```
+    fn finalizer<O, C, F>(
+        self,
+        finalizer: impl Into<Arc<str>>,
+        objects: O,
+        clean_up: C,
+    ) -> Finalized<CleanUp<Self, O, C>>
+    where
+        Self: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>> + Sized,
+        O: Fn(&Self::Object) -> ResourceClient<Self::Object> + Send + Sync + 'static,
+        C: Fn(Arc<Self::Object>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Action, Self::Error>> + Send,
+    {
+        Finalized::new(CleanUp::new(self, objects, clean_up), finalizer)
+    }
 }
 
 /// One attempt to reconcile an object.
@@ -231,9 +252,26 @@ pub struct Attempt<S> {
     pub failures: u32,
     /// State of the previous attempt. Changes are passed to the next one.
     pub state: S,
+    /// Whether the next attempt has the cause of this one although this one does not fail: it has
+    /// done nothing yet. Set it together with [`Action::Requeue`].
+    pub keeps_cause: bool,
 }
 
-/// Why an object is reconciled. If there are several causes, the greatest one.
+impl<S> Attempt<S> {
+    /// This attempt with another state.
+    pub(crate) fn with_state<T>(&self, state: T) -> Attempt<T> {
+        Attempt {
+            cause: self.cause,
+            failures: self.failures,
+            state,
+            keeps_cause: self.keeps_cause,
+        }
+    }
+}
+
+/// Why an object is reconciled. If there are several causes, the greatest one. The causes of a failed
+/// attempt are also those of the next one: an object is [`Cause::Created`] until an attempt has
+/// succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// The delay of a retry or of [`Action::Requeue`] is over.
@@ -243,8 +281,9 @@ pub enum Cause {
     Triggered,
     /// The object has changed.
     Changed,
-    /// The first list of this process contains the object: it is probably known to earlier
-    /// processes.
+    /// The first list of this process contains the object. An earlier process has probably
+    /// reconciled it, and did not if it was created while no process ran, or if all attempts
+    /// failed: only a finalizer shows that one has begun.
     Resumed,
     /// The object was created while this process runs.
     Created,
@@ -281,10 +320,18 @@ impl From<NotReady> for Action {
     }
 }
 
+/// An object that a [`Trigger`] enqueues.
+struct Triggered {
+    object: NamespacedName,
+    cause: Cause,
+    /// When it becomes due.
+    at: Instant,
+}
+
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap
 /// to clone.
 pub struct Trigger<K> {
-    queue: mpsc::UnboundedSender<(NamespacedName, Cause)>,
+    queue: mpsc::UnboundedSender<Triggered>,
     kind: PhantomData<fn(K)>,
 }
 
@@ -306,18 +353,22 @@ impl<K> Debug for Trigger<K> {
 impl<K> Trigger<K> {
     /// Enqueues an object, and ends its backoff. An object that does not exist is ignored.
     pub fn enqueue(&self, object: NamespacedName) {
-        self.send(object, Cause::Triggered);
+        self.send(object, Cause::Triggered, Instant::now());
     }
 
-    /// Enqueues an object as if its delay ([`Action::Requeue`]) were over: with the cause
-    /// [`Cause::Requeued`], and not during its backoff.
-    pub fn recheck(&self, object: NamespacedName) {
-        self.send(object, Cause::Requeued);
+    /// Enqueues an object after a delay, with the cause [`Cause::Requeued`] and not during its
+    /// backoff, as [`Action::Requeue`] does. What enqueues it earlier does not cancel this.
+    pub fn enqueue_after(&self, object: NamespacedName, delay: Duration) {
+        // What is never due needs no entry in the queue.
+        if let Some(at) = Instant::now().checked_add(delay) {
+            self.send(object, Cause::Requeued, at);
+        }
     }
 
-    fn send(&self, object: NamespacedName, cause: Cause) {
+    fn send(&self, object: NamespacedName, cause: Cause, at: Instant) {
+        let triggered = Triggered { object, cause, at };
         // The receiver is dropped when the controller stops.
-        let _ = self.queue.send((object, cause));
+        let _ = self.queue.send(triggered);
     }
 }
 
@@ -327,13 +378,15 @@ pub struct ControllerBuilder<K, S = Infallible> {
     name: String,
     store: Store<K, S>,
     trigger: Trigger<K>,
-    triggered: mpsc::UnboundedReceiver<(NamespacedName, Cause)>,
+    triggered: mpsc::UnboundedReceiver<Triggered>,
     gates: Vec<ReadinessGate>,
     watches: Vec<Task>,
     controller: Controller<K>,
     receivers: Receivers<K>,
     metrics: ControllerMetrics,
     priorities: Priorities,
+    concurrency: u16,
+    settings: Settings<K>,
 }
 
 impl<K, S> ControllerBuilder<K, S>
@@ -359,6 +412,8 @@ where
             receivers,
             metrics: ControllerMetrics::default(),
             priorities: Priorities::default(),
+            concurrency: 1,
+            settings: Settings::default(),
         }
     }
 
@@ -376,6 +431,11 @@ where
     pub fn priorities(mut self, priorities: &Priorities) -> Self {
         self.priorities = priorities.clone();
         self
+    }
+
+    /// The name of the controller.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Enqueues objects of this controller.
@@ -412,7 +472,6 @@ where
     pub async fn run_with_compaction<R, C>(
         self,
         main: impl Source<Object = K>,
-        concurrency: u16,
         stop: CancellationToken,
         reconciler: Arc<R>,
         compaction: Arc<C>,
@@ -426,13 +485,12 @@ where
             synced,
         } = main.open();
         let metrics = self.metrics.of(&self.name);
-        let (name, concurrency, priorities) =
-            (self.name, usize::from(concurrency), self.priorities);
         let options = WorkerOptions {
-            name,
-            concurrency,
+            name: self.name,
+            concurrency: usize::from(self.concurrency),
             metrics,
-            priorities,
+            priorities: self.priorities,
+            settings: self.settings,
         };
         let worker = Worker::new(options, reconciler, compaction, handler, self.store, synced);
         let Receivers {
@@ -474,12 +532,11 @@ where
     pub async fn run<R: Reconciler<Object = K>>(
         self,
         main: impl Source<Object = K>,
-        concurrency: u16,
         stop: CancellationToken,
         reconciler: Arc<R>,
     ) {
         let compaction = Arc::new(NoCompaction);
-        self.run_with_compaction(main, concurrency, stop, reconciler, compaction)
+        self.run_with_compaction(main, stop, reconciler, compaction)
             .await;
     }
 }

@@ -51,22 +51,18 @@
 //!
 //! use capi_ipam_controller::controller::{Action, reconcile_fn};
 //! use capi_ipam_controller::manager::{self, Identity};
-//! use capi_ipam_controller::watch::{WatchSpec, display_name};
+//! use capi_ipam_controller::watch::display_name;
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! fn main() -> std::process::ExitCode {
 //!     manager::main(Identity::new("sizes", env!("CARGO_PKG_VERSION")), async |manager| {
-//!         let controller = manager.controller("configmaps");
-//!         let synced = manager.health.register_watch("ConfigMap");
-//!         let main = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
+//!         let maps = manager.watch(manager.watch_api(&()));
 //!         let reconciler = reconcile_fn(async |object: Arc<ConfigMap>| {
 //!             let size: usize = object.data.iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
 //!             tracing::info!(object = display_name(object.as_ref()), size, "reconciled");
 //!             Ok::<_, Infallible>(Action::AwaitChange)
 //!         });
-//!         let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
-//!         let task = controller.run(main, concurrency, stop, Arc::new(reconciler));
-//!         manager.add("the controller of ConfigMaps", task);
+//!         manager.run("configmaps", maps, reconciler);
 //!         Ok(())
 //!     })
 //! }

@@ -21,6 +21,7 @@ mod lifecycle;
 mod program;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -36,7 +37,7 @@ pub use self::lifecycle::InitializeError;
 use self::lifecycle::StopActions;
 pub use self::program::{main, print_usage, run, run_with_options, run_with_services};
 use crate::client::{ClientError, RequestPolicy, connect_with};
-use crate::controller::ControllerBuilder;
+use crate::controller::{ControllerBuilder, Reconciler};
 use crate::diagnostics;
 pub use crate::error::BoxError;
 use crate::events::EventPublisher;
@@ -50,6 +51,7 @@ use crate::priority::{Priorities, Priority};
 use crate::server::{ListenError, listen, serve};
 use crate::traces::{TraceError, Traces};
 use crate::upgrade::{self, Step, UpgradeError};
+use crate::watch::{Source, WatchSpec};
 use crate::{discovery, watch};
 
 /// Limit for tasks to stop after a signal.
@@ -187,6 +189,48 @@ impl Manager {
         upgrade::run(step).await
     }
 
+    /// Runs a controller of the objects of a source, with the settings that every controller has by
+    /// default. [`Manager::controller`] builds one with others.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    /// use std::sync::Arc;
+    ///
+    /// use capi_ipam_controller::controller::{Action, reconcile_fn};
+    /// use capi_ipam_controller::manager::Manager;
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use kube::Api;
+    ///
+    /// fn log_nodes(manager: &mut Manager) {
+    ///     let nodes = manager.watch(Api::all(manager.client.clone()));
+    ///     let log = reconcile_fn(async |node: Arc<Node>| {
+    ///         tracing::info!(node = node.metadata.name, "it is there");
+    ///         Ok::<_, Infallible>(Action::AwaitChange)
+    ///     });
+    ///     manager.run("nodes", nodes, log);
+    /// }
+    /// ```
+    pub fn run<R: Reconciler>(
+        &mut self,
+        name: &str,
+        source: impl Source<Object = R::Object>,
+        reconciler: R,
+    ) {
+        self.run_controller(self.controller(name), source, reconciler);
+    }
+
+    /// Runs a controller until [`Manager::stop`] is cancelled.
+    pub fn run_controller<R: Reconciler>(
+        &mut self,
+        controller: ControllerBuilder<R::Object>,
+        source: impl Source<Object = R::Object>,
+        reconciler: R,
+    ) {
+        let name = format!("{} controller", controller.name());
+        let task = controller.run(source, self.stop.clone(), Arc::new(reconciler));
+        self.add(name, task);
+    }
+
     /// Starts to build a controller, with the metrics and priorities of this process.
     pub fn controller<K, S>(&self, name: &str) -> ControllerBuilder<K, S>
     where
@@ -196,6 +240,19 @@ impl Manager {
         ControllerBuilder::new(name)
             .metrics(&self.metrics)
             .priorities(&self.priorities)
+            .concurrency(self.options.concurrency)
+    }
+
+    /// Watches the objects of an [`Api`](kube::Api), and shows in the readiness of the process
+    /// whether they are listed. What sees the events, and which objects are selected, are fields of
+    /// the result.
+    pub fn watch<K>(&self, api: watch::WatchApi<K>) -> WatchSpec<K>
+    where
+        K: watch::Watchable<DynamicType: Default>,
+    {
+        let version = K::DynamicType::default();
+        let synced = self.health.register_watch(K::kind(&version));
+        WatchSpec::new(api, version, Arc::new(()), synced)
     }
 
     /// An [`Api`](kube::Api) to watch a namespaced kind in the namespace of the flag `--namespace`,

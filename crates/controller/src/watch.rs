@@ -158,6 +158,20 @@ impl<K: Resource> WatchSpec<K> {
             synced,
         }
     }
+
+    /// With something that sees every change before any reconciler does.
+    #[must_use]
+    pub fn handler(mut self, handler: Arc<dyn EventHandler<K>>) -> Self {
+        self.handler = handler;
+        self
+    }
+
+    /// Only objects that a label selector matches.
+    #[must_use]
+    pub fn labels(mut self, selector: &str) -> Self {
+        self.config = self.config.labels(selector);
+        self
+    }
 }
 
 impl<K: Watchable> Source for WatchSpec<K> {

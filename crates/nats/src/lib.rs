@@ -53,9 +53,7 @@
 //!         tracing::info!(key = block.key, value = ?block.value, "reconciled");
 //!         Ok::<_, Infallible>(Action::AwaitChange)
 //!     });
-//!     let controller = manager.controller("blocks");
-//!     let run = controller.run(blocks, 1, manager.stop.clone(), Arc::new(reconciler));
-//!     manager.add("blocks", run);
+//!     manager.run("blocks", blocks, reconciler);
 //!     Ok(())
 //! }
 //! ```

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_controller::controller::{ControllerBuilder, Finalized, Trigger};
+use capi_ipam_controller::controller::{ControllerBuilder, Finalized, Trigger, low_once_finalized};
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::watch::WatchSpec;
-use futures::FutureExt;
-use kube::core::{ApiResource, NamespaceResourceScope};
+use kube::core::{ApiResource, NamespaceResourceScope, ObjectMeta};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -235,20 +235,25 @@ fn start_controller<P: PoolProvider>(
 ) {
     controller.wait_for(setup.addresses_synced.clone());
     let reconciler = PoolReconciler::new(Arc::clone(shared), setup);
-    let stop = setup.manager.stop.clone();
-    let task = match shared.options.finalizer {
-        Some(finalizer) => {
-            let reconciler = Arc::new(Finalized::new(reconciler, finalizer));
-            controller
-                .run(main, POOL_CONCURRENCY, stop, reconciler)
-                .boxed()
-        }
-        None => controller
-            .run(main, POOL_CONCURRENCY, stop, Arc::new(reconciler))
-            .boxed(),
+    let controller = controller
+        .concurrency(POOL_CONCURRENCY)
+        .wants(reconciler.is_change_by_others());
+    let Some(finalizer) = shared.options.finalizer else {
+        let controller = controller.priority(|_, _| Priority::Low);
+        setup.manager.run_controller(controller, main, reconciler);
+        return;
     };
-    let name = format!("the controller of {}", P::Pool::kind(&()));
-    setup.manager.add(name, task);
+    let controller = controller
+        .priority(low_once_finalized(finalizer))
+        .undecodable(undecodable);
+    let reconciler = Finalized::new(reconciler, finalizer);
+    setup.manager.run_controller(controller, main, reconciler);
+}
+
+/// A pool in deletion of which only its metadata is known. Nothing else is used until it is
+/// released.
+fn undecodable<K: DeserializeOwned>(metadata: &ObjectMeta) -> Option<K> {
+    serde_json::from_value(serde_json::json!({ "metadata": metadata })).ok()
 }
 
 impl<P: PoolProvider> Shared<P> {

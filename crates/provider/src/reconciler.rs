@@ -20,7 +20,7 @@ use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tracing::{Span, debug, field};
+use tracing::{debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
 use crate::api::{IPAddressClaim, PoolReference, Uid, conditions, is_paused, names};
@@ -248,46 +248,6 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     type State = AttemptState;
     type Error = ReconcileError;
 
-    fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
-        let needs_address =
-            claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
-        if !needs_address || !self.filter.matches(claim) {
-            return None;
-        }
-        // A claim keeps the address of an existing IPAddress of its name.
-        let metadata = &claim.metadata;
-        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
-        let uid = metadata.uid.as_deref().map(Uid::of);
-        match self
-            .addresses
-            .state_of(namespace, name, uid, &claim.spec.pool_ref)
-        {
-            AddressState::Absent => self.adapter.starting(claim),
-            AddressState::Valid | AddressState::Deleting | AddressState::Invalid => None,
-        }
-    }
-
-    /// The pool of the claim is that of its IPAddress.
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<IPAddressClaim> {
-        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
-        let address = self.addresses.get(namespace, name)?;
-        if address.claim != metadata.uid.as_deref().map(Uid::of) {
-            return None;
-        }
-        let mut claim = IPAddressClaim {
-            metadata: metadata.clone(),
-            is_trimmed: true,
-            ..IPAddressClaim::default()
-        };
-        claim.spec.pool_ref = PoolReference::clone(&address.pool);
-        Some(claim)
-    }
-
-    fn priority(&self, claim: &IPAddressClaim, cause: Cause) -> Priority {
-        let has_address = || self.addresses.state_for(claim) != AddressState::Absent;
-        priority_of(claim, cause, has_address)
-    }
-
     async fn reconcile(
         &self,
         claim: Arc<IPAddressClaim>,
@@ -306,11 +266,6 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
         self.backoff.record_failure(claim);
     }
 
-    /// Only what changes something has a span.
-    fn span(&self, _: &IPAddressClaim, _: &Attempt<AttemptState>) -> Span {
-        Span::none()
-    }
-
     fn retry(&self, error: &ReconcileError, failures: u32) -> Retry {
         if error.is_unserializable() {
             return Retry::GiveUp;
@@ -326,6 +281,47 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// What the adapter does before the reconcile of a claim that needs an address begins.
+    pub(super) fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
+        let needs_address =
+            claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
+        if !needs_address || !self.filter.matches(claim) {
+            return None;
+        }
+        // A claim keeps the address of an existing IPAddress of its name.
+        let metadata = &claim.metadata;
+        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
+        let uid = metadata.uid.as_deref().map(Uid::of);
+        match self
+            .addresses
+            .state_of(namespace, name, uid, &claim.spec.pool_ref)
+        {
+            AddressState::Absent => self.adapter.starting(claim),
+            AddressState::Valid | AddressState::Deleting | AddressState::Invalid => None,
+        }
+    }
+
+    /// A claim in deletion of which only its metadata is known. Its pool is that of its IPAddress.
+    pub(super) fn undecodable(&self, metadata: &ObjectMeta) -> Option<IPAddressClaim> {
+        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
+        let address = self.addresses.get(namespace, name)?;
+        if address.claim != metadata.uid.as_deref().map(Uid::of) {
+            return None;
+        }
+        let mut claim = IPAddressClaim {
+            metadata: metadata.clone(),
+            is_trimmed: true,
+            ..IPAddressClaim::default()
+        };
+        claim.spec.pool_ref = PoolReference::clone(&address.pool);
+        Some(claim)
+    }
+
+    pub(super) fn priority(&self, claim: &IPAddressClaim, cause: Cause) -> Priority {
+        let has_address = || self.addresses.state_for(claim) != AddressState::Absent;
+        priority_of(claim, cause, has_address)
+    }
+
     /// Reconciles a claim of this provider in its latest state, as far as this process knows.
     pub(super) async fn reconcile_current(
         &self,

@@ -12,6 +12,7 @@ use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
+use tracing::Span;
 
 use crate::adapter::{PoolKind, ProviderAdapter};
 use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
@@ -341,7 +342,8 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             metrics: ClaimMetrics::of(&manager.metrics),
             waiting_log: RepetitionLimit::default(),
         });
-        let concurrency = options.concurrency(manager.options.concurrency);
+        let controller = with_settings(controller, &reconciler)
+            .concurrency(options.concurrency(manager.options.concurrency));
         let stop = manager.stop.clone();
         if let Some(options) = sweep {
             let claims = ClaimCache {
@@ -386,14 +388,22 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         }
         manager.add(
             "the controller of claims",
-            controller.run_with_compaction(
-                main,
-                concurrency,
-                stop,
-                Arc::clone(&reconciler),
-                reconciler,
-            ),
+            controller.run_with_compaction(main, stop, Arc::clone(&reconciler), reconciler),
         );
         Ok(())
     }
+}
+
+/// The controller of claims, with what its reconciler knows of them.
+fn with_settings<A: ProviderAdapter>(
+    controller: ControllerBuilder<IPAddressClaim, CompactClaim>,
+    reconciler: &Arc<ClaimReconciler<A>>,
+) -> ControllerBuilder<IPAddressClaim, CompactClaim> {
+    let [starting, undecodable, priority] = std::array::from_fn(|_| Arc::clone(reconciler));
+    controller
+        .starting(move |claim| starting.starting(claim))
+        .undecodable(move |metadata| undecodable.undecodable(metadata))
+        .priority(move |claim, cause| priority.priority(claim, cause))
+        // Only what changes something has a span.
+        .span(|_, _| Span::none())
 }

@@ -3,6 +3,7 @@
 //! changes.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
@@ -26,7 +27,7 @@ pub struct StatusWriter<K: Resource> {
     conditions: fn(&K) -> Vec<Condition>,
     /// Whether a condition reports a problem: its transitions are warnings.
     is_warning: fn(&Condition) -> bool,
-    expectations: Expectations,
+    expectations: Arc<Expectations>,
     limiter: StatusLimiter,
 }
 
@@ -55,7 +56,7 @@ impl<K: ApiObject> StatusWriter<K> {
             version,
             conditions,
             is_warning,
-            expectations: Expectations::default(),
+            expectations: Arc::default(),
             limiter: StatusLimiter::new(interval),
         }
     }
@@ -63,6 +64,13 @@ impl<K: ApiObject> StatusWriter<K> {
     /// The writes of this controller that its watch may not have shown yet.
     pub fn expectations(&self) -> &Expectations {
         &self.expectations
+    }
+
+    /// Whether a change is not the last write of this controller, which knows what it has written.
+    /// For [`ControllerBuilder::wants`](capi_ipam_controller::controller::ControllerBuilder::wants).
+    pub fn is_change_by_others(&self) -> impl Fn(&K, &K) -> bool + use<K> {
+        let expectations = Arc::clone(&self.expectations);
+        move |_, after| !expectations.is_own_write(after, Instant::now())
     }
 
     /// The time until a transition of the object can be written; `None` if it can be written now.

@@ -12,12 +12,10 @@ use capi_ipam_provider::controller::controller::{
     Action, Attempt, Cause, Changed, Failure, Finalized, Protect, Reconciler, watch_fn,
 };
 use capi_ipam_provider::controller::retry::Retry;
-use capi_ipam_provider::controller::watch::WatchSpec;
 use capi_ipam_provider::controller::{finalizer, ready};
 use capi_ipam_provider::prelude::*;
 use capi_ipam_provider::references::{self, ReferenceError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::core::ObjectMeta;
 use kube::{Api, Client, CustomResource, ResourceExt};
 
 use crate::provider::EtcdPool;
@@ -94,15 +92,19 @@ impl Vlans {
 
     /// Adds a controller of pools, which keeps their VLANs.
     pub fn add_controller(self, manager: &mut manager::Manager) {
-        let synced = manager.health.register_watch("EtcdPool");
-        let pools = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
+        let pools = manager.watch(manager.watch_api(&()));
+        // Others add labels, annotations and finalizers to pools.
+        let controller = manager
+            .controller("pools")
+            .dequeues(|waiting, newer| state(waiting) != state(newer));
         let kept = Finalized::new(self, FINALIZER);
-        let reconciler = Arc::new(kept.then(watch_fn(report_subnet)));
-        let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
-        let controller = manager.controller("pools");
-        let task = controller.run(pools, concurrency, stop, reconciler);
-        manager.add("the controller of pools", task);
+        manager.run_controller(controller, pools, kept.then(watch_fn(report_subnet)));
     }
+}
+
+/// What ends the pause after a failure when it changes.
+fn state(pool: &EtcdPool) -> (Option<String>, Option<i64>) {
+    (pool.metadata.uid.clone(), pool.metadata.generation)
 }
 
 /// Reports that the subnet of a pool has changed: allocated addresses stay as they are.
@@ -137,16 +139,6 @@ impl Reconciler for Vlans {
         Ok(Action::AwaitChange)
     }
 
-    /// Others add labels, annotations and finalizers to pools.
-    fn dequeues(&self, waiting: &EtcdPool, newer: &EtcdPool) -> bool {
-        let state = |pool: &EtcdPool| {
-            let metadata = &pool.metadata;
-            let is_deleting = metadata.deletion_timestamp.is_some();
-            (metadata.uid.clone(), metadata.generation, is_deleting)
-        };
-        state(waiting) != state(newer)
-    }
-
     fn on_error(
         &self,
         pool: &EtcdPool,
@@ -168,10 +160,5 @@ impl Protect for Vlans {
     fn objects(&self, pool: &EtcdPool) -> ResourceClient<EtcdPool> {
         let namespace = pool.namespace().unwrap_or_default();
         ResourceClient::new(Api::namespaced(self.client.clone(), &namespace), &())
-    }
-
-    /// The VLAN to release is in the specification.
-    fn undecodable(&self, _: &ObjectMeta) -> Option<EtcdPool> {
-        None
     }
 }

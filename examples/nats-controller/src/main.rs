@@ -10,7 +10,6 @@ use capi_ipam_controller::client::{ResourceClient, error_chain};
 use capi_ipam_controller::controller::{Action, Attempt, Cause, Reconciler};
 use capi_ipam_controller::manager::{self, BoxError, Identity, Manager};
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
-use capi_ipam_controller::watch::WatchSpec;
 use capi_ipam_nats::owner::{self, TriggerOwner};
 use capi_ipam_nats::{Bucket, BucketOptions, Connection, Garbage, KvObject, SecondaryError};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -59,10 +58,6 @@ impl Reconciler for Configs {
         applied.map(|()| Action::AwaitChange)
     }
 
-    fn wants_deleted(&self, _: &KvObject<Config>) -> bool {
-        true
-    }
-
     fn retry(&self, _: &SecondaryError, failures: u32) -> Retry {
         Retry::After(RetryPolicy::default().delay(failures.min(9)))
     }
@@ -91,18 +86,14 @@ async fn set_up(manager: &mut Manager, flags: &Flags) -> Result<(), BoxError> {
     // The key of a ConfigMap that somebody changes or deletes is reconciled.
     let handler = Arc::new(TriggerOwner::new(bucket.name(), controller.trigger()));
     let watched = Api::default_namespaced(manager.client.clone());
-    let gate = manager.health.register_watch("ConfigMap");
-    let mut watch = WatchSpec::<ConfigMap>::new(watched, (), handler, gate);
-    watch.config = watch.config.labels(owner::BUCKET_LABEL);
-    controller.watch(watch);
+    let watched = manager.watch::<ConfigMap>(watched);
+    controller.watch(watched.handler(handler).labels(owner::BUCKET_LABEL));
 
     let gate = manager.health.register_watch("Config");
     let keys = bucket.source("config", Arc::new(()), gate.clone())?;
     let garbage = Garbage::new(&bucket, maps.clone(), Duration::from_mins(10));
     manager.add_background_task("garbage", vec![gate], garbage);
-    let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
-    let run = controller.run(keys, concurrency, stop, Arc::new(Configs { bucket, maps }));
-    manager.add("config", run);
+    manager.run_controller(controller, keys, Configs { bucket, maps });
     Ok(())
 }
 

@@ -88,9 +88,7 @@ pub(in crate::in_cluster) fn start(
         Arc::clone(&context.ledger) as _,
         gates.registries.clone(),
     );
-    let stop = manager.stop.clone();
-    let task = controller.run(main, WORKERS, stop, Arc::new(reconciler));
-    manager.add("IPRegistry controller", task);
+    manager.run_controller(controller.concurrency(WORKERS), main, reconciler);
 }
 
 struct RegistryReconciler {

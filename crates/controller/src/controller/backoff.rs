@@ -88,8 +88,16 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
             Some(waiting) => dequeues(waiting),
             None => entry.object != fingerprint,
         };
+        // Those that no attempt has handled. A deletion is one of the object as it is now.
+        let unhandled = entry.attempt.cause;
+        let cause = if unhandled <= Cause::Created {
+            cause.max(unhandled)
+        } else {
+            cause
+        };
         if is_outdated {
             *entry = new();
+            entry.attempt.cause = cause;
         }
         match entry.pause {
             _ if entry.triggered => {}
@@ -122,15 +130,25 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
 
     /// Records an attempt that requeues its object. Keeps the state. Returns when to reconcile
     /// again.
-    pub(super) fn requeued(&self, key: &NamespacedName, state: S, wait: Duration) -> Duration {
+    pub(super) fn requeued(
+        &self,
+        key: &NamespacedName,
+        attempt: Attempt<S>,
+        wait: Duration,
+    ) -> Duration {
         let mut entries = self.entries.lock();
         let Some(entry) = entries.get_mut(key) else {
             return wait;
         };
+        let cause = if attempt.keeps_cause {
+            attempt.cause
+        } else {
+            Cause::Requeued
+        };
         entry.attempt = Attempt {
-            cause: Cause::Requeued,
-            failures: 0,
-            state,
+            cause,
+            state: attempt.state,
+            ..Attempt::default()
         };
         if entry.triggered {
             Duration::ZERO
@@ -214,7 +232,7 @@ mod tests {
         Attempt {
             cause: Cause::Changed,
             failures: 1,
-            state,
+            ..Attempt::<()>::default().with_state(state)
         }
     }
 
@@ -280,6 +298,47 @@ mod tests {
             panic!("the backoff is over")
         };
         assert_eq!((attempt.failures, attempt.state), (1, 7));
+    }
+
+    #[test]
+    fn cause_stays_until_an_attempt_has_handled_it() {
+        let (backoffs, now) = (Backoffs::<ConfigMap, u8>::default(), Instant::now());
+        let cause_of = |version, label, cause| {
+            let start = begin(&backoffs, &object(version, label), cause, now);
+            let Start::Now(attempt) = start else {
+                panic!("there is no pause")
+            };
+            attempt
+        };
+        let attempt = cause_of("1", "x", Cause::Created);
+        let failed = Attempt {
+            failures: 1,
+            ..attempt
+        };
+        let retry = Retry::After(Duration::ZERO);
+        backoffs.failed(&Arc::new(object("1", "x")), failed, now, retry);
+        // A change ends the backoff, and is no success.
+        let mut attempt = cause_of("2", "y", Cause::Changed);
+        assert_eq!((attempt.cause, attempt.failures), (Cause::Created, 0));
+        attempt.keeps_cause = true;
+        backoffs.requeued(&key(), attempt, WAIT);
+        let attempt = cause_of("3", "z", Cause::Changed);
+        assert_eq!(
+            (attempt.cause, attempt.keeps_cause),
+            (Cause::Created, false)
+        );
+        backoffs.requeued(&key(), attempt, WAIT);
+        let attempt = cause_of("3", "z", Cause::Requeued);
+        assert_eq!(attempt.cause, Cause::Requeued);
+        // A deletion is not one of the next object of the name.
+        let deleting = Attempt {
+            cause: Cause::Deleting,
+            failures: 1,
+            ..attempt
+        };
+        backoffs.failed(&Arc::new(object("4", "z")), deleting, now, retry);
+        let attempt = cause_of("5", "new", Cause::Created);
+        assert_eq!(attempt.cause, Cause::Created);
     }
 
     #[test]

@@ -12,8 +12,7 @@ pub struct ReconcileFn<K, F> {
     kind: PhantomData<fn(K)>,
 }
 
-/// Creates a reconciler from an asynchronous closure, for controllers without state and own
-/// retries.
+/// Creates a reconciler without state from an asynchronous closure.
 ///
 /// ```
 /// use std::convert::Infallible;

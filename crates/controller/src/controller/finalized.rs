@@ -1,15 +1,14 @@
 //! A reconciler whose objects have a finalizer.
 
-use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
 use kube::core::ObjectMeta;
-use tracing::{Span, info};
+use tracing::info;
 
-use super::{Action, Attempt, Cause, Failure, Reconciler, SourceId};
+use super::{Action, Attempt, Cause, Failure, Reconciler};
 use crate::client::{ApiObject, CallError, ResourceClient};
 use crate::finalizer;
 use crate::priority::Priority;
@@ -23,12 +22,6 @@ const CONFLICT_DELAY: Duration = Duration::from_millis(250);
 pub trait Protect: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>> {
     /// The client that reads and writes the object.
     fn objects(&self, object: &Self::Object) -> ResourceClient<Self::Object>;
-
-    /// What is reconciled in place of an object that is being deleted and of which this process
-    /// could never decode a state, such as an empty object with this metadata; see
-    /// [`Reconciler::undecodable`]. With `None` the object keeps the finalizer until somebody
-    /// corrects it.
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<Self::Object>;
 
     /// Whether the object is reconciled now, and with which rule for its finalizer.
     fn protection(&self, _object: &Self::Object) -> Protection {
@@ -68,7 +61,8 @@ pub enum Protection {
 /// returns [`Action::AwaitChange`]: then there is nothing left to release, and the finalizer is
 /// removed. With [`Action::Requeue`] or an error the object remains, and so it must not return
 /// [`Action::AwaitChange`] if it does not know. A new object has the cause [`Cause::Created`], also
-/// if it was created while no process ran; an object with the finalizer is [`Cause::Resumed`].
+/// if it was created while no process ran, until an attempt has succeeded; an object with the
+/// finalizer is [`Cause::Resumed`]. For a closure there is [`Reconciler::finalizer`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -76,7 +70,6 @@ pub enum Protection {
 /// use capi_ipam_controller::client::{CallError, ResourceClient};
 /// use capi_ipam_controller::controller::{Action, Attempt, Cause, Finalized, Protect, Reconciler};
 /// use k8s_openapi::api::core::v1::Node;
-/// use kube::core::ObjectMeta;
 ///
 /// struct Racks {
 ///     nodes: ResourceClient<Node>,
@@ -100,10 +93,6 @@ pub enum Protection {
 ///     fn objects(&self, _: &Node) -> ResourceClient<Node> {
 ///         self.nodes.clone()
 ///     }
-///
-///     fn undecodable(&self, metadata: &ObjectMeta) -> Option<Node> {
-///         Some(Node { metadata: metadata.clone(), ..Node::default() })
-///     }
 /// }
 ///
 /// fn reconciler(nodes: ResourceClient<Node>) -> Finalized<Racks> {
@@ -112,12 +101,13 @@ pub enum Protection {
 /// ```
 pub struct Finalized<R> {
     inner: R,
-    finalizer: &'static str,
+    finalizer: Arc<str>,
 }
 
 impl<R: Protect> Finalized<R> {
     /// Protects the objects of a reconciler with a finalizer.
-    pub fn new(inner: R, finalizer: &'static str) -> Self {
+    pub fn new(inner: R, finalizer: impl Into<Arc<str>>) -> Self {
+        let finalizer = finalizer.into();
         Self { inner, finalizer }
     }
 
@@ -126,7 +116,7 @@ impl<R: Protect> Finalized<R> {
         object: Arc<R::Object>,
         attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
-        let is_set = finalizer::is_set(object.as_ref(), self.finalizer);
+        let is_set = finalizer::is_set(object.as_ref(), &self.finalizer);
         if object.is_deleting() {
             // Without the finalizer the object has been released.
             return if is_set {
@@ -137,13 +127,14 @@ impl<R: Protect> Finalized<R> {
         }
         let is_first = matches!(attempt.cause, Cause::Created | Cause::Resumed);
         if is_set {
-            if is_first {
+            // After a failure, the cause is that of the failed attempt.
+            if is_first && attempt.failures == 0 {
                 attempt.cause = Cause::Resumed;
             }
             return self.inner.reconcile(object, attempt).await;
         }
         let objects = self.inner.objects(&object);
-        match finalizer::add(&objects, object.as_ref(), self.finalizer).await {
+        match finalizer::add(&objects, object.as_ref(), &self.finalizer).await {
             Ok(written) => {
                 self.inner.protected(&written);
                 if is_first {
@@ -151,7 +142,10 @@ impl<R: Protect> Finalized<R> {
                 }
                 self.inner.reconcile(Arc::new(written), attempt).await
             }
-            Err(error) => self.inner.rejected(&object, error, attempt).await,
+            Err(error) => {
+                attempt.keeps_cause = true;
+                self.inner.rejected(&object, error, attempt).await
+            }
         }
     }
 
@@ -172,14 +166,14 @@ impl<R: Protect> Finalized<R> {
         let is_released =
             |found: &ObjectMeta| found.uid == meta.uid && found.deletion_timestamp.is_some();
         let name = meta.name.as_deref().unwrap_or_default();
-        match finalizer::remove_unread(&objects, name, self.finalizer, is_released).await {
+        match finalizer::remove_unread(&objects, name, &self.finalizer, is_released).await {
             Err(error) if error.is_not_found() => {}
             Err(error) if error.is_conflict() => return Ok(Action::Requeue(CONFLICT_DELAY)),
             Err(error) => return Err(error.into()),
             Ok(None) => {}
             Ok(Some(_)) => info!(
                 object = %object.key(),
-                finalizer = self.finalizer,
+                finalizer = &*self.finalizer,
                 "removed the finalizer: the deleted object is released"
             ),
         }
@@ -210,32 +204,8 @@ impl<R: Protect> Reconciler for Finalized<R> {
         }
     }
 
-    fn starting(&self, object: &R::Object) -> Option<Box<dyn Any + Send>> {
-        self.inner.starting(object)
-    }
-
-    /// Others wait for the finalizer of a new object, whatever else its reconcile does.
-    fn priority(&self, object: &R::Object, cause: Cause) -> Priority {
-        if !object.is_deleting() && !finalizer::is_set(object, self.finalizer) {
-            return Priority::Normal;
-        }
-        self.inner.priority(object, cause)
-    }
-
-    fn wants(&self, before: &R::Object, after: &R::Object) -> bool {
-        self.inner.wants(before, after)
-    }
-
     fn wants_deleted(&self, object: &R::Object) -> bool {
         self.inner.wants_deleted(object)
-    }
-
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<R::Object> {
-        Protect::undecodable(&self.inner, metadata)
-    }
-
-    fn dequeues(&self, waiting: &R::Object, newer: &R::Object) -> bool {
-        self.inner.dequeues(waiting, newer)
     }
 
     fn retry(&self, error: &R::Error, failures: u32) -> Retry {
@@ -245,16 +215,87 @@ impl<R: Protect> Reconciler for Finalized<R> {
     fn on_error(&self, object: &R::Object, attempt: &Attempt<()>, failure: &Failure<'_, R::Error>) {
         self.inner.on_error(object, attempt, failure);
     }
+}
 
-    fn on_source_error(&self, source: SourceId, error: &str) {
-        self.inner.on_source_error(source, error);
+/// The priority of objects whose reconciles nobody waits for: low, once they have the finalizer.
+/// Others wait for that of a new object, whatever else its reconcile does. For
+/// [`ControllerBuilder::priority`](super::ControllerBuilder::priority).
+pub fn low_once_finalized<K: ApiObject>(
+    finalizer: impl Into<Arc<str>>,
+) -> impl Fn(&K, Cause) -> Priority {
+    let finalizer = finalizer.into();
+    move |object, _| {
+        let is_new = object.meta().deletion_timestamp.is_none();
+        if is_new && !finalizer::is_set(object, &finalizer) {
+            Priority::Normal
+        } else {
+            Priority::Low
+        }
+    }
+}
+
+/// A reconciler with a closure for objects that are being deleted. Created by
+/// [`Reconciler::finalizer`].
+pub struct CleanUp<R, O, C> {
+    inner: R,
+    objects: O,
+    when_deleting: C,
+}
+
+impl<R, O, C> CleanUp<R, O, C> {
+    pub(super) fn new(inner: R, objects: O, clean_up: C) -> Self {
+        Self {
+            inner,
+            objects,
+            when_deleting: clean_up,
+        }
+    }
+}
+
+impl<R, O, C, F> Reconciler for CleanUp<R, O, C>
+where
+    R: Reconciler,
+    O: Send + Sync + 'static,
+    C: Fn(Arc<R::Object>) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Action, R::Error>> + Send,
+{
+    type Object = R::Object;
+    type State = R::State;
+    type Error = R::Error;
+
+    async fn reconcile(
+        &self,
+        object: Arc<R::Object>,
+        attempt: &mut Attempt<R::State>,
+    ) -> Result<Action, R::Error> {
+        if attempt.cause == Cause::Deleting {
+            (self.when_deleting)(object).await
+        } else {
+            self.inner.reconcile(object, attempt).await
+        }
     }
 
-    fn span(&self, object: &R::Object, attempt: &Attempt<R::State>) -> Span {
-        self.inner.span(object, attempt)
+    fn wants_deleted(&self, object: &R::Object) -> bool {
+        self.inner.wants_deleted(object)
     }
 
-    fn transform(object: &mut R::Object) {
-        R::transform(object);
+    fn retry(&self, error: &R::Error, failures: u32) -> Retry {
+        self.inner.retry(error, failures)
+    }
+
+    fn on_error(&self, object: &R::Object, attempt: &Attempt<()>, failure: &Failure<'_, R::Error>) {
+        self.inner.on_error(object, attempt, failure);
+    }
+}
+
+impl<R, O, C, F> Protect for CleanUp<R, O, C>
+where
+    R: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>>,
+    O: Fn(&R::Object) -> ResourceClient<R::Object> + Send + Sync + 'static,
+    C: Fn(Arc<R::Object>) -> F + Send + Sync + 'static,
+    F: Future<Output = Result<Action, R::Error>> + Send,
+{
+    fn objects(&self, object: &R::Object) -> ResourceClient<R::Object> {
+        (self.objects)(object)
     }
 }

@@ -171,10 +171,6 @@ impl Reconciler for Recorder {
         Ok(self.action)
     }
 
-    fn wants(&self, _: &Item, after: &Item) -> bool {
-        self.unwanted != Some(after.revision)
-    }
-
     fn retry(&self, _: &std::fmt::Error, _: u32) -> Retry {
         self.retry
     }
@@ -200,11 +196,13 @@ impl Running {
     pub(super) fn start(reconciler: Recorder) -> Self {
         let health = Health::default();
         let (main, source) = ChannelSource::new(&health);
-        let builder = ControllerBuilder::new("items");
+        let unwanted = reconciler.unwanted;
+        let builder = ControllerBuilder::new("items")
+            .wants(move |_, after: &Item| unwanted != Some(after.revision));
         let (controller, trigger) = (builder.controller(), builder.trigger());
         let (store, stop) = (builder.store(), CancellationToken::new());
         let reconciler = Arc::new(reconciler);
-        let task = builder.run(source, 1, stop.clone(), Arc::clone(&reconciler));
+        let task = builder.run(source, stop.clone(), Arc::clone(&reconciler));
         Self {
             health,
             main,
@@ -242,6 +240,22 @@ impl Running {
             .collect();
         assert_eq!(calls, expected);
     }
+}
+
+#[tokio::test]
+async fn object_is_enqueued_after_a_delay() {
+    let running = Running::start(Recorder::default());
+    running.main.list(vec![item("a", 1)]);
+    let mut expected = vec![("a 1", Cause::Resumed)];
+    running.expect(&expected).await;
+    let hour = Duration::from_hours(1);
+    running.trigger.enqueue_after(key("a"), hour);
+    running
+        .trigger
+        .enqueue_after(key("a"), Duration::from_millis(5));
+    running.trigger.enqueue_after(key("gone"), Duration::ZERO);
+    expected.push(("a 1", Cause::Requeued));
+    running.expect(&expected).await;
 }
 
 /// Waits for a condition.

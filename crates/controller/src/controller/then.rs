@@ -1,12 +1,9 @@
 //! Several reconcilers of one kind, in order.
 
-use std::any::Any;
 use std::sync::Arc;
 
-use kube::core::ObjectMeta;
-
-use super::{Action, Attempt, Cause, Failure, Reconciler, SourceId};
-use crate::priority::Priority;
+use super::{Action, Attempt, Cause, Failure, Reconciler};
+use crate::client::CallError;
 use crate::retry::Retry;
 
 /// Two reconcilers of one kind, one after the other. Created by [`Reconciler::then`].
@@ -24,6 +21,14 @@ pub enum ThenError<A, B> {
     /// That of the second one.
     #[error(transparent)]
     Second(B),
+}
+
+/// An error of what is done for both reconcilers, such as [`Finalized`](super::Finalized) does, is
+/// handled as one of the first.
+impl<A: From<CallError>, B> From<CallError> for ThenError<A, B> {
+    fn from(error: CallError) -> Self {
+        Self::First(error.into())
+    }
 }
 
 impl<A, B> Then<A, B> {
@@ -44,19 +49,16 @@ fn earlier(first: Action, second: Action) -> Action {
 async fn run<R: Reconciler>(
     reconciler: &R,
     object: &Arc<R::Object>,
-    attempt: &Attempt<()>,
+    attempt: &mut Attempt<()>,
     state: &mut R::State,
 ) -> Result<Action, R::Error> {
     if attempt.cause == Cause::Deleted && !reconciler.wants_deleted(object) {
         return Ok(Action::AwaitChange);
     }
-    let mut of_part = Attempt {
-        cause: attempt.cause,
-        failures: attempt.failures,
-        state: std::mem::take(state),
-    };
+    let mut of_part = attempt.with_state(std::mem::take(state));
     let result = reconciler.reconcile(Arc::clone(object), &mut of_part).await;
     *state = of_part.state;
+    attempt.keeps_cause |= of_part.keeps_cause;
     result
 }
 
@@ -74,49 +76,17 @@ where
         object: Arc<Self::Object>,
         attempt: &mut Attempt<Self::State>,
     ) -> Result<Action, Self::Error> {
-        let Attempt {
-            cause, failures, ..
-        } = *attempt;
+        let mut of_both = attempt.with_state(());
         let (of_first, of_second) = &mut attempt.state;
-        let begin = Attempt {
-            cause,
-            failures,
-            state: (),
-        };
-        let first = run(&self.first, &object, &begin, of_first).await;
+        let first = run(&self.first, &object, &mut of_both, of_first).await;
         let first = first.map_err(ThenError::First)?;
-        let second = run(&self.second, &object, &begin, of_second).await;
+        let second = run(&self.second, &object, &mut of_both, of_second).await;
+        attempt.keeps_cause = of_both.keeps_cause;
         Ok(earlier(first, second.map_err(ThenError::Second)?))
-    }
-
-    fn starting(&self, object: &Self::Object) -> Option<Box<dyn Any + Send>> {
-        let both = (self.first.starting(object), self.second.starting(object));
-        match both {
-            (None, None) => None,
-            both => Some(Box::new(both)),
-        }
-    }
-
-    fn priority(&self, object: &Self::Object, cause: Cause) -> Priority {
-        let first = self.first.priority(object, cause);
-        first.max(self.second.priority(object, cause))
-    }
-
-    fn wants(&self, before: &Self::Object, after: &Self::Object) -> bool {
-        self.first.wants(before, after) || self.second.wants(before, after)
-    }
-
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<Self::Object> {
-        let known = self.first.undecodable(metadata);
-        known.or_else(|| self.second.undecodable(metadata))
     }
 
     fn wants_deleted(&self, object: &Self::Object) -> bool {
         self.first.wants_deleted(object) || self.second.wants_deleted(object)
-    }
-
-    fn dequeues(&self, waiting: &Self::Object, newer: &Self::Object) -> bool {
-        self.first.dequeues(waiting, newer) || self.second.dequeues(waiting, newer)
     }
 
     fn retry(&self, error: &Self::Error, failures: u32) -> Retry {
@@ -147,16 +117,6 @@ where
         if let Some(failure) = of_second {
             self.second.on_error(object, attempt, &failure);
         }
-    }
-
-    fn on_source_error(&self, source: SourceId, error: &str) {
-        self.first.on_source_error(source, error);
-        self.second.on_source_error(source, error);
-    }
-
-    fn transform(object: &mut Self::Object) {
-        A::transform(object);
-        B::transform(object);
     }
 }
 

@@ -21,7 +21,7 @@ use super::progress::LowPriorityProgress;
 use super::queue::{Queue, Reason};
 use super::sources::{Handlers, Message, SourceId};
 use super::store::{Cached, Store};
-use super::{Action, Attempt, Cause, Failure, Reconciler};
+use super::{Action, Attempt, Cause, Failure, Reconciler, Settings, Triggered};
 use crate::client::error_chain;
 use crate::health::ReadinessGate;
 use crate::metrics::{Outcome, WorkerMetrics};
@@ -56,6 +56,7 @@ struct Context<R: Reconciler, C> {
     timeout: Duration,
     metrics: WorkerMetrics,
     priorities: Priorities,
+    settings: Settings<R::Object>,
 }
 
 /// An ended reconcile.
@@ -116,16 +117,17 @@ pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
 }
 
 /// What a worker is configured with.
-pub(super) struct WorkerOptions {
+pub(super) struct WorkerOptions<K> {
     pub(super) name: String,
     pub(super) concurrency: usize,
     pub(super) metrics: WorkerMetrics,
     pub(super) priorities: Priorities,
+    pub(super) settings: Settings<K>,
 }
 
 impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     pub(super) fn new(
-        options: WorkerOptions,
+        options: WorkerOptions<R::Object>,
         reconciler: Arc<R>,
         compaction: Arc<C>,
         handler: Arc<dyn EventHandler<R::Object>>,
@@ -137,6 +139,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             concurrency,
             metrics,
             priorities,
+            settings,
         } = options;
         let progress = LowPriorityProgress::new(&name, &synced);
         let (backoffs, timeout) = (Backoffs::default(), RECONCILE_TIMEOUT);
@@ -148,6 +151,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             timeout,
             metrics,
             priorities,
+            settings,
         });
         let queue = Queue::default();
         let concurrency = concurrency.max(1);
@@ -172,7 +176,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     pub(super) async fn run(
         mut self,
         mut messages: mpsc::Receiver<Message<R::Object>>,
-        mut triggered: mpsc::UnboundedReceiver<(NamespacedName, Cause)>,
+        mut triggered: mpsc::UnboundedReceiver<Triggered>,
         stop: CancellationToken,
     ) {
         let controller = &self.context.name.clone();
@@ -208,15 +212,15 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             tokio::select! {
                 () = &mut cancelled => break,
                 Some(message) = messages.recv() => self.handle_message(message),
-                Some((key, cause)) = triggered.recv() => self.handle_trigger(key, cause),
+                Some(trigger) = triggered.recv() => self.handle_trigger(trigger),
                 Some(ended) = running.join_next(), if !running.is_empty() => self.handle_end(ended),
                 () = &mut timer, if timer_at.is_some() => timer_at = None,
             }
             while let Ok(message) = messages.try_recv() {
                 self.handle_message(message);
             }
-            while let Ok((key, cause)) = triggered.try_recv() {
-                self.handle_trigger(key, cause);
+            while let Ok(trigger) = triggered.try_recv() {
+                self.handle_trigger(trigger);
             }
             while let Some(ended) = running.try_join_next() {
                 self.handle_end(ended);
@@ -247,7 +251,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                         self.running_low = self.running_low.saturating_add(1);
                     }
                     let started = match &cached {
-                        Cached::Full(object) => self.context.reconciler.starting(object),
+                        Cached::Full(object) => (self.context.settings.starting)(object),
                         Cached::Compact(_) => None,
                     };
                     running.spawn(catch_panic(
@@ -276,7 +280,12 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         }
     }
 
-    fn handle_trigger(&mut self, key: NamespacedName, cause: Cause) {
+    fn handle_trigger(&mut self, trigger: Triggered) {
+        let Triggered {
+            object: key,
+            cause,
+            at,
+        } = trigger;
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
             if cause == Cause::Triggered {
@@ -284,7 +293,8 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             }
             let now = Instant::now();
             let priority = self.priority(&key, cause);
-            self.queue.add(key, now, now, Reason { cause, priority });
+            let reason = Reason { cause, priority };
+            self.queue.add(key, at.max(now), now, reason);
         }
     }
 
@@ -292,7 +302,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// nothing to do then.
     fn priority(&self, key: &NamespacedName, cause: Cause) -> Priority {
         if let Some(object) = self.deleted.get(key) {
-            return self.context.reconciler.priority(object, Cause::Deleted);
+            return (self.context.settings.priority)(object, Cause::Deleted);
         }
         let cached = self.store.find(key);
         cached.map_or(Priority::Low, |cached| self.priority_of(&cached, cause))
@@ -301,7 +311,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// Nobody waits for an object in compact form: it needs no reconcile by its own fields.
     fn priority_of(&self, cached: &Cached<R::Object, C::Compact>, cause: Cause) -> Priority {
         match cached {
-            Cached::Full(object) => self.context.reconciler.priority(object, cause),
+            Cached::Full(object) => (self.context.settings.priority)(object, cause),
             Cached::Compact(_) => Priority::Low,
         }
     }
@@ -420,7 +430,7 @@ async fn reconcile<R: Reconciler, C>(
     let dequeues = |waiting: &R::Object| {
         waiting.is_deleting() != object.is_deleting()
             || !object.is_same(waiting)
-            || context.reconciler.dequeues(waiting, object)
+            || (context.settings.dequeues)(waiting, object)
     };
     let start = context
         .backoffs
@@ -431,15 +441,12 @@ async fn reconcile<R: Reconciler, C>(
         Start::GivenUp => return None,
     };
     let controller = &context.name;
-    let before = Attempt {
-        cause,
-        failures: attempt.failures,
-        state: (),
-    };
+    let before = attempt.with_state(());
     let failures = attempt.failures.saturating_add(1);
+    let cause = attempt.cause;
     debug!(controller, object = %key, ?cause, attempt = failures, "reconciling");
     let begin = Instant::now();
-    let span = context.reconciler.span(object, &attempt);
+    let span = (context.settings.span)(object, &before);
     span.record("controller", controller);
     // It can be large, and each wrapper would move it: the stack of an unoptimized build is too
     // small for several copies.
@@ -459,7 +466,7 @@ async fn reconcile<R: Reconciler, C>(
             return None;
         }
         Ok(Ok(Ok(Action::Requeue(delay)))) => {
-            return Some(context.backoffs.requeued(key, attempt.state, *delay));
+            return Some(context.backoffs.requeued(key, attempt, *delay));
         }
         Ok(Ok(Err(error))) => Failure::Error(error),
         Ok(Err(_)) => Failure::Panicked,
@@ -482,9 +489,8 @@ async fn reconcile<R: Reconciler, C>(
     }
     log_failure(controller, key, failures, &failure, retry);
     let attempt = Attempt {
-        cause,
         failures,
-        state: attempt.state,
+        ..attempt
     };
     context
         .backoffs

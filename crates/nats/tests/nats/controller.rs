@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{Item, connect, create, node_with_bucket, open, settings, single};
 use crate::writes::delete_bucket;
 
-/// Records the reconciles, and wants those of deleted keys.
+/// Records the reconciles.
 #[derive(Default)]
 struct Recorder(Mutex<Vec<(String, Cause)>>);
 
@@ -44,10 +44,6 @@ impl Reconciler for Recorder {
         self.0.lock().expect("no panic").push(call);
         Ok(Action::AwaitChange)
     }
-
-    fn wants_deleted(&self, _: &KvObject<Item>) -> bool {
-        true
-    }
 }
 
 /// The keys of a lost bucket are forgotten, and not reconciled as deleted.
@@ -63,7 +59,7 @@ async fn only_markers_are_reconciled_as_deleted() {
     let (recorder, stop) = (Arc::new(Recorder::default()), CancellationToken::new());
     let controller = ControllerBuilder::new("items");
     let store = controller.store();
-    let run = controller.run(source, 1, stop.clone(), Arc::clone(&recorder));
+    let run = controller.run(source, stop.clone(), Arc::clone(&recorder));
     let running = tokio::spawn(run);
     recorder.wait_for("before", Cause::Deleted).await;
     recorder.wait_for("lost", Cause::Resumed).await;

@@ -6,16 +6,15 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, PrunedFields, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, Cause, Conflicts, Protect, Protection, Reconciler,
+    Action, Attempt, Conflicts, Protect, Protection, Reconciler,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
-use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::MaybeInvalid;
-use kube::api::ObjectMeta;
+use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use tracing::{debug, warn};
 
@@ -67,17 +66,6 @@ impl<P: PoolProvider> Reconciler for PoolReconciler<P> {
     type State = Conflicts;
     type Error = CallError;
 
-    fn priority(&self, _: &P::Pool, _: Cause) -> Priority {
-        Priority::Low
-    }
-
-    fn wants(&self, _: &P::Pool, after: &P::Pool) -> bool {
-        !self
-            .status
-            .expectations()
-            .is_own_write(after, Instant::now())
-    }
-
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
         if error.is_unserializable() {
             Retry::GiveUp
@@ -108,11 +96,6 @@ impl<P: PoolProvider> Protect for PoolReconciler<P> {
         let namespace = pool.meta().namespace.as_deref().unwrap_or_default();
         let client = self.shared.pool_client(namespace);
         client.with_pruned_fields(self.pruned_fields.clone())
-    }
-
-    /// Only its metadata is used until it is released.
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<P::Pool> {
-        serde_json::from_value(serde_json::json!({ "metadata": metadata })).ok()
     }
 
     fn protection(&self, pool: &P::Pool) -> Protection {
@@ -170,6 +153,11 @@ impl<P: PoolProvider> PoolReconciler<P> {
             pruned_fields: PrunedFields::default(),
             is_reported: AtomicBool::new(false),
         }
+    }
+
+    /// Whether a change of a pool is not the last write of this controller.
+    pub(super) fn is_change_by_others(&self) -> impl Fn(&P::Pool, &P::Pool) -> bool + use<P> {
+        self.status.is_change_by_others()
     }
 
     /// Whether the pool has the finalizer of the provider.

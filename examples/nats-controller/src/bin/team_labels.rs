@@ -8,7 +8,6 @@ use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, reconcile_fn};
 use capi_ipam_controller::manager::{self, Identity};
 use capi_ipam_controller::patch;
-use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 
@@ -32,22 +31,12 @@ fn main() -> ExitCode {
     let identity = Identity::new("team-labels", env!("CARGO_PKG_VERSION"));
     manager::main(identity, async |manager| {
         let namespaces = ResourceClient::new(Api::all(manager.client.clone()), &());
-        let api = WatchApi::all(manager.client.clone());
-        let listed = manager.health.register_watch("Namespace");
-        let watch = WatchSpec::new(api, (), Arc::new(()), listed);
+        let watch = manager.watch(Api::all(manager.client.clone()));
         let reconciler = reconcile_fn(move |namespace: Arc<Namespace>| {
             let namespaces = namespaces.clone();
             async move { label(&namespaces, &namespace).await }
         });
-        let controller = manager.controller("namespaces");
-        let concurrency = manager.options.concurrency;
-        let run = controller.run(
-            watch,
-            concurrency,
-            manager.stop.clone(),
-            Arc::new(reconciler),
-        );
-        manager.add("namespaces", run);
+        manager.run("namespaces", watch, reconciler);
         Ok(())
     })
 }

@@ -53,8 +53,7 @@ const LATER: Action = Action::Requeue(Duration::from_secs(9));
 async fn run_pair(pair: &Then<Part, Part>, cause: Cause) -> Option<Action> {
     let mut attempt = Attempt {
         cause,
-        failures: 0,
-        state: (10, 20),
+        ..Attempt::<()>::default().with_state((10, 20))
     };
     let result = pair.reconcile(Arc::new(item("a", 1)), &mut attempt).await;
     assert_eq!(

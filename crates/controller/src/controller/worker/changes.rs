@@ -44,7 +44,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             self.notify(source, &change);
         }
         match change {
-            Change::Failed(error) => self.context.reconciler.on_source_error(source, &error),
+            Change::Failed(error) => (self.context.settings.on_source_error)(source, &error),
             Change::Init => self.begin_list(source),
             Change::InitApply(object) => self.apply(source, object),
             Change::Apply(object) => {
@@ -102,7 +102,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         let cached = match self.context.compaction.compact(&object) {
             Some(compact) => Cached::Compact(compact),
             None => {
-                R::transform(&mut object);
+                (self.context.settings.transform)(&mut object);
                 Cached::Full(Arc::new(object))
             }
         };
@@ -128,8 +128,8 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         let cached = self.store.find(key);
         let known = cached.and_then(|cached| self.expand(key, cached));
         let known = known.and_then(|known| known.with_metadata(metadata));
-        let reconciler = &self.context.reconciler;
-        match known.or_else(|| reconciler.undecodable(metadata)) {
+        let undecodable = &self.context.settings.undecodable;
+        match known.or_else(|| undecodable(metadata)) {
             Some(object) => self.apply(source, object),
             None => warn!(
                 controller = self.context.name,
@@ -152,7 +152,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         };
         after.is_same(before)
             && before.is_deleting() == after.is_deleting()
-            && !self.context.reconciler.wants(before, after)
+            && !(self.context.settings.wants)(before, after)
             && !self.queue.contains(key)
     }
 
@@ -183,7 +183,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             self.context.backoffs.forget(&key);
             return;
         }
-        R::transform(&mut object);
+        (self.context.settings.transform)(&mut object);
         self.enqueue_deleted(source, key, Arc::new(object));
     }
 
@@ -230,7 +230,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     fn enqueue_deleted(&mut self, source: SourceId, key: NamespacedName, object: Arc<R::Object>) {
         self.context.backoffs.forget(&key);
         let now = Instant::now();
-        let priority = self.context.reconciler.priority(&object, Cause::Deleted);
+        let priority = (self.context.settings.priority)(&object, Cause::Deleted);
         self.deleted.insert(source, key.clone(), object);
         // What is gone is reconciled first and knows its cause. Another object of the key that
         // comes next must not inherit it.

@@ -29,10 +29,6 @@ impl Reconciler for Recorder {
     type State = ();
     type Error = Infallible;
 
-    fn transform(object: &mut ConfigMap) {
-        object.data = None;
-    }
-
     async fn reconcile(
         &self,
         object: Arc<ConfigMap>,
@@ -52,13 +48,14 @@ fn named(name: &str) -> ConfigMap {
     object
 }
 
-fn options(concurrency: usize) -> WorkerOptions {
+fn options(concurrency: usize) -> WorkerOptions<ConfigMap> {
     let (name, metrics) = ("test".to_owned(), Metrics::default().controllers.of("test"));
     WorkerOptions {
         name,
         concurrency,
         metrics,
         priorities: Priorities::default(),
+        settings: Settings::default(),
     }
 }
 
@@ -113,18 +110,6 @@ impl Reconciler for Faulty {
         self.failures.lock().unwrap().push(text);
     }
 
-    fn undecodable(&self, metadata: &ObjectMeta) -> Option<ConfigMap> {
-        let name = metadata.name.as_deref().filter(|name| *name != "other")?;
-        let mut object = named(name);
-        object.metadata.clone_from(metadata);
-        Some(object)
-    }
-
-    fn on_source_error(&self, source: SourceId, error: &str) {
-        assert_eq!(source, SourceId::MAIN);
-        self.failures.lock().unwrap().push(error.to_owned());
-    }
-
     fn retry(&self, _: &std::fmt::Error, failures: u32) -> Retry {
         if failures < 3 {
             Retry::After(Duration::from_millis(1))
@@ -134,7 +119,27 @@ impl Reconciler for Faulty {
     }
 }
 
+/// What is known of an object that cannot be decoded.
+fn known(metadata: &ObjectMeta) -> Option<ConfigMap> {
+    let name = metadata.name.as_deref().filter(|name| *name != "other")?;
+    let mut object = named(name);
+    object.metadata.clone_from(metadata);
+    Some(object)
+}
+
 impl Faulty {
+    fn settings(self: &Arc<Self>) -> Settings<ConfigMap> {
+        let faulty = Arc::clone(self);
+        Settings {
+            undecodable: Box::new(known),
+            on_source_error: Box::new(move |source, error| {
+                assert_eq!(source, SourceId::MAIN);
+                faulty.failures.lock().unwrap().push(error.to_owned());
+            }),
+            ..Settings::default()
+        }
+    }
+
     fn of(&self, name: &str) -> Vec<(Cause, u32)> {
         let attempts = self.attempts.lock().unwrap();
         attempts
@@ -152,7 +157,10 @@ async fn run_faulty(
     events: Vec<Change<ConfigMap>>,
 ) -> Worker<Faulty, NoCompaction> {
     let mut worker = Worker::new(
-        options(8),
+        WorkerOptions {
+            settings: reconciler.settings(),
+            ..options(8)
+        },
         Arc::clone(reconciler),
         Arc::new(NoCompaction),
         Arc::new(()),

@@ -27,7 +27,11 @@ async fn attempt_has_the_cause_of_the_event() {
         Change::InitDone,
     ];
     let mut worker = run_faulty(&reconciler, events).await;
-    worker.handle_trigger(NamespacedName::new("", "new"), Cause::Triggered);
+    worker.handle_trigger(Triggered {
+        object: NamespacedName::new("", "new"),
+        cause: Cause::Triggered,
+        at: Instant::now(),
+    });
     settle(&mut worker, &mut JoinSet::new()).await;
     let causes = |name: &str| {
         reconciler

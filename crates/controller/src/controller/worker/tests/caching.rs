@@ -26,7 +26,13 @@ async fn stored_object_is_trimmed() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let recorder = Arc::new(Recorder::default());
     let mut worker = Worker::new(
-        options(1),
+        WorkerOptions {
+            settings: Settings {
+                transform: |object: &mut ConfigMap| object.data = None,
+                ..Settings::default()
+            },
+            ..options(1)
+        },
         recorder,
         Arc::new(NoCompaction),
         Arc::clone(&handler) as _,

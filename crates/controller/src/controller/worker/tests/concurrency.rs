@@ -53,8 +53,17 @@ async fn loop_sleeps_at_full_concurrency() {
     assert!(busy < DELAY / 2, "{busy:?}");
 }
 
-/// Objects whose name begins with `low` have low priority. Every reconcile waits until it is
-/// allowed to end.
+/// Objects whose name begins with `low` have low priority.
+fn priority_of(object: &ConfigMap) -> Priority {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    if name.starts_with("low") {
+        Priority::Low
+    } else {
+        Priority::Normal
+    }
+}
+
+/// Every reconcile waits until it is allowed to end.
 struct ByName {
     started: Mutex<Vec<String>>,
     end: tokio::sync::Semaphore,
@@ -64,15 +73,6 @@ impl Reconciler for ByName {
     type Object = ConfigMap;
     type State = ();
     type Error = Infallible;
-
-    fn priority(&self, object: &ConfigMap, _: Cause) -> Priority {
-        let name = object.metadata.name.as_deref().unwrap_or_default();
-        if name.starts_with("low") {
-            Priority::Low
-        } else {
-            Priority::Normal
-        }
-    }
 
     async fn reconcile(
         &self,
@@ -98,7 +98,13 @@ async fn low_priority_leaves_most_of_the_concurrency() {
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let worker = Worker::new(
-        options(4),
+        WorkerOptions {
+            settings: Settings {
+                priority: Box::new(|object: &ConfigMap, _| priority_of(object)),
+                ..Settings::default()
+            },
+            ..options(4)
+        },
         Arc::clone(&reconciler),
         Arc::new(NoCompaction),
         Arc::new(()),

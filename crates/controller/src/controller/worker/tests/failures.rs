@@ -18,7 +18,7 @@ async fn panic_or_hang_fails_one_reconcile_only() {
     for name in ["panics", "hangs"] {
         assert_eq!(
             reconciler.of(name).get(..2),
-            Some(&[(Cause::Resumed, 0), (Cause::Requeued, 1)][..]),
+            Some(&[(Cause::Resumed, 0), (Cause::Resumed, 1)][..]),
             "{name}"
         );
     }
@@ -63,8 +63,8 @@ async fn object_is_given_up_until_it_changes() {
     }
     let attempts = [
         (Cause::Created, 0),
-        (Cause::Requeued, 1),
-        (Cause::Requeued, 2),
+        (Cause::Created, 1),
+        (Cause::Created, 2),
     ];
     assert_eq!(reconciler.of("fails"), attempts);
     assert_eq!(worker.queue.next_due(), None);
@@ -80,10 +80,11 @@ async fn object_is_given_up_until_it_changes() {
     changed.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
     worker.handle_change(SourceId::MAIN, Change::Apply(changed));
     settle(&mut worker, &mut running).await;
-    assert_eq!(reconciler.of("fails")[3..4], [(Cause::Changed, 0)]);
+    // No attempt has succeeded yet.
+    assert_eq!(reconciler.of("fails")[3..4], [(Cause::Created, 0)]);
 }
 
-/// Fails, and ignores every change that it may ignore.
+/// Fails. Its controller ignores every change that it may ignore.
 #[derive(Default)]
 struct Stubborn(Mutex<Vec<Cause>>);
 
@@ -101,14 +102,6 @@ impl Reconciler for Stubborn {
         Err(std::fmt::Error)
     }
 
-    fn wants(&self, _: &ConfigMap, _: &ConfigMap) -> bool {
-        false
-    }
-
-    fn dequeues(&self, _: &ConfigMap, _: &ConfigMap) -> bool {
-        false
-    }
-
     fn retry(&self, _: &std::fmt::Error, _: u32) -> Retry {
         Retry::GiveUp
     }
@@ -118,7 +111,14 @@ impl Reconciler for Stubborn {
 async fn deletion_and_successor_end_what_is_given_up() {
     let reconciler = Arc::new(Stubborn::default());
     let mut worker = Worker::new(
-        options(8),
+        WorkerOptions {
+            settings: Settings {
+                wants: Box::new(|_, _| false),
+                dequeues: Box::new(|_, _| false),
+                ..Settings::default()
+            },
+            ..options(8)
+        },
         Arc::clone(&reconciler),
         Arc::new(NoCompaction),
         Arc::new(()),
