@@ -16,7 +16,6 @@ pub(crate) fn controller_runtime() -> Framework {
             "`ctrl.NewControllerManagedBy`" => capi_ipam_provider::controller::manager::Manager.controller: "";
             "`Builder.For`" => capi_ipam_provider::controller::controller::ControllerBuilder.run: "The main source is an argument.";
             "`Builder.Owns`, `Builder.Watches`" => capi_ipam_provider::controller::controller::ControllerBuilder.watch: "The handler of the watch enqueues with a `Trigger`.";
-            "`Controller.Watch` at runtime" => capi_ipam_provider::controller::controller::Controller.watch: "The result removes the watch again.";
             "`reconcile.Reconciler`" => capi_ipam_provider::controller::controller::Reconciler: "Receives the object, not its name.";
             "`reconcile.Result{}`" => capi_ipam_provider::controller::controller::Action::AwaitChange: "";
             "`Result.RequeueAfter`" => capi_ipam_provider::controller::controller::Action::Requeue: "This is no failure, and keeps the state of the attempt.";
@@ -57,7 +56,7 @@ pub(crate) fn kube_rs() -> Framework {
             "`Controller::run`" => capi_ipam_provider::controller::controller::ControllerBuilder.run: "The reconciler is a value that implements a trait. `reconcile_fn` makes one of a closure.";
             "`Controller::graceful_shutdown_on`" => capi_ipam_provider::controller::manager::Manager.stop: "";
             "`Action`" => capi_ipam_provider::controller::controller::Action: "The same two cases.";
-            "`Controller::for_stream`" => capi_ipam_provider::controller::controller::Controller.add: "Sources of one kind are added and removed while the controller runs.";
+            "`Controller::for_stream`" => capi_ipam_provider::controller::watch::Source: "A source is anything that lists objects and reports changes.";
             "`error_policy`" => capi_ipam_provider::controller::controller::Reconciler.retry: "Receives the number of failures.";
             "`finalizer()`" => capi_ipam_provider::controller::controller::Finalized: "";
             "`reflector::Store`" => capi_ipam_provider::controller::controller::Store: "";
@@ -84,9 +83,8 @@ pub(crate) fn app_sdk() -> Framework {
             "`Operator.PrometheusCollectors`" => capi_ipam_provider::controller::metrics::Metrics: "Served without further code.";
             "`metrics.Config`" => capi_ipam_provider::controller::manager::Identity.with_metrics: "Prefix of the names, and buckets of the durations.";
             "`InformerController`" => capi_ipam_provider::controller::controller::ControllerBuilder: "";
-            "`InformerController.AddInformer`" => capi_ipam_provider::controller::controller::Controller.add: "Several sources of one kind are possible.";
-            "`InformerController.AddWatcher`, `AddReconciler`" => capi_ipam_provider::controller::controller::Controller.add_handler: "";
-            "`InformerController.RemoveWatcher`, `RemoveReconciler`" => capi_ipam_provider::controller::controller::AddedHandler.remove: "";
+            "`InformerController.AddInformer`" => capi_ipam_provider::controller::controller::ControllerBuilder.run: "A controller has one source, which can merge others.";
+            "`InformerController.AddWatcher`, `AddReconciler`" => capi_ipam_provider::controller::controller::Reconciler.then: "Before the controller runs. None is added or removed at run time.";
             "`Informer`, `KubernetesBasedInformer`" => capi_ipam_provider::controller::watch::WatchSpec: "";
             "`ListWatchOptions`" => capi_ipam_provider::controller::watch::WatchSpec.config: "Labels and fields. The namespace belongs to the API.";
             "`ResourceWatcher`, `SimpleWatcher`" => capi_ipam_provider::controller::controller::watch_fn: "One closure, with the old object. A failed call is retried.";

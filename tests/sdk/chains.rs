@@ -8,7 +8,7 @@ use std::{
 
 use capi_ipam_controller::{
     client::{CallError, connect},
-    controller::{Action, Attempt, Changed, Failure, Reconciler, SourceId, reconcile_fn, watch_fn},
+    controller::{Action, Attempt, Changed, Failure, Reconciler, reconcile_fn, watch_fn},
     finalizer, patch,
     retry::Retry,
 };
@@ -40,8 +40,7 @@ impl Record {
         .await;
     }
 
-    fn push_source_error(&self, source: SourceId, error: &str) {
-        assert_eq!(source, SourceId::MAIN);
+    fn push_source_error(&self, error: &str) {
         if error.contains("cannot list resource") || error.contains("cannot watch resource") {
             self.push("forbidden");
         }
@@ -69,7 +68,7 @@ fn start(
         let controller = manager
             .controller("configmaps")
             .concurrency(1)
-            .on_source_error(move |source, error| record.push_source_error(source, error));
+            .on_source_error(move |error| record.push_source_error(error));
         manager.run_controller(controller, maps, reconciler);
         Ok(())
     })

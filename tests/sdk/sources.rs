@@ -1,23 +1,19 @@
 //! Controllers whose objects come from something other than one watch of a Kubernetes kind.
 
 use std::{
-    convert::Infallible,
     hash::{Hash, Hasher},
     sync::Arc,
 };
 
 use capi_ipam_controller::{
     client::CallError,
-    controller::{
-        Action, AddedSource, Attempt, Cause, Controller, Reconciler, Store, Trigger, reconcile_fn,
-    },
-    health::{Health, ReadinessGate},
+    controller::{Action, Attempt, Cause, Reconciler, Trigger},
+    health::ReadinessGate,
     namespaced_name::NamespacedName,
-    watch::{Change, EventHandler, Invalid, Keyed, Opened, Source, WatchApi, WatchSpec},
+    watch::{Change, EventHandler, Invalid, Keyed, Opened, Source},
 };
 use futures::stream::unfold;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Client;
 use support::prelude::*;
 use tokio::sync::mpsc;
 
@@ -197,93 +193,4 @@ async fn objects_outside_of_kubernetes_are_reconciled() {
     send(Change::InitDone);
     amounts_become(&maps, &[("c", "3")]).await;
     program.stop();
-}
-
-/// What a test needs of a controller that runs in a program.
-#[derive(Clone)]
-struct Parts {
-    client: Client,
-    health: Health,
-    controller: Controller<ConfigMap>,
-    store: Store<ConfigMap>,
-}
-
-impl Parts {
-    /// Adds the ConfigMaps of a namespace.
-    fn add(&self, namespace: &str) -> AddedSource {
-        self.controller.add(self.spec(namespace))
-    }
-
-    fn spec(&self, namespace: &str) -> WatchSpec<ConfigMap> {
-        let api = WatchApi::namespaced(self.client.clone(), namespace);
-        let synced = self.health.register_watch(format!("ConfigMap {namespace}"));
-        WatchSpec::new(api, (), Arc::new(()), synced)
-    }
-
-    fn has(&self, consumer: &Consumer, name: &str) -> bool {
-        self.store.get(Some(&consumer.namespace), name).is_some()
-    }
-
-    async fn gets(&self, consumer: &Consumer, name: &str) {
-        create(consumer, name).await;
-        eventually("the object is cached", || async {
-            self.has(consumer, name).then_some(())
-        })
-        .await;
-    }
-}
-
-async fn create(consumer: &Consumer, name: &str) {
-    let maps = config_maps(consumer);
-    let map = object(json!({"metadata": {"name": name}}));
-    maps.create(&map).await.expect("it can be created");
-}
-
-#[tokio::test]
-async fn namespaces_are_added_to_a_running_controller_and_removed() {
-    let first = consumer().await;
-    let second = consumer().await;
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let namespace = first.namespace.clone();
-    let program = Program::start(async move |manager| {
-        let controller = manager.controller("configmaps");
-        let parts = Parts {
-            client: manager.client.clone(),
-            health: manager.health.clone(),
-            controller: controller.controller(),
-            store: controller.store(),
-        };
-        let reconciler =
-            reconcile_fn(async |_: Arc<ConfigMap>| Ok::<_, Infallible>(Action::AwaitChange));
-        let main = parts.spec(&namespace);
-        manager.run_controller(controller, main, reconciler);
-        sender.send(parts)?;
-        Ok(())
-    });
-    let parts = receiver.recv().expect("the program has started");
-    parts.gets(&first, "a").await;
-    create(&second, "b").await;
-
-    let added = parts.add(&second.namespace);
-    added.synced().wait().await;
-    assert!(parts.has(&second, "b"));
-    parts.gets(&second, "c").await;
-    // The lists of one namespace keep the objects of the other.
-    assert!(parts.has(&first, "a"));
-
-    added.remove().await;
-    assert!(!parts.has(&second, "b") && !parts.has(&second, "c"));
-    create(&second, "d").await;
-    parts.gets(&first, "e").await;
-    assert!(!parts.has(&second, "d"), "its watch is closed");
-    let pending = parts.health.pending();
-    let is_gone = !pending.iter().any(|line| line.contains(&second.namespace));
-    assert!(is_gone, "{pending:?}");
-
-    // It can come again.
-    let again = parts.add(&second.namespace);
-    again.synced().wait().await;
-    assert!(parts.has(&second, "d") && parts.has(&first, "a"));
-    program.stop();
-    again.remove().await;
 }

@@ -3,7 +3,6 @@
 //! - Objects come from a [`Source`]: a watch, or anything else that lists objects. Every watch has
 //!   its own backoff ([`watch`](super::watch)). The reconciled kind is listed last, after the kinds
 //!   that its reconciler needs. An object is reconciled as soon as the initial list returns it.
-//! - Sources and handlers can be added and removed while the controller runs ([`Controller`]).
 //! - The work queue serves namespaces in turn, and an object is never reconciled by two tasks at
 //!   the same time. Objects of low [priority](crate::priority) come last, and their requests yield
 //!   to others.
@@ -31,7 +30,6 @@ mod progress;
 mod queue;
 mod rejection;
 mod settings;
-mod sources;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -45,6 +43,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::{BoxFuture, join_all};
+use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -58,8 +58,6 @@ pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_once_fina
 pub use self::policy::Policy;
 pub use self::rejection::Conflicts;
 use self::settings::Settings;
-pub use self::sources::{AddedHandler, AddedSource, ChangeHandler, Controller, SourceId};
-use self::sources::{Receivers, Task, TaskEnd};
 pub use self::store::{Cached, Store};
 pub use self::then::{Then, ThenError};
 pub use self::watcher::{Changed, WatchFn, watch_fn};
@@ -71,7 +69,10 @@ use crate::namespaced_name::NamespacedName;
 use crate::priority::Priorities;
 use crate::ready::NotReady;
 use crate::retry::{Retry, RetryPolicy};
-use crate::watch::{Keyed, Opened, Source, read};
+use crate::watch::{Change, Keyed, Opened, Source, read};
+
+/// Number of changes that are buffered for the worker.
+const CHANGE_BUFFER: usize = 64;
 
 /// Reconciles the objects of one kind.
 pub trait Reconciler: Send + Sync + 'static {
@@ -372,6 +373,22 @@ impl<K> Trigger<K> {
     }
 }
 
+/// Forwards the changes of the main source, which is opened when all of `gates` are ready: a source
+/// is requested at its first poll, so it is not listed before. Ends with the source, or with the
+/// controller.
+async fn forward<K>(
+    mut changes: BoxStream<'static, Change<K>>,
+    gates: Vec<ReadinessGate>,
+    sender: mpsc::Sender<Change<K>>,
+) {
+    join_all(gates.iter().map(ReadinessGate::wait)).await;
+    while let Some(change) = changes.next().await {
+        if sender.send(change).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// Builds a controller from its watches and runs it. `S` is the compact form of objects in its
 /// cache; by default there is none.
 pub struct ControllerBuilder<K, S = Infallible> {
@@ -380,9 +397,7 @@ pub struct ControllerBuilder<K, S = Infallible> {
     trigger: Trigger<K>,
     triggered: mpsc::UnboundedReceiver<Triggered>,
     gates: Vec<ReadinessGate>,
-    watches: Vec<Task>,
-    controller: Controller<K>,
-    receivers: Receivers<K>,
+    watches: Vec<BoxFuture<'static, ()>>,
     metrics: ControllerMetrics,
     priorities: Priorities,
     concurrency: u16,
@@ -397,7 +412,6 @@ where
     /// A controller with a name for logs.
     pub fn new(name: &str) -> Self {
         let (queue, triggered) = mpsc::unbounded_channel();
-        let (controller, receivers) = Controller::new();
         Self {
             name: name.to_owned(),
             store: Store::default(),
@@ -408,8 +422,6 @@ where
             triggered,
             gates: Vec::new(),
             watches: Vec::new(),
-            controller,
-            receivers,
             metrics: ControllerMetrics::default(),
             priorities: Priorities::default(),
             concurrency: 1,
@@ -448,18 +460,13 @@ where
         self.store.clone()
     }
 
-    /// Adds and removes sources and handlers while the controller runs.
-    pub fn controller(&self) -> Controller<K> {
-        self.controller.clone()
-    }
-
     /// Watches another kind. Nothing is reconciled before the initial list is complete and the
     /// handler has seen every object; the gate becomes ready then.
     pub fn watch(&mut self, source: impl Source) {
         let opened = source.open();
         self.gates.push(opened.synced.clone());
         let ended = read(opened).for_each(|()| std::future::ready(()));
-        self.watches.push(ended.map(|()| TaskEnd::Ended).boxed());
+        self.watches.push(ended.boxed());
     }
 
     /// Reconciles nothing before `synced` is ready, for example the watch of another controller.
@@ -493,29 +500,17 @@ where
             settings: self.settings,
         };
         let worker = Worker::new(options, reconciler, compaction, handler, self.store, synced);
-        let Receivers {
-            tasks: mut added,
-            messages,
-        } = self.receivers;
+        let (sender, received) = mpsc::channel(CHANGE_BUFFER);
         // One task for each source: a single future would poll all of them whenever one wakes up.
-        let mut tasks: JoinSet<TaskEnd> = self.watches.into_iter().collect();
-        tasks.spawn(self.controller.main_task(changes, self.gates));
-        let mut work = std::pin::pin!(worker.run(messages, self.triggered, stop));
-        loop {
-            tokio::select! {
-                () = &mut work => return,
-                Some(task) = added.recv() => {
-                    tasks.spawn(task);
-                }
-                Some(ended) = tasks.join_next() => match ended {
-                    Ok(TaskEnd::Removed) => {}
-                    // A watch ends if its kind is no longer served, or by a panic. Either ends the
-                    // controller.
-                    Ok(TaskEnd::Ended) => return,
-                    Err(error) => match error.try_into_panic() {
-                        Ok(panic) => std::panic::resume_unwind(panic),
-                        Err(_) => return,
-                    },
+        let mut tasks: JoinSet<()> = self.watches.into_iter().collect();
+        tasks.spawn(forward(changes, self.gates, sender));
+        tokio::select! {
+            () = worker.run(received, self.triggered, stop) => {}
+            // A watch ends if its kind is no longer served, or by a panic. Either ends the
+            // controller.
+            Some(Err(error)) = tasks.join_next() => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
                 }
             }
         }

@@ -94,10 +94,6 @@ impl<T: Value> Keyed for KvObject<T> {
         }
         json.to_string().hash(&mut hasher);
     }
-
-    fn is_older_than(&self, other: &Self) -> bool {
-        self.incarnation == other.incarnation && self.revision < other.revision
-    }
 }
 
 /// A message of the stream of a bucket.
@@ -199,19 +195,6 @@ mod tests {
         let before = fingerprint(r#"{"size": 1, "status": {"problem": "full"}}"#);
         assert_eq!(before, fingerprint(r#"{"size": 1}"#));
         assert_ne!(before, fingerprint(r#"{"size": 2}"#));
-    }
-
-    #[test]
-    fn revisions_are_ordered_in_one_bucket_only() {
-        let in_bucket = |revision: u64, created: &str| {
-            let mut object: KvObject<u8> = record(&[], "1").into_object();
-            object.revision = revision;
-            object.incarnation = Some(created.to_owned());
-            object
-        };
-        assert!(in_bucket(1, "a").is_older_than(&in_bucket(2, "a")));
-        assert!(!in_bucket(2, "a").is_older_than(&in_bucket(2, "a")));
-        assert!(!in_bucket(1, "a").is_older_than(&in_bucket(2, "b")));
     }
 
     #[test]

@@ -63,9 +63,10 @@ impl Reconciler for Servers {
         server: Arc<Server>,
         _: &mut Attempt<()>,
     ) -> Result<Action, ReferenceError> {
-        let name = &server.spec.rack;
+        let names = [server.spec.rack.as_str()];
+        let [name] = names;
         let reference = references::name_of(&*server, &());
-        let keep = references::set(&self.racks, &[name], &reference);
+        let keep = references::set(&self.racks, &names, &reference);
         let kept = traces::in_span(trace_span!("keep_rack", rack = name), keep).await;
         let places = self.racks.get(name).await?.map(|rack| rack.spec.places);
         let ready = match &kept {

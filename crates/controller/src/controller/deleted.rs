@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use super::sources::SourceId;
 use crate::namespaced_name::NamespacedName;
 use crate::watch::Keyed;
 
@@ -12,7 +11,7 @@ use crate::watch::Keyed;
 /// [does not need them](super::Reconciler::wants_deleted).
 #[derive(Debug)]
 pub(super) struct Deleted<K> {
-    objects: HashMap<NamespacedName, (SourceId, Arc<K>)>,
+    objects: HashMap<NamespacedName, Arc<K>>,
 }
 
 impl<K> Default for Deleted<K> {
@@ -26,19 +25,19 @@ impl<K> Default for Deleted<K> {
 impl<K: Keyed> Deleted<K> {
     /// The object to reconcile as deleted, before another one of its key.
     pub(super) fn get(&self, key: &NamespacedName) -> Option<&Arc<K>> {
-        self.objects.get(key).map(|(_, object)| object)
+        self.objects.get(key)
     }
 
     /// Adds an object. If one of its key waits already, the reconciler does not know the later one,
     /// so the first one stays; a marker says nothing but that its key is gone, so the last one
     /// counts.
-    pub(super) fn insert(&mut self, source: SourceId, key: NamespacedName, object: Arc<K>) {
+    pub(super) fn insert(&mut self, key: NamespacedName, object: Arc<K>) {
         match self.objects.entry(key) {
             Entry::Vacant(entry) => {
-                entry.insert((source, object));
+                entry.insert(object);
             }
             Entry::Occupied(mut entry) if object.is_gone() => {
-                entry.insert((source, object));
+                entry.insert(object);
             }
             Entry::Occupied(_) => {}
         }
@@ -47,18 +46,11 @@ impl<K: Keyed> Deleted<K> {
     /// The object was reconciled as deleted.
     pub(super) fn finish(&mut self, key: &NamespacedName, reconciled: &Arc<K>) {
         if let Entry::Occupied(entry) = self.objects.entry(key.clone()) {
-            let (_, waiting) = entry.get();
             // Another one may have replaced it during the reconcile.
-            if Arc::ptr_eq(waiting, reconciled) {
+            if Arc::ptr_eq(entry.get(), reconciled) {
                 entry.remove();
             }
         }
-    }
-
-    /// Forgets the objects of a source. Returns their keys.
-    pub(super) fn remove_source(&mut self, source: SourceId) -> Vec<NamespacedName> {
-        let removed = self.objects.extract_if(|_, (of, _)| *of == source);
-        removed.map(|(key, _)| key).collect()
     }
 }
 

@@ -222,14 +222,6 @@ impl Queue {
         self.states.contains_key(key)
     }
 
-    /// The objects that are being reconciled. Searches the whole queue.
-    pub(super) fn running(&self) -> impl Iterator<Item = &NamespacedName> {
-        self.states
-            .iter()
-            .filter(|(_, state)| matches!(state, State::Running { .. }))
-            .map(|(key, _)| key)
-    }
-
     /// The number of due objects, while `running` objects are being reconciled.
     pub(super) fn due(&self, running: usize) -> usize {
         self.states

@@ -7,7 +7,7 @@ use kube::core::ObjectMeta;
 use tracing::{Span, field};
 
 use super::backoff::Fingerprint;
-use super::{Attempt, Cause, ControllerBuilder, SourceId};
+use super::{Attempt, Cause, ControllerBuilder};
 use crate::priority::Priority;
 use crate::trace_span;
 use crate::watch::Keyed;
@@ -16,7 +16,7 @@ type Starting<K> = dyn Fn(&K) -> Option<Box<dyn Any + Send>> + Send + Sync;
 type PriorityOf<K> = dyn Fn(&K, Cause) -> Priority + Send + Sync;
 type IsChange<K> = dyn Fn(&K, &K) -> bool + Send + Sync;
 type Undecodable<K> = dyn Fn(&ObjectMeta) -> Option<K> + Send + Sync;
-type OnSourceError = dyn Fn(SourceId, &str) + Send + Sync;
+type OnSourceError = dyn Fn(&str) + Send + Sync;
 type SpanOf<K> = dyn Fn(&K, &Attempt<()>) -> Span + Send + Sync;
 
 /// The settings of a controller. Each has a default.
@@ -39,7 +39,7 @@ impl<K: Keyed> Default for Settings<K> {
             wants: Box::new(|_, _| true),
             dequeues: Box::new(|waiting, newer| Fingerprint::of(waiting) != Fingerprint::of(newer)),
             undecodable: Box::new(|_| None),
-            on_source_error: Box::new(|_, _| {}),
+            on_source_error: Box::new(|_| {}),
             span: Box::new(span),
             transform: |_| {},
         }
@@ -131,12 +131,12 @@ where
         self
     }
 
-    /// Called when a source of reconciled objects fails, before it is opened again. The watches of
+    /// Called when the source of reconciled objects fails, before it is opened again. The watches of
     /// Kubernetes kinds log their failures themselves. It must be fast.
     #[must_use]
     pub fn on_source_error(
         mut self,
-        on_source_error: impl Fn(SourceId, &str) + Send + Sync + 'static,
+        on_source_error: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         self.settings.on_source_error = Box::new(on_source_error);
         self

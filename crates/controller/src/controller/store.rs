@@ -1,4 +1,7 @@
-//! The cache of a controller: its objects as their sources last returned them.
+//! The cache of a controller: its objects as their source last returned them.
+
+mod index;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -6,10 +9,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use super::sources::SourceId;
+use self::index::Index;
 use crate::namespaced_name::NamespacedName;
 use crate::observed::{ByName, ListNumber, Lists};
-use crate::watch::Keyed;
 
 /// A cached object.
 #[derive(Debug)]
@@ -29,52 +31,35 @@ impl<K, S: Clone> Clone for Cached<K, S> {
     }
 }
 
-/// A read-only view of the cached objects of a controller. Clones share the cache.
+impl<K, S> Cached<K, S> {
+    fn full(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Full(object) => Some(object),
+            Self::Compact(_) => None,
+        }
+    }
+}
+
+/// A read-only view of cached objects: those of a controller, or of another
+/// [watch](Self::watched). Clones share the cache.
 #[derive(Debug)]
 pub struct Store<K, S = Infallible> {
     objects: Arc<RwLock<Objects<K, S>>>,
 }
 
-/// Only sources fill the cache, so an object needs no more than the number of its list.
+/// Only a watch fills the cache, so an object needs no more than the number of its list.
 #[derive(Debug)]
 struct Objects<K, S> {
     by_name: ByName<Entry<K, S>>,
-    lists: BTreeMap<SourceId, Lists>,
-    /// The other sources of objects that several deliver. Empty if the controller has one source.
-    others: ByName<Vec<Delivery>>,
+    lists: Lists,
+    indexes: BTreeMap<&'static str, Index<K>>,
 }
 
 #[derive(Debug)]
 struct Entry<K, S> {
-    delivery: Delivery,
-    cached: Cached<K, S>,
-}
-
-/// That a source delivers an object.
-#[derive(Clone, Copy, Debug)]
-struct Delivery {
-    source: SourceId,
-    /// The newest list of the source when it last delivered the object.
+    /// The newest list when the object was last delivered.
     list: ListNumber,
-}
-
-/// What follows when a source no longer delivers an object.
-#[derive(Debug)]
-pub(super) enum Removal<K, S> {
-    /// No source delivers it. The state that was cached, if any.
-    Gone(Option<Cached<K, S>>),
-    /// Another source delivers it.
-    Kept,
-}
-
-impl<K, S> Default for Objects<K, S> {
-    fn default() -> Self {
-        Self {
-            by_name: ByName::default(),
-            lists: BTreeMap::new(),
-            others: ByName::default(),
-        }
-    }
+    cached: Cached<K, S>,
 }
 
 impl<K, S> Clone for Store<K, S> {
@@ -87,8 +72,13 @@ impl<K, S> Clone for Store<K, S> {
 
 impl<K, S> Default for Store<K, S> {
     fn default() -> Self {
+        let objects = Objects {
+            by_name: ByName::default(),
+            lists: Lists::default(),
+            indexes: BTreeMap::new(),
+        };
         Self {
-            objects: Arc::default(),
+            objects: Arc::new(RwLock::new(objects)),
         }
     }
 }
@@ -118,194 +108,99 @@ impl<K, S: Clone> Store<K, S> {
             .collect()
     }
 
-    /// Caches an object that a source delivers. Returns what was cached before.
+    /// Adds an index: from now on, [`Self::by`] finds objects by the values that this function
+    /// returns for them. It is called for each object that is cached, and again when that is
+    /// replaced or removed, so it must be fast and depend on nothing but the object. A value of
+    /// objects in namespaces usually contains the namespace. A second index of the same name
+    /// replaces the first one.
+    pub fn index(&self, name: &'static str, values_of: fn(&K) -> Vec<String>) {
+        let mut index = Index::new(values_of);
+        let mut objects = self.objects.write();
+        for (namespace, name, entry) in objects.by_name.iter() {
+            let name = NamespacedName::new(namespace, name);
+            index.update(&name, None, entry.cached.full());
+        }
+        objects.indexes.insert(name, index);
+    }
+
+    /// The objects for which the function of an [index](Self::index) has returned this value,
+    /// ordered by namespace and name. An object in compact form is in no index. Without such an
+    /// index there are none.
+    pub fn by(&self, index: &str, value: &str) -> Vec<Arc<K>> {
+        let objects = self.objects.read();
+        let index = objects.indexes.get(index);
+        index.map(|index| index.get(value)).unwrap_or_default()
+    }
+
+    /// Caches an object. Returns what was cached before.
     pub(super) fn insert(
         &self,
-        source: SourceId,
         object: &NamespacedName,
         cached: Cached<K, S>,
     ) -> Option<Cached<K, S>> {
         let mut objects = self.objects.write();
-        let delivery = objects.delivery(source);
+        let list = objects.lists.current();
         let (namespace, name) = object.parts();
-        let entry = Entry { delivery, cached };
-        let before = objects.by_name.insert(namespace, name, entry)?;
-        if before.delivery.source != source {
-            objects.remove_other(source, object);
-            objects.add_other(before.delivery, object);
-        }
-        Some(before.cached)
+        let after = cached.full().map(Arc::clone);
+        let entry = Entry { list, cached };
+        let replaced = objects.by_name.insert(namespace, name, entry);
+        let before = replaced.map(|entry| entry.cached);
+        objects.reindex(object, before.as_ref(), after.as_ref());
+        before
     }
 
-    /// Whether a source delivers a state that is older than the one that another source has
-    /// delivered.
-    pub(super) fn is_late(&self, source: SourceId, object: &K) -> bool
-    where
-        K: Keyed,
-    {
-        let key = object.key();
-        let objects = self.objects.read();
-        match objects.by_name.get(key.namespace(), key.name()) {
-            Some(Entry {
-                delivery,
-                cached: Cached::Full(known),
-            }) => delivery.source != source && object.is_older_than(known),
-            _ => false,
-        }
-    }
-
-    /// Records that a source delivers an object in a state that is not cached. The cached state
-    /// stays.
-    pub(super) fn touch(&self, source: SourceId, object: &NamespacedName) {
+    /// Records that an object exists, in a state that is not cached. The cached state stays.
+    pub(super) fn touch(&self, object: &NamespacedName) {
         let mut objects = self.objects.write();
-        let delivery = objects.delivery(source);
+        let list = objects.lists.current();
         let known = objects.by_name.get_mut(object.namespace(), object.name());
-        match known {
-            Some(entry) if entry.delivery.source == source => entry.delivery = delivery,
-            Some(_) => {
-                objects.remove_other(source, object);
-                objects.add_other(delivery, object);
-            }
-            None => {}
+        if let Some(entry) = known {
+            entry.list = list;
         }
     }
 
-    /// Records that a source has reported the deletion of an object, and removes the object unless
-    /// another source delivers it.
-    pub(super) fn remove(&self, source: SourceId, object: &NamespacedName) -> Removal<K, S> {
+    /// Removes an object that is deleted.
+    pub(super) fn remove(&self, object: &NamespacedName) -> Option<Cached<K, S>> {
         let mut objects = self.objects.write();
         let (namespace, name) = object.parts();
-        match objects.by_name.get(namespace, name) {
-            None => return Removal::Gone(None),
-            Some(entry) if entry.delivery.source != source => {
-                objects.remove_other(source, object);
-                return Removal::Kept;
-            }
-            Some(_) => {}
-        }
-        let next = objects.take_other(object);
-        let objects = &mut *objects;
-        match (next, objects.by_name.get_mut(namespace, name)) {
-            (Some(delivery), Some(entry)) => {
-                entry.delivery = delivery;
-                Removal::Kept
-            }
-            _ => {
-                let removed = objects.by_name.remove(namespace, name);
-                Removal::Gone(removed.map(|entry| entry.cached))
-            }
-        }
+        let removed = objects.by_name.remove(namespace, name)?;
+        objects.reindex(object, Some(&removed.cached), None);
+        Some(removed.cached)
     }
 
-    /// A source begins a list.
-    pub(super) fn begin_list(&self, source: SourceId) {
-        self.objects
-            .write()
-            .lists
-            .entry(source)
-            .or_default()
-            .begin();
+    /// A list begins.
+    pub(super) fn begin_list(&self) {
+        self.objects.write().lists.begin();
     }
 
-    /// A list of a source is complete. Removes and returns the objects that it did not contain and
-    /// that no other source delivers.
-    pub(super) fn end_list(&self, source: SourceId) -> Vec<(NamespacedName, Cached<K, S>)> {
+    /// The list is complete. Removes and returns the objects that it did not contain.
+    pub(super) fn end_list(&self) -> Vec<(NamespacedName, Cached<K, S>)> {
         let mut objects = self.objects.write();
-        let unlisted = objects.lists.entry(source).or_default().end();
-        objects.forget(|delivery| delivery.source == source && unlisted.contains(delivery.list))
-    }
-
-    /// A source was removed. Removes and returns the objects that only it delivered.
-    pub(super) fn remove_source(&self, source: SourceId) -> Vec<(NamespacedName, Cached<K, S>)> {
-        let mut objects = self.objects.write();
-        objects.lists.remove(&source);
-        objects.forget(|delivery| delivery.source == source)
-    }
-
-    /// The cached objects that a source delivers.
-    pub(super) fn of_source(&self, source: SourceId) -> Vec<(NamespacedName, Cached<K, S>)> {
-        let objects = self.objects.read();
-        let mut found = Vec::new();
-        for (namespace, name, entry) in objects.by_name.iter() {
-            let others = objects.others.get(namespace, name);
-            let is_delivered = entry.delivery.source == source
-                || others.is_some_and(|others| others.iter().any(|other| other.source == source));
-            if is_delivered {
-                found.push((NamespacedName::new(namespace, name), entry.cached.clone()));
-            }
+        let unlisted = objects.lists.end();
+        let removed = objects
+            .by_name
+            .extract_if(|entry| unlisted.contains(entry.list));
+        let mut forgotten = Vec::new();
+        for (object, entry) in removed {
+            objects.reindex(&object, Some(&entry.cached), None);
+            forgotten.push((object, entry.cached));
         }
-        found
+        forgotten
     }
 }
 
 impl<K, S> Objects<K, S> {
-    fn delivery(&self, source: SourceId) -> Delivery {
-        let list = self.lists.get(&source).map(Lists::current);
-        Delivery {
-            source,
-            list: list.unwrap_or_default(),
-        }
-    }
-
-    fn add_other(&mut self, delivery: Delivery, object: &NamespacedName) {
-        let (namespace, name) = object.parts();
-        match self.others.get_mut(namespace, name) {
-            Some(others) => others.push(delivery),
-            None => {
-                self.others.insert(namespace, name, vec![delivery]);
-            }
-        }
-    }
-
-    fn remove_other(&mut self, source: SourceId, object: &NamespacedName) {
-        let (namespace, name) = object.parts();
-        let Some(others) = self.others.get_mut(namespace, name) else {
-            return;
-        };
-        others.retain(|other| other.source != source);
-        if others.is_empty() {
-            self.others.remove(namespace, name);
-        }
-    }
-
-    /// Removes one of the other sources of an object, and returns it.
-    fn take_other(&mut self, object: &NamespacedName) -> Option<Delivery> {
-        let (namespace, name) = object.parts();
-        let other = *self.others.get(namespace, name)?.first()?;
-        self.remove_other(other.source, object);
-        Some(other)
-    }
-
-    /// Forgets deliveries. Removes and returns the objects that no source delivers any longer.
-    fn forget(
+    /// A cached state was replaced by the object `after`, removed or added.
+    fn reindex(
         &mut self,
-        is_forgotten: impl Fn(&Delivery) -> bool,
-    ) -> Vec<(NamespacedName, Cached<K, S>)> {
-        let changed = self
-            .others
-            .extract_if(|others| others.iter().any(&is_forgotten));
-        for (object, mut others) in changed {
-            others.retain(|other| !is_forgotten(other));
-            if !others.is_empty() {
-                let (namespace, name) = object.parts();
-                self.others.insert(namespace, name, others);
-            }
+        object: &NamespacedName,
+        before: Option<&Cached<K, S>>,
+        after: Option<&Arc<K>>,
+    ) {
+        let before = before.and_then(Cached::full);
+        for index in self.indexes.values_mut() {
+            index.update(object, before, after);
         }
-        let undelivered = self
-            .by_name
-            .extract_if(|entry| is_forgotten(&entry.delivery));
-        let mut removed = Vec::new();
-        for (object, mut entry) in undelivered {
-            match self.take_other(&object) {
-                Some(delivery) => {
-                    entry.delivery = delivery;
-                    let (namespace, name) = object.parts();
-                    self.by_name.insert(namespace, name, entry);
-                }
-                None => removed.push((object, entry.cached)),
-            }
-        }
-        removed
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Action, Attempt, Cause, Controller, ControllerBuilder, Reconciler, Store, Trigger};
+use super::{Action, Attempt, Cause, ControllerBuilder, Reconciler, Store, Trigger};
 use crate::health::{Health, ReadinessGate};
 use crate::namespaced_name::NamespacedName;
 use crate::retry::Retry;
@@ -60,10 +60,6 @@ impl Keyed for Item {
 
     fn fingerprint(&self, mut hasher: &mut dyn Hasher) {
         self.revision.hash(&mut hasher);
-    }
-
-    fn is_older_than(&self, other: &Self) -> bool {
-        self.revision < other.revision
     }
 }
 
@@ -184,7 +180,6 @@ impl Reconciler for Recorder {
 pub(super) struct Running {
     pub(super) health: Health,
     pub(super) main: Changes,
-    pub(super) controller: Controller<Item>,
     pub(super) trigger: Trigger<Item>,
     pub(super) store: Store<Item>,
     pub(super) reconciler: Arc<Recorder>,
@@ -199,14 +194,13 @@ impl Running {
         let unwanted = reconciler.unwanted;
         let builder = ControllerBuilder::new("items")
             .wants(move |_, after: &Item| unwanted != Some(after.revision));
-        let (controller, trigger) = (builder.controller(), builder.trigger());
-        let (store, stop) = (builder.store(), CancellationToken::new());
+        let (trigger, store) = (builder.trigger(), builder.store());
+        let stop = CancellationToken::new();
         let reconciler = Arc::new(reconciler);
         let task = builder.run(source, stop.clone(), Arc::clone(&reconciler));
         Self {
             health,
             main,
-            controller,
             trigger,
             store,
             reconciler,

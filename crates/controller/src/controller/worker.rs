@@ -3,13 +3,12 @@
 mod changes;
 
 use std::any::Any;
-use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
@@ -19,7 +18,6 @@ use super::compaction::Compaction;
 use super::deleted::Deleted;
 use super::progress::LowPriorityProgress;
 use super::queue::{Queue, Reason};
-use super::sources::{Handlers, Message, SourceId};
 use super::store::{Cached, Store};
 use super::{Action, Attempt, Cause, Failure, Reconciler, Settings, Triggered};
 use crate::client::error_chain;
@@ -29,7 +27,7 @@ use crate::namespaced_name::NamespacedName;
 use crate::priority::{Priorities, Priority};
 use crate::retry::{Retry, RetryPolicy};
 use crate::traces;
-use crate::watch::{EventHandler, Keyed};
+use crate::watch::{Change, EventHandler, Keyed};
 
 /// Limit for one reconcile, after which it is cancelled and counts as a failure. Requests have
 /// shorter timeouts, so this is a safety net.
@@ -68,42 +66,14 @@ struct Ended<K> {
     deleted: Option<Arc<K>>,
 }
 
-/// A source that the worker has not been told to remove.
-struct OpenSource<K> {
-    handler: Arc<dyn EventHandler<K>>,
-    /// Becomes ready when the initial list is in the store.
-    synced: ReadinessGate,
-    /// The initial list has begun.
-    is_begun: bool,
-    /// The initial list is complete.
-    is_listed: bool,
-}
-
-impl<K> OpenSource<K> {
-    fn new(handler: Arc<dyn EventHandler<K>>, synced: ReadinessGate) -> Self {
-        let (is_begun, is_listed) = (false, false);
-        Self {
-            handler,
-            synced,
-            is_begun,
-            is_listed,
-        }
-    }
-}
-
-/// A removed source, some of whose objects are being reconciled.
-struct PendingRemoval {
-    running: HashSet<NamespacedName>,
-    /// Confirms the removal when it is dropped.
-    _removed: oneshot::Sender<()>,
-}
-
 /// A running controller.
 pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
     context: Arc<Context<R, C>>,
-    sources: BTreeMap<SourceId, OpenSource<R::Object>>,
-    removals: Vec<PendingRemoval>,
-    handlers: Handlers<R::Object>,
+    handler: Arc<dyn EventHandler<R::Object>>,
+    /// Becomes ready when the initial list is in the store.
+    synced: ReadinessGate,
+    /// The initial list is complete.
+    is_listed: bool,
     store: Store<R::Object, C::Compact>,
     deleted: Deleted<R::Object>,
     queue: Queue,
@@ -155,13 +125,12 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         });
         let queue = Queue::default();
         let concurrency = concurrency.max(1);
-        let (started, running_low) = (false, 0);
-        let main = OpenSource::new(handler, synced);
+        let (is_listed, started, running_low) = (false, false, 0);
         Self {
             context,
-            sources: BTreeMap::from([(SourceId::MAIN, main)]),
-            removals: Vec::new(),
-            handlers: Vec::new(),
+            handler,
+            synced,
+            is_listed,
             store,
             deleted: Deleted::default(),
             queue,
@@ -175,7 +144,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
     pub(super) async fn run(
         mut self,
-        mut messages: mpsc::Receiver<Message<R::Object>>,
+        mut changes: mpsc::Receiver<Change<R::Object>>,
         mut triggered: mpsc::UnboundedReceiver<Triggered>,
         stop: CancellationToken,
     ) {
@@ -211,13 +180,13 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             timer_at = next_due;
             tokio::select! {
                 () = &mut cancelled => break,
-                Some(message) = messages.recv() => self.handle_message(message),
+                Some(change) = changes.recv() => self.handle_change(change),
                 Some(trigger) = triggered.recv() => self.handle_trigger(trigger),
                 Some(ended) = running.join_next(), if !running.is_empty() => self.handle_end(ended),
                 () = &mut timer, if timer_at.is_some() => timer_at = None,
             }
-            while let Ok(message) = messages.try_recv() {
-                self.handle_message(message);
+            while let Ok(change) = changes.try_recv() {
+                self.handle_change(change);
             }
             while let Ok(trigger) = triggered.try_recv() {
                 self.handle_trigger(trigger);
@@ -331,11 +300,6 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                 let requeue_at = requeue_after.and_then(|delay| now.checked_add(delay));
                 let requeue = requeue_at.map(|at| (at, self.priority(&key, Cause::Requeued)));
                 self.queue.finished(key.clone(), requeue, now);
-                // A removal ends when none of its objects is being reconciled.
-                self.removals.retain_mut(|removal| {
-                    removal.running.remove(&key);
-                    !removal.running.is_empty()
-                });
                 if let Some(object) = deleted {
                     self.finish_deleted(key, &object, now);
                 }

@@ -13,7 +13,6 @@ use kube::core::ObjectMeta;
 use super::{EventHandler, Invalid};
 use crate::health::ReadinessGate;
 use crate::namespaced_name::NamespacedName;
-use crate::observed::ObjectVersion;
 
 /// What a controller has to know of an object. Every [`Resource`] of Kubernetes implements it.
 pub trait Keyed: Clone + Debug + Send + Sync + 'static {
@@ -50,13 +49,6 @@ pub trait Keyed: Clone + Debug + Send + Sync + 'static {
     /// Adds to the hash what ends the backoff of the object when it changes: everything but what
     /// its reconciler writes.
     fn fingerprint(&self, hasher: &mut dyn Hasher);
-
-    /// Whether this state is older than another one of the same key. Compared when a source reports
-    /// a change of an object that another source delivers too, since one of them can be late. A
-    /// source without versions has no order.
-    fn is_older_than(&self, _other: &Self) -> bool {
-        false
-    }
 }
 
 /// An object of Kubernetes. A change of its uid, or of anything that others write, ends its
@@ -93,10 +85,6 @@ impl<K: Resource + Clone + Debug + Send + Sync + 'static> Keyed for K {
         )
             .hash(&mut hasher);
         (&meta.labels, &meta.annotations).hash(&mut hasher);
-    }
-
-    fn is_older_than(&self, other: &Self) -> bool {
-        ObjectVersion::of(self.meta()).is_older_than(ObjectVersion::of(other.meta()))
     }
 }
 

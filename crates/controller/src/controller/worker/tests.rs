@@ -59,11 +59,6 @@ fn options(concurrency: usize) -> WorkerOptions<ConfigMap> {
     }
 }
 
-/// A change of the main source.
-fn message(change: Change<ConfigMap>) -> Message<ConfigMap> {
-    Message::Change(SourceId::MAIN, change)
-}
-
 fn synced() -> ReadinessGate {
     Health::default().register_watch("the kind")
 }
@@ -132,8 +127,7 @@ impl Faulty {
         let faulty = Arc::clone(self);
         Settings {
             undecodable: Box::new(known),
-            on_source_error: Box::new(move |source, error| {
-                assert_eq!(source, SourceId::MAIN);
+            on_source_error: Box::new(move |error| {
                 faulty.failures.lock().unwrap().push(error.to_owned());
             }),
             ..Settings::default()
@@ -170,7 +164,7 @@ async fn run_faulty(
     Arc::get_mut(&mut worker.context).unwrap().timeout = Duration::from_millis(20);
     let mut running = JoinSet::new();
     for event in events {
-        worker.handle_change(SourceId::MAIN, event);
+        worker.handle_change(event);
         settle(&mut worker, &mut running).await;
     }
     worker

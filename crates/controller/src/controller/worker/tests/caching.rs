@@ -48,7 +48,7 @@ async fn stored_object_is_trimmed() {
         Change::InitDone,
         Change::Apply(full),
     ] {
-        worker.handle_change(SourceId::MAIN, event);
+        worker.handle_change(event);
         if let Some(cached) = store.get(None, "a") {
             let Cached::Full(object) = cached;
             assert_eq!(
@@ -58,8 +58,8 @@ async fn stored_object_is_trimmed() {
         }
     }
     assert!(store.get(None, "a").is_some());
-    worker.handle_change(SourceId::MAIN, Change::Init);
-    worker.handle_change(SourceId::MAIN, Change::InitDone);
+    worker.handle_change(Change::Init);
+    worker.handle_change(Change::InitDone);
     assert_eq!(*handler.0.lock().unwrap(), [Some(1)]);
 }
 
@@ -106,15 +106,15 @@ async fn compact_object_missing_in_a_new_list_is_reported() {
     };
     list(&["a", "b"])
         .into_iter()
-        .for_each(|event| worker.handle_change(SourceId::MAIN, event));
-    worker.handle_change(SourceId::MAIN, Change::Init);
+        .for_each(|event| worker.handle_change(event));
+    worker.handle_change(Change::Init);
     assert!(
         handler.0.lock().unwrap().is_empty(),
         "the list is not complete"
     );
     list(&["b"])
         .into_iter()
-        .for_each(|event| worker.handle_change(SourceId::MAIN, event));
+        .for_each(|event| worker.handle_change(event));
     assert_eq!(handler.0.lock().unwrap().len(), 1);
     assert!(worker.store.get(None, "a").is_none() && worker.store.get(None, "b").is_some());
 }
@@ -163,7 +163,7 @@ async fn object_whose_fetch_panicked_is_retried() {
     );
     events
         .into_iter()
-        .for_each(|event| worker.handle_change(SourceId::MAIN, event));
+        .for_each(|event| worker.handle_change(event));
     let mut running = JoinSet::new();
     worker.start_due(&mut running);
     let ended = running.join_next().await.unwrap();

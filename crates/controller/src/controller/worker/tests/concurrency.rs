@@ -33,7 +33,7 @@ async fn loop_sleeps_at_full_concurrency() {
         Change::InitApply(named("soon")),
         Change::InitApply(named("slow")),
     ] {
-        sender.send(message(event)).await.unwrap();
+        sender.send(event).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let worker = Worker::new(
@@ -114,19 +114,13 @@ async fn low_priority_leaves_most_of_the_concurrency() {
     let worker = tokio::spawn(worker.run(events, triggered, stop.clone()));
     let names = || reconciler.started.lock().unwrap().clone();
     for name in ["low-1", "low-2", "low-3"] {
-        sender
-            .send(message(Change::Apply(named(name))))
-            .await
-            .unwrap();
+        sender.send(Change::Apply(named(name))).await.unwrap();
     }
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
     assert_eq!(names(), ["low-1"]);
-    sender
-        .send(message(Change::Apply(named("new"))))
-        .await
-        .unwrap();
+    sender.send(Change::Apply(named("new"))).await.unwrap();
     while names().len() < 2 {
         tokio::task::yield_now().await;
     }

@@ -70,7 +70,7 @@ async fn object_is_given_up_until_it_changes() {
     assert_eq!(worker.queue.next_due(), None);
     let mut changed = named("fails");
     changed.metadata.resource_version = Some("2".to_owned());
-    worker.handle_change(SourceId::MAIN, Change::Apply(changed.clone()));
+    worker.handle_change(Change::Apply(changed.clone()));
     settle(&mut worker, &mut running).await;
     assert_eq!(
         reconciler.of("fails"),
@@ -78,7 +78,7 @@ async fn object_is_given_up_until_it_changes() {
         "it has not changed apart from its status"
     );
     changed.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
-    worker.handle_change(SourceId::MAIN, Change::Apply(changed));
+    worker.handle_change(Change::Apply(changed));
     settle(&mut worker, &mut running).await;
     // No attempt has succeeded yet.
     assert_eq!(reconciler.of("fails")[3..4], [(Cause::Created, 0)]);
@@ -149,7 +149,7 @@ async fn deletion_and_successor_end_what_is_given_up() {
         Change::Apply(third),
     ];
     for event in events {
-        worker.handle_change(SourceId::MAIN, event);
+        worker.handle_change(event);
         settle(&mut worker, &mut running).await;
     }
     let causes = reconciler.0.lock().unwrap().clone();

@@ -1,4 +1,4 @@
-//! The first lists of the sources.
+//! The first lists of the source and of others.
 
 use std::task::Poll;
 
@@ -6,7 +6,7 @@ use futures::StreamExt;
 use futures::stream::poll_fn;
 
 use super::*;
-use crate::controller::sources::Controller;
+use crate::controller::forward;
 
 #[tokio::test]
 async fn main_kind_is_listed_last_and_reconciled_while_listed() {
@@ -37,9 +37,9 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
         Store::default(),
         synced(),
     );
-    let (controller, receivers) = Controller::new();
-    tokio::spawn(controller.main_task(events.boxed(), vec![other.clone()]));
-    let worker = tokio::spawn(worker.run(receivers.messages, triggered, stop.clone()));
+    let (forwarded, changes) = mpsc::channel(8);
+    tokio::spawn(forward(events.boxed(), vec![other.clone()], forwarded));
+    let worker = tokio::spawn(worker.run(changes, triggered, stop.clone()));
     tokio::task::yield_now().await;
     assert!(
         !*polled.lock().unwrap(),
@@ -65,7 +65,7 @@ async fn gate_is_ready_when_the_store_has_the_list() {
         Change::InitApply(named("a")),
         Change::InitApply(named("b")),
     ] {
-        sender.send(message(event)).await.unwrap();
+        sender.send(event).await.unwrap();
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let reconciler = Arc::new(Recorder::default());
@@ -83,11 +83,8 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     }
     assert!(!synced.is_ready(), "the list is not complete");
 
-    sender
-        .send(message(Change::InitApply(named("c"))))
-        .await
-        .unwrap();
-    sender.send(message(Change::InitDone)).await.unwrap();
+    sender.send(Change::InitApply(named("c"))).await.unwrap();
+    sender.send(Change::InitDone).await.unwrap();
     assert!(!synced.is_ready(), "the event is not handled yet");
     synced.wait().await;
     assert!(store.get(None, "c").is_some());
