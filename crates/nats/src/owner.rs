@@ -1,5 +1,6 @@
 //! Owners in a bucket: a Kubernetes object that belongs to a key names it by labels and
-//! annotations, since an owner reference can only name a Kubernetes object.
+//! annotations, since an owner reference can only name a Kubernetes object. A key of another bucket
+//! names it by a header of its message.
 //!
 //! Keys and names of buckets are longer than labels, and have other characters. So the labels
 //! contain hashes, by which secondaries are selected, and the annotations contain the text. Other
@@ -8,16 +9,13 @@
 //! the bucket has lost.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::Write as _;
 
-use capi_ipam_controller::controller::Trigger;
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::{EventHandler, Invalid};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use sha2::{Digest, Sha256};
 
-use crate::object::KvObject;
+use crate::object::{KvObject, Owner};
 
 /// Label with the hash of the name of the bucket: selects the secondaries of all keys.
 pub const BUCKET_LABEL: &str = "nats.ipam.cluster.x-k8s.io/owner-bucket";
@@ -76,7 +74,7 @@ pub fn key_of<K: Resource>(secondary: &K, bucket: &str) -> Option<String> {
     key_in(secondary.meta(), bucket)
 }
 
-fn key_in(metadata: &ObjectMeta, bucket: &str) -> Option<String> {
+pub(crate) fn key_in(metadata: &ObjectMeta, bucket: &str) -> Option<String> {
     let key = metadata.annotations.as_ref()?.get(KEY_ANNOTATION)?;
     let found = metadata.labels.as_ref()?;
     let has_label = |(name, value): (String, String)| found.get(&name) == Some(&value);
@@ -84,75 +82,17 @@ fn key_in(metadata: &ObjectMeta, bucket: &str) -> Option<String> {
     is_owned.then(|| key.clone())
 }
 
-/// What a secondary records of its primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) key: String,
-    /// When the bucket was created in which the key was.
-    pub(crate) incarnation: String,
-    /// The revision of the key for which the secondary was last written.
-    pub(crate) revision: u64,
-}
-
-impl Owner {
-    /// What a secondary of this bucket records. `None` for other objects, and without a complete
-    /// record.
-    pub(crate) fn of(metadata: &ObjectMeta, bucket: &str) -> Option<Self> {
-        let key = key_in(metadata, bucket)?;
-        let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
-        Some(Self {
-            key,
-            incarnation: annotation(INCARNATION_ANNOTATION)?,
-            revision: annotation(REVISION_ANNOTATION)?.parse().ok()?,
-        })
-    }
-}
-
-/// Reconciles the key of a secondary when the secondary is created, changed or deleted. The handler
-/// of a watch of the secondaries.
-pub struct TriggerOwner<T> {
-    bucket: String,
-    trigger: Trigger<KvObject<T>>,
-}
-
-impl<T> Debug for TriggerOwner<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "TriggerOwner({})", self.bucket)
-    }
-}
-
-impl<T> TriggerOwner<T> {
-    /// Triggers the keys of a bucket.
-    pub fn new(bucket: &str, trigger: Trigger<KvObject<T>>) -> Self {
-        Self {
-            bucket: bucket.to_owned(),
-            trigger,
-        }
-    }
-
-    fn trigger(&self, metadata: &ObjectMeta) {
-        if let Some(key) = key_in(metadata, &self.bucket) {
-            self.trigger.enqueue(NamespacedName::new("", &key));
-        }
-    }
-}
-
-impl<T: 'static, K: Resource> EventHandler<K> for TriggerOwner<T> {
-    fn apply(&self, secondary: &K) {
-        self.trigger(secondary.meta());
-    }
-
-    fn delete(&self, secondary: &K) {
-        self.trigger(secondary.meta());
-    }
-
-    fn apply_invalid(&self, secondary: &Invalid) {
-        self.trigger(&secondary.metadata);
-    }
-
-    fn delete_invalid(&self, secondary: &Invalid) {
-        self.trigger(&secondary.metadata);
-    }
+/// What a secondary of this bucket records. `None` for other objects, and without a complete
+/// record.
+pub(crate) fn of(metadata: &ObjectMeta, bucket: &str) -> Option<Owner> {
+    let key = key_in(metadata, bucket)?;
+    let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
+    Some(Owner {
+        bucket: bucket.to_owned(),
+        key,
+        incarnation: annotation(INCARNATION_ANNOTATION)?,
+        revision: annotation(REVISION_ANNOTATION)?.parse().ok()?,
+    })
 }
 
 /// A hash of several texts that fits into a label.
@@ -178,14 +118,9 @@ mod tests {
     use crate::object::Operation;
 
     fn primary(key: &str) -> KvObject<u8> {
-        KvObject {
-            key: key.to_owned(),
-            revision: 7,
-            operation: Operation::Put,
-            value: Some(1),
-            problem: None,
-            incarnation: Some("1".to_owned()),
-        }
+        let mut primary = KvObject::new(key.to_owned(), 7, Operation::Put);
+        primary.incarnation = Some("1".to_owned());
+        primary
     }
 
     fn secondary(bucket: &str, key: &str) -> ConfigMap {
@@ -215,17 +150,18 @@ mod tests {
     fn secondary_records_the_revision_of_its_key() {
         let mut secondary = secondary("ipam", "a");
         let expected = Owner {
+            bucket: "ipam".to_owned(),
             key: "a".to_owned(),
             incarnation: "1".to_owned(),
             revision: 7,
         };
-        assert_eq!(Owner::of(&secondary.metadata, "ipam"), Some(expected));
+        assert_eq!(of(&secondary.metadata, "ipam"), Some(expected));
         let unknown = KvObject {
             incarnation: None,
             ..primary("a")
         };
         set(&mut secondary, "ipam", &unknown);
-        assert_eq!(Owner::of(&secondary.metadata, "ipam"), None);
+        assert_eq!(of(&secondary.metadata, "ipam"), None);
     }
 
     #[test]
