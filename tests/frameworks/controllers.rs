@@ -149,7 +149,7 @@ pub(crate) fn nats() -> Framework {
             "Secondary Kubernetes clients" => capi_ipam_nats::Secondaries: "Writes a secondary object with the labels of its owner. Its watch keeps it in memory.";
             "Secondary buckets" => capi_ipam_nats::SecondaryKeys: "A header of the message records the owner.";
             "`DecomposeKubeSecondaryResource`" => capi_ipam_nats::owner::key_of: "";
-            "`OwnerKeyLabel`, `OwnerkindLabel`" => capi_ipam_nats::owner::labels: "The labels contain hashes, the annotations the text.";
+            "`OwnerKeyLabel`, `OwnerkindLabel`" => capi_ipam_nats::owner::labels: "The labels contain hashes, an annotation contains the text.";
             "`EnqueueKey`" => capi_ipam_provider::controller::controller::Trigger.enqueue: "";
             "`EnqueueKeyAfter`" => capi_ipam_provider::controller::controller::Action::Requeue: "";
             "`Operation`" => capi_ipam_nats::Operation: "";

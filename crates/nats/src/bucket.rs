@@ -16,7 +16,7 @@ use self::outcome::{Outcome, Seen, outcome};
 use crate::connection::Connection;
 use crate::error::{Failure, Invalid, KvError, Meaning};
 use crate::key::Names;
-use crate::object::{KvObject, OPERATION, Operation, Record, Value, WRITE_ID};
+use crate::object::{KvObject, OPERATION, OWNER, Operation, Record, Value, WRITE_ID};
 
 /// The time before a write is sent again that another one was in the way of. A random part is added
 /// so that writers do not meet again.
@@ -337,7 +337,7 @@ impl<T: Value> Bucket<T> {
             headers.insert(OPERATION, "DEL");
             headers.insert(NATS_MESSAGE_TTL, format!("{ttl}s").as_str());
         } else if let Some(owner) = &held.owner {
-            owner.write_to(&mut headers);
+            headers.insert(OWNER, owner.to_json().as_str());
         }
         headers
     }

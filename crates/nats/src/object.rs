@@ -19,7 +19,7 @@ const MARKER_REASON: &str = "Nats-Marker-Reason";
 pub(crate) const WRITE_ID: &str = "Capi-Ipam-Write-Id";
 
 /// The header with the owner of a key, as JSON.
-const OWNER: &str = "Capi-Ipam-Owner";
+pub(crate) const OWNER: &str = "Capi-Ipam-Owner";
 
 /// The field of a value that its reconciler writes, as in objects of Kubernetes.
 const STATUS: &str = "status";
@@ -107,15 +107,13 @@ impl Owner {
         }
     }
 
-    /// What a message records. `None` for keys that belong to none.
-    pub(crate) fn in_headers(headers: &HeaderMap) -> Option<Self> {
-        serde_json::from_str(headers.get(OWNER)?.as_str()).ok()
+    pub(crate) fn parse(json: &str) -> Option<Self> {
+        serde_json::from_str(json).ok()
     }
 
-    pub(crate) fn write_to(&self, headers: &mut HeaderMap) {
-        if let Ok(json) = serde_json::to_string(self) {
-            headers.insert(OWNER, json.as_str());
-        }
+    /// Three texts and a number can always be written.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
     }
 }
 
@@ -186,6 +184,11 @@ impl Record {
         self.headers.get(WRITE_ID).map(HeaderValue::as_str)
     }
 
+    /// The owner of the key.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        Owner::parse(self.headers.get(OWNER)?.as_str())
+    }
+
     /// Whether this is the marker of a deletion.
     pub(crate) fn is_deleted(&self) -> bool {
         operation(&self.headers) != Operation::Put
@@ -194,8 +197,9 @@ impl Record {
     /// The object. A value that cannot be decoded becomes a problem of the object.
     pub(crate) fn into_object<T: Value>(self) -> KvObject<T> {
         let operation = operation(&self.headers);
+        let owner = self.owner();
         let mut object = KvObject::new(self.key, self.revision, operation);
-        object.owner = Owner::in_headers(&self.headers);
+        object.owner = owner;
         if operation == Operation::Put {
             match serde_json::from_slice(&self.payload) {
                 Ok(value) => object.value = Some(value),
@@ -267,14 +271,12 @@ mod tests {
     }
 
     #[test]
-    fn owner_is_read_from_the_headers() {
-        let mut object: KvObject<u8> = record(&[], "1").into_object();
-        object.incarnation = Some("1".to_owned());
+    fn owner_is_read_from_a_header() {
+        let object: KvObject<u8> = record(&[], "1").into_object();
+        assert_eq!(object.owner, None);
         let owner = Owner::new("ipam", &object);
-        let mut headers = HeaderMap::new();
-        assert_eq!(Owner::in_headers(&headers), None);
-        owner.write_to(&mut headers);
-        assert_eq!(Owner::in_headers(&headers), Some(owner));
+        let secondary: KvObject<u8> = record(&[(OWNER, &owner.to_json())], "1").into_object();
+        assert_eq!(secondary.owner, Some(owner));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! names it by a header of its message.
 //!
 //! Keys and names of buckets are longer than labels, and have other characters. So the labels
-//! contain hashes, by which secondaries are selected, and the annotations contain the text. Other
-//! annotations record the revision of the key for which the secondary was last written, and when
-//! the bucket was created. By these [`Garbage`](crate::Garbage) tells a deleted key from one that
+//! contain hashes, by which secondaries are selected, and an annotation contains the text: bucket,
+//! key, the revision of the key for which the secondary was last written, and when the bucket was
+//! created. By these [`Garbage`](crate::Garbage) tells a deleted key from one that
 //! the bucket has lost.
 
 use std::collections::BTreeMap;
@@ -21,14 +21,8 @@ use crate::object::{KvObject, Owner};
 pub const BUCKET_LABEL: &str = "nats.ipam.cluster.x-k8s.io/owner-bucket";
 /// Label with the hash of the bucket and the key: selects the secondaries of one key.
 pub const KEY_LABEL: &str = "nats.ipam.cluster.x-k8s.io/owner-key";
-/// Annotation with the key.
-pub const KEY_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-key";
-/// Annotation with the name of the bucket.
-pub const BUCKET_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-bucket";
-/// Annotation with the time at which the bucket was created.
-const INCARNATION_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-incarnation";
-/// Annotation with the revision of the key.
-const REVISION_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-revision";
+/// Annotation with the [`Owner`] as JSON.
+pub const OWNER_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner";
 
 /// The length of a hash in hexadecimal digits.
 const HASH_LENGTH: usize = 40;
@@ -54,45 +48,23 @@ pub fn set<K: Resource, T>(secondary: &mut K, bucket: &str, primary: &KvObject<T
     let found = metadata.labels.get_or_insert_default();
     found.extend(labels(bucket, &primary.key));
     let annotations = metadata.annotations.get_or_insert_default();
-    let recorded = [
-        (BUCKET_ANNOTATION, Some(bucket.to_owned())),
-        (KEY_ANNOTATION, Some(primary.key.clone())),
-        (INCARNATION_ANNOTATION, primary.incarnation.clone()),
-        (REVISION_ANNOTATION, Some(primary.revision.to_string())),
-    ];
-    for (name, value) in recorded {
-        match value {
-            Some(value) => annotations.insert(name.to_owned(), value),
-            None => annotations.remove(name),
-        };
-    }
+    let owner = Owner::new(bucket, primary).to_json();
+    annotations.insert(OWNER_ANNOTATION.to_owned(), owner);
 }
 
 /// The key in this bucket to which a secondary belongs. `None` if it belongs to none, or if its
-/// labels and annotations contradict each other.
+/// labels and its annotation contradict each other.
 pub fn key_of<K: Resource>(secondary: &K, bucket: &str) -> Option<String> {
-    key_in(secondary.meta(), bucket)
+    of(secondary.meta(), bucket).map(|owner| owner.key)
 }
 
-pub(crate) fn key_in(metadata: &ObjectMeta, bucket: &str) -> Option<String> {
-    let key = metadata.annotations.as_ref()?.get(KEY_ANNOTATION)?;
+/// What a secondary of this bucket records; `None` for other objects.
+pub(crate) fn of(metadata: &ObjectMeta, bucket: &str) -> Option<Owner> {
+    let owner = Owner::parse(metadata.annotations.as_ref()?.get(OWNER_ANNOTATION)?)?;
     let found = metadata.labels.as_ref()?;
     let has_label = |(name, value): (String, String)| found.get(&name) == Some(&value);
-    let is_owned = labels(bucket, key).into_iter().all(has_label);
-    is_owned.then(|| key.clone())
-}
-
-/// What a secondary of this bucket records. `None` for other objects, and without a complete
-/// record.
-pub(crate) fn of(metadata: &ObjectMeta, bucket: &str) -> Option<Owner> {
-    let key = key_in(metadata, bucket)?;
-    let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
-    Some(Owner {
-        bucket: bucket.to_owned(),
-        key,
-        incarnation: annotation(INCARNATION_ANNOTATION)?,
-        revision: annotation(REVISION_ANNOTATION)?.parse().ok()?,
-    })
+    let is_owned = labels(bucket, &owner.key).into_iter().all(has_label);
+    is_owned.then_some(owner)
 }
 
 /// A hash of several texts that fits into a label.
@@ -142,13 +114,14 @@ mod tests {
     fn changed_annotation_names_no_owner() {
         let mut secondary = secondary("ipam", "a");
         let annotations = secondary.metadata.annotations.get_or_insert_default();
-        annotations.insert(KEY_ANNOTATION.to_owned(), "b".to_owned());
+        let other = Owner::new("ipam", &primary("b")).to_json();
+        annotations.insert(OWNER_ANNOTATION.to_owned(), other);
         assert_eq!(key_of(&secondary, "ipam"), None);
     }
 
     #[test]
     fn secondary_records_the_revision_of_its_key() {
-        let mut secondary = secondary("ipam", "a");
+        let secondary = secondary("ipam", "a");
         let expected = Owner {
             bucket: "ipam".to_owned(),
             key: "a".to_owned(),
@@ -156,12 +129,6 @@ mod tests {
             revision: 7,
         };
         assert_eq!(of(&secondary.metadata, "ipam"), Some(expected));
-        let unknown = KvObject {
-            incarnation: None,
-            ..primary("a")
-        };
-        set(&mut secondary, "ipam", &unknown);
-        assert_eq!(of(&secondary.metadata, "ipam"), None);
     }
 
     #[test]

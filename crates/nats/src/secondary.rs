@@ -53,6 +53,23 @@ impl SecondaryError {
     }
 }
 
+/// Checks that a secondary that exists belongs to a key.
+pub(crate) fn check_owner<T>(
+    found: Option<&Owner>,
+    name: &str,
+    bucket: &str,
+    primary: &KvObject<T>,
+) -> Result<(), SecondaryError> {
+    if found.is_some_and(|owner| owner.bucket == bucket && owner.key == primary.key) {
+        return Ok(());
+    }
+    Err(SecondaryError::Taken {
+        name: name.to_owned(),
+        key: primary.key.clone(),
+        bucket: bucket.to_owned(),
+    })
+}
+
 /// A state of a secondary, and the key to which it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Secondary {
@@ -121,11 +138,7 @@ struct Cache<K> {
     objects: HashMap<String, (ListNumber, Option<Arc<K>>)>,
 }
 
-impl<T, K> Secondaries<T, K>
-where
-    T: Value,
-    K: Watchable + ApiObject,
-{
+impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     /// Secondaries of the keys of a bucket, which `trigger` enqueues. `version` is the dynamic type
     /// of the kind, `()` for static types. Sends no request.
     pub fn new(
@@ -198,13 +211,8 @@ where
                 }
             }
         };
-        if owner::key_of(found.as_ref(), &self.bucket).as_ref() != Some(&primary.key) {
-            return Err(SecondaryError::Taken {
-                name: name.to_owned(),
-                key: primary.key.clone(),
-                bucket: self.bucket.clone(),
-            });
-        }
+        let owner = owner::of(found.meta(), &self.bucket);
+        check_owner(owner.as_ref(), name, &self.bucket, primary)?;
         let mut wanted = found.as_ref().clone();
         fill(&mut wanted);
         let written = patch::write(&self.client, &found, &wanted).await;
@@ -268,8 +276,8 @@ where
     }
 
     fn enqueue(&self, metadata: &ObjectMeta) {
-        if let Some(key) = owner::key_in(metadata, &self.bucket) {
-            self.trigger.enqueue(NamespacedName::new("", &key));
+        if let Some(owner) = owner::of(metadata, &self.bucket) {
+            self.trigger.enqueue(NamespacedName::new("", &owner.key));
         }
     }
 }
@@ -295,11 +303,7 @@ impl<K> Cache<K> {
     }
 }
 
-impl<T, K> SecondaryStore for Secondaries<T, K>
-where
-    T: Value,
-    K: Watchable + ApiObject,
-{
+impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
     async fn list(&self) -> Result<Vec<Secondary>, SecondaryError> {
         let of = |metadata: &ObjectMeta| Secondary::of(metadata, &self.bucket);
         {
@@ -326,11 +330,7 @@ where
     }
 }
 
-impl<T, K> EventHandler<K> for Secondaries<T, K>
-where
-    T: Value,
-    K: Watchable + ApiObject,
-{
+impl<T: Value, K: Watchable + ApiObject> EventHandler<K> for Secondaries<T, K> {
     fn init(&self) {
         self.cache().lists.begin();
     }

@@ -13,7 +13,7 @@ use crate::decision::is_deleted_by;
 use crate::error::KvError;
 use crate::garbage::list;
 use crate::object::{KvObject, Operation, Owner, Record, Value};
-use crate::secondary::{Secondary, SecondaryError, SecondaryStore};
+use crate::secondary::{Secondary, SecondaryError, SecondaryStore, check_owner};
 use crate::source::KvSource;
 
 /// The secondaries of the keys of a bucket that are keys of another bucket.
@@ -78,13 +78,8 @@ impl<T: Value, U: Value> SecondaryKeys<T, U> {
         let missing = || KvObject::new(key.to_owned(), 0, Operation::Delete);
         let mut held = found.unwrap_or_else(missing);
         let owner = Some(Owner::new(&self.primaries, primary));
-        let held_by = self.owner_of(&held).map(|owner| &owner.key);
-        if !held.is_deleted() && held_by != Some(&primary.key) {
-            return Err(SecondaryError::Taken {
-                name: key.to_owned(),
-                key: primary.key.clone(),
-                bucket: self.primaries.clone(),
-            });
+        if !held.is_deleted() {
+            check_owner(held.owner.as_ref(), key, &self.primaries, primary)?;
         }
         if held.owner == owner && held.has_value(value)? {
             return Ok(());
@@ -106,29 +101,29 @@ impl<T: Value, U: Value> SecondaryKeys<T, U> {
         let Some(found) = self.bucket.read(key).await? else {
             return Ok(());
         };
-        let owner = self.owner_of(&found);
+        let owner = self.own(found.owner.as_ref());
         if owner.is_some_and(|owner| is_deleted_by(owner, marker)) {
             self.bucket.delete(&found).await?;
         }
         Ok(())
     }
 
-    /// The owner of a secondary, if it is one of the primaries.
-    fn owner_of<'a>(&self, secondary: &'a KvObject<U>) -> Option<&'a Owner> {
-        let owner = secondary.owner.as_ref();
+    fn own<'a>(&self, owner: Option<&'a Owner>) -> Option<&'a Owner> {
         owner.filter(|owner| owner.bucket == self.primaries)
     }
 
-    /// Records the owner of a secondary, and enqueues it and the last one.
-    fn see(&self, secondary: &str, owner: Option<&String>) {
+    /// Records the owner of a secondary, and enqueues it; without one, enqueues the last one.
+    fn see(&self, secondary: &str, owner: Option<&Owner>) {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = match owner {
-            Some(owner) => owners.insert(secondary.to_owned(), owner.clone()),
+        let key = match self.own(owner) {
+            Some(owner) => {
+                owners.insert(secondary.to_owned(), owner.key.clone());
+                Some(owner.key.clone())
+            }
             None => owners.remove(secondary),
         };
-        let before = before.as_ref().filter(|before| Some(*before) != owner);
-        for key in owner.into_iter().chain(before) {
-            self.trigger.enqueue(NamespacedName::new("", key));
+        if let Some(key) = key {
+            self.trigger.enqueue(NamespacedName::new("", &key));
         }
     }
 }
@@ -136,7 +131,7 @@ impl<T: Value, U: Value> SecondaryKeys<T, U> {
 impl<T: Value, U: Value> SecondaryStore for SecondaryKeys<T, U> {
     async fn list(&self) -> Result<Vec<Secondary>, SecondaryError> {
         let listing = list(&self.bucket, |record: &Record| {
-            let owner = Owner::in_headers(&record.headers);
+            let owner = record.owner();
             Some(Secondary {
                 name: record.key.clone(),
                 uid: record.key.clone(),
@@ -158,8 +153,7 @@ impl<T: Value, U: Value> SecondaryStore for SecondaryKeys<T, U> {
 
 impl<T: Value, U: Value> EventHandler<KvObject<U>> for SecondaryKeys<T, U> {
     fn apply(&self, secondary: &KvObject<U>) {
-        let owner = self.owner_of(secondary);
-        self.see(&secondary.key, owner.map(|owner| &owner.key));
+        self.see(&secondary.key, secondary.owner.as_ref());
     }
 
     fn delete(&self, secondary: &KvObject<U>) {
