@@ -134,19 +134,20 @@ pub(crate) fn platform_manager() -> Framework {
 pub(crate) fn nats() -> Framework {
     Framework {
         name: "A controller of objects in NATS",
-        introduction: "A primary object is a key of a bucket, secondary objects are those of Kubernetes. Keys of \
-            other buckets are further sources. Every write of a key names the revision that it replaces.",
+        introduction: "A primary object is a key of a bucket, secondary objects are those of Kubernetes, or keys of \
+            other buckets. Every write of a key names the revision that it replaces.",
         rows: rows! {
             "`NewControllerRuntime`" => capi_ipam_nats::Bucket.open: "The bucket is a source of a controller.";
             "`ControllerRuntime.Run`" => capi_ipam_provider::controller::controller::ControllerBuilder.run: "";
             "`IController.SyncHandler`" => capi_ipam_provider::controller::controller::Reconciler.reconcile: "Receives the object and the cause.";
             "`IController.HandleSecondary`" => capi_ipam_provider::controller::watch::EventHandler: "Enqueues the owner with a `Trigger`.";
-            "`IController.GarbageSecondaries`" => capi_ipam_nats::Garbage: "Deletes the secondary objects of a deleted key. A key that is only missing deletes nothing.";
+            "`IController.GarbageSecondaries`" => capi_ipam_nats::Garbage: "Deletes the secondary objects of a deleted key. A key that is only missing deletes nothing, unless `missing_after` says so.";
             "`IController.Clean`" => capi_ipam_provider::controller::manager::Manager.on_stop: "After the last reconcile, with the lease held.";
             "The primary client" => capi_ipam_nats::KvSource: "`Bucket::source` creates it.";
-            "Secondary Kubernetes clients" => capi_ipam_nats::Bucket.apply_secondary: "Writes a secondary object with the labels of its owner.";
+            "Secondary Kubernetes clients" => capi_ipam_nats::Secondaries: "Writes a secondary object with the labels of its owner. Its watch keeps it in memory.";
+            "Secondary buckets" => capi_ipam_nats::SecondaryKeys: "A header of the message records the owner.";
             "`DecomposeKubeSecondaryResource`" => capi_ipam_nats::owner::key_of: "";
-            "`OwnerKeyLabel`, `OwnerkindLabel`" => capi_ipam_nats::owner::labels: "The labels contain hashes, the annotations the text.";
+            "`OwnerKeyLabel`, `OwnerkindLabel`" => capi_ipam_nats::owner::labels: "The labels contain hashes, an annotation contains the text.";
             "`EnqueueKey`" => capi_ipam_provider::controller::controller::Trigger.enqueue: "";
             "`EnqueueKeyAfter`" => capi_ipam_provider::controller::controller::Action::Requeue: "";
             "`Operation`" => capi_ipam_nats::Operation: "";

@@ -16,7 +16,7 @@ use self::outcome::{Outcome, Seen, outcome};
 use crate::connection::Connection;
 use crate::error::{Failure, Invalid, KvError, Meaning};
 use crate::key::Names;
-use crate::object::{KvObject, OPERATION, Operation, Record, Value, WRITE_ID};
+use crate::object::{KvObject, OPERATION, OWNER, Operation, Record, Value, WRITE_ID};
 
 /// The time before a write is sent again that another one was in the way of. A random part is added
 /// so that writers do not meet again.
@@ -208,14 +208,10 @@ impl<T: Value> Bucket<T> {
     /// As [`Self::update`], but an existing key is [`Created::Taken`].
     pub async fn create(&self, key: &str, value: &T) -> Result<Created<T>, KvError> {
         let deadline = Instant::now() + self.connection.deadlines().request;
-        let payload = encode(key, value)?;
-        let mut expected = 0;
+        let mut held = KvObject::new(key.to_owned(), 0, Operation::Delete);
         loop {
-            let revision = self
-                .write(key, expected, payload.clone(), Operation::Put)
-                .await;
-            let conflict = match revision {
-                Ok(revision) => return Ok(Created::Now(written(key, revision, value))),
+            let conflict = match self.update(&held, value).await {
+                Ok(object) => return Ok(Created::Now(object)),
                 Err(error @ KvError::Conflict { .. }) => error,
                 Err(error) => return Err(error),
             };
@@ -223,8 +219,8 @@ impl<T: Value> Bucket<T> {
                 Some(object) if !object.is_deleted() => return Ok(Created::Taken(object)),
                 _ if Instant::now() >= deadline => return Err(conflict),
                 // The marker of an earlier deletion is replaced in the revision that it has.
-                Some(marker) => expected = marker.revision,
-                None => expected = 0,
+                Some(marker) => held.revision = marker.revision,
+                None => held.revision = 0,
             }
         }
     }
@@ -238,12 +234,50 @@ impl<T: Value> Bucket<T> {
     /// [`KvError::Invalid`] when nothing was written.
     pub async fn update(&self, held: &KvObject<T>, value: &T) -> Result<KvObject<T>, KvError> {
         let payload = encode(&held.key, value)?;
-        let revision = self
-            .write(&held.key, held.revision, payload, Operation::Put)
-            .await?;
-        let mut object = written(&held.key, revision, value);
+        let revision = self.write(held, payload, Operation::Put).await?;
+        let mut object = KvObject::new(held.key.clone(), revision, Operation::Put);
+        object.value = Some(value.clone());
         object.incarnation.clone_from(&held.incarnation);
+        object.owner.clone_from(&held.owner);
         Ok(object)
+    }
+
+    /// Writes the result of a reconcile into the value of a key: `change` sets its field `status`.
+    /// Nothing is written if `change` changes nothing, for a marker, and for a value that cannot be
+    /// decoded. Returns the object that was written.
+    ///
+    /// ```
+    /// use capi_ipam_nats::{Bucket, KvError, KvObject};
+    ///
+    /// #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+    /// struct Block {
+    ///     size: u8,
+    ///     status: Option<String>,
+    /// }
+    ///
+    /// async fn report(bucket: &Bucket<Block>, object: &KvObject<Block>) -> Result<(), KvError> {
+    ///     let set = |block: &mut Block| block.status = Some("ready".to_owned());
+    ///     bucket.write_status(object, set).await?;
+    ///     Ok(())
+    /// }
+    /// # let _ = report;
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::update`].
+    pub async fn write_status(
+        &self,
+        held: &KvObject<T>,
+        change: impl FnOnce(&mut T),
+    ) -> Result<Option<KvObject<T>>, KvError> {
+        let Some(mut value) = held.value.clone() else {
+            return Ok(None);
+        };
+        change(&mut value);
+        if held.has_value(&value)? {
+            return Ok(None);
+        }
+        self.update(held, &value).await.map(Some)
     }
 
     /// Deletes a key if it has the revision of `held`. A marker is left for
@@ -252,22 +286,21 @@ impl<T: Value> Bucket<T> {
     /// # Errors
     /// As [`Self::update`].
     pub async fn delete(&self, held: &KvObject<T>) -> Result<(), KvError> {
-        self.write(&held.key, held.revision, Vec::new(), Operation::Delete)
-            .await?;
+        self.write(held, Vec::new(), Operation::Delete).await?;
         Ok(())
     }
 
-    /// Writes a key if it has the expected revision, 0 for none, and returns the new revision.
+    /// Writes a key if it has the revision of `held`, 0 for none, and returns the new revision.
     async fn write(
         &self,
-        key: &str,
-        expected: u64,
+        held: &KvObject<T>,
         payload: Vec<u8>,
         operation: Operation,
     ) -> Result<u64, KvError> {
+        let (key, expected) = (held.key.as_str(), held.revision);
         let subject = self.names.subject_of(key)?;
         let write_id = format!("{:032x}", rand::random::<u128>());
-        let headers = self.headers(expected, &write_id, operation);
+        let headers = self.headers(held, &write_id, operation);
         let deadline = Instant::now() + self.connection.deadlines().request;
         loop {
             let sent = self
@@ -294,14 +327,17 @@ impl<T: Value> Bucket<T> {
     }
 
     /// The headers of a write.
-    fn headers(&self, expected: u64, write_id: &str, operation: Operation) -> HeaderMap {
+    fn headers(&self, held: &KvObject<T>, write_id: &str, operation: Operation) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string());
+        let expected = held.revision.to_string();
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected);
         headers.insert(WRITE_ID, write_id);
         if operation == Operation::Delete {
             let ttl = self.options.marker_ttl.as_secs().max(1);
             headers.insert(OPERATION, "DEL");
             headers.insert(NATS_MESSAGE_TTL, format!("{ttl}s").as_str());
+        } else if let Some(owner) = &held.owner {
+            headers.insert(OWNER, owner.to_json().as_str());
         }
         headers
     }
@@ -424,18 +460,6 @@ fn encode<T: Value>(key: &str, value: &T) -> Result<Vec<u8>, Invalid> {
         key: key.to_owned(),
         source,
     })
-}
-
-/// The object that a write has created.
-fn written<T: Value>(key: &str, revision: u64, value: &T) -> KvObject<T> {
-    KvObject {
-        key: key.to_owned(),
-        revision,
-        operation: Operation::Put,
-        value: Some(value.clone()),
-        problem: None,
-        incarnation: None,
-    }
 }
 
 /// The first revision of a new bucket: the time in milliseconds. A bucket takes fewer writes than

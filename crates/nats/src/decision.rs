@@ -2,19 +2,7 @@
 
 use std::collections::HashMap;
 
-use kube::core::ObjectMeta;
-
-use crate::object::{KvObject, Record};
-use crate::owner::Owner;
-
-/// A Kubernetes object that belongs to a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Secondary {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) version: String,
-    pub(crate) owner: Owner,
-}
+use crate::object::{KvObject, Owner, Record};
 
 /// The last write of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +19,7 @@ impl Last {
         }
     }
 
-    fn of<T>(object: &KvObject<T>) -> Self {
+    pub(crate) fn of<T>(object: &KvObject<T>) -> Self {
         Self {
             revision: object.revision,
             is_deletion: object.is_deleted(),
@@ -41,11 +29,11 @@ impl Last {
 
 /// A complete list of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Listing {
+pub(crate) struct Listing<V> {
     /// When the bucket was created.
     pub(crate) incarnation: String,
-    /// The last write of each key.
-    pub(crate) keys: HashMap<String, Last>,
+    /// What is known of the last write of each key.
+    pub(crate) keys: HashMap<String, V>,
 }
 
 /// What a bucket shows of the key of a secondary.
@@ -74,11 +62,10 @@ pub(crate) fn verdict(owner: &Owner, incarnation: &str, last: Option<&Last>) -> 
 }
 
 /// Whether a secondary belongs to the key of this marker, and was last written before the deletion.
-pub(crate) fn is_deleted_by<T>(secondary: &ObjectMeta, bucket: &str, marker: &KvObject<T>) -> bool {
-    let owner = Owner::of(secondary, bucket).filter(|owner| owner.key == marker.key);
+pub(crate) fn is_deleted_by<T>(owner: &Owner, marker: &KvObject<T>) -> bool {
     let incarnation = marker.incarnation.as_deref().unwrap_or_default();
     let last = Last::of(marker);
-    owner.is_some_and(|owner| verdict(&owner, incarnation, Some(&last)) == Verdict::Deleted)
+    owner.key == marker.key && verdict(owner, incarnation, Some(&last)) == Verdict::Deleted
 }
 
 #[cfg(test)]
@@ -89,6 +76,7 @@ mod tests {
     /// revision 10, in the bucket that was created at 1.
     fn shown(incarnation: &str, last: Option<Last>) -> Verdict {
         let owner = Owner {
+            bucket: "ipam".to_owned(),
             key: "a".to_owned(),
             incarnation: "1".to_owned(),
             revision: 10,

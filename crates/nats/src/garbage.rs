@@ -1,22 +1,19 @@
 //! The secondaries of deleted keys are deleted.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt::Debug;
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
+use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
-use kube::Resource;
-use kube::core::ObjectMeta;
 use tokio::time::timeout;
 
 use crate::bucket::Bucket;
-use crate::decision::{Last, Listing, Secondary, Verdict, verdict};
+use crate::decision::{Last, Listing, Verdict, verdict};
 use crate::error::{Failure, KvError};
-use crate::object::Value;
-use crate::owner::{self, Owner};
-use crate::secondary::SecondaryError;
+use crate::object::{Record, Value};
+use crate::secondary::{Secondary, SecondaryError, SecondaryStore};
 use crate::watch::{Event, Watch};
 
 /// How long the list of a bucket may take.
@@ -45,54 +42,77 @@ pub struct Pass {
 /// - in two passes, with a complete list of the bucket each, and
 /// - for a read of the key from the leader before the deletion;
 ///
-/// then it is deleted with the uid and resourceVersion that it had in the list.
+/// then it is deleted if it still is in the state that was listed. Secondaries are listed from the
+/// memory of [`Secondaries`](crate::Secondaries) that are watched.
 ///
 /// Secondaries of missing keys are kept, and a warning counts them: an administrator restores the
-/// keys or deletes the objects. Markers of [`Bucket::delete`] expire
+/// keys or deletes the objects, unless [`Self::missing_after`] deletes them. Markers of [`Bucket::delete`] expire
 /// ([`BucketOptions::marker_ttl`](crate::BucketOptions)), so this has to be longer than the
 /// controller can be away. Those of other programs, such as `nats kv del`, stay.
 ///
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use capi_ipam_controller::client::ResourceClient;
-/// use capi_ipam_controller::manager::Manager;
-/// use capi_ipam_nats::{Bucket, Garbage};
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kube::Api;
+/// use std::sync::Arc;
 ///
-/// fn add_garbage(manager: &mut Manager, bucket: &Bucket<String>) {
-///     let maps: Api<ConfigMap> = Api::namespaced(manager.client.clone(), "default");
-///     let maps = ResourceClient::new(maps, &());
-///     let garbage = Garbage::new(bucket, maps, Duration::from_secs(600));
+/// use capi_ipam_controller::manager::Manager;
+/// use capi_ipam_nats::{Bucket, Garbage, Secondaries};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// fn add_garbage(
+///     manager: &mut Manager,
+///     bucket: &Bucket<String>,
+///     maps: &Arc<Secondaries<String, ConfigMap>>,
+/// ) {
+///     let garbage = Garbage::new(bucket, maps.clone(), Duration::from_secs(600));
 ///     manager.add_background_task("garbage", Vec::new(), garbage);
 /// }
 /// ```
-pub struct Garbage<T, K> {
+pub struct Garbage<T, S> {
     bucket: Bucket<T>,
-    secondaries: ResourceClient<K>,
+    secondaries: Arc<S>,
     interval: Duration,
-    /// The uids of the secondaries that the last pass has found.
-    suspects: HashSet<String>,
+    missing_after: Option<Duration>,
+    /// What the last pass has found, by uid.
+    suspects: HashMap<String, Suspect>,
     log_limit: RepetitionLimit,
 }
 
-impl<T, K> Garbage<T, K>
+/// A secondary whose key does not exist.
+#[derive(Clone, Copy)]
+struct Suspect {
+    verdict: Verdict,
+    /// When the first of consecutive passes found it.
+    since: Instant,
+}
+
+impl<T, S> Garbage<T, S>
 where
     T: Value,
-    K: ApiObject + Send + Sync + 'static,
+    S: SecondaryStore,
 {
-    /// Deletes secondaries of the keys of a bucket: of one kind, and in one namespace if they have
-    /// one. `interval` is the time between two passes.
-    pub fn new(bucket: &Bucket<T>, secondaries: ResourceClient<K>, interval: Duration) -> Self {
-        let selector = owner::selector(bucket.name());
+    /// Deletes secondaries of the keys of a bucket. `interval` is the time between two passes.
+    pub fn new(bucket: &Bucket<T>, secondaries: Arc<S>, interval: Duration) -> Self {
         Self {
             bucket: bucket.clone(),
-            secondaries: secondaries.with_labels(&selector),
+            secondaries,
             interval,
-            suspects: HashSet::new(),
+            missing_after: None,
+            suspects: HashMap::new(),
             log_limit: RepetitionLimit::default(),
         }
+    }
+
+    /// Also deletes a secondary whose key is missing without a marker, if the key was missing in
+    /// all passes of this duration, at least two, and for a read from the leader before the
+    /// deletion. A pass that fails and a restart of the process begin the duration again.
+    ///
+    /// **This deletes the secondaries of a bucket that was lost**, unless its keys are restored
+    /// within the duration.
+    #[must_use]
+    pub fn missing_after(mut self, duration: Duration) -> Self {
+        self.missing_after = Some(duration);
+        self
     }
 
     /// Runs one pass.
@@ -106,40 +126,40 @@ where
     pub async fn pass(&mut self) -> Result<Pass, SecondaryError> {
         let suspects = std::mem::take(&mut self.suspects);
         // The secondaries are listed first: a key that is created later cannot be missing.
-        let secondaries = self.list_secondaries().await?;
-        let listing = list(&self.bucket).await?;
+        let secondaries = self.secondaries.list().await?;
+        let listing = list(&self.bucket, Last::of_record).await?;
         let mut pass = Pass::default();
-        let mut remaining = HashSet::new();
+        let mut remaining = HashMap::new();
         let mut missing = None;
         let mut first_error = None;
         for secondary in &secondaries {
             let owner = &secondary.owner;
-            let last = listing.keys.get(&owner.key);
-            match verdict(owner, &listing.incarnation, last) {
-                Verdict::Exists => {}
-                Verdict::Missing => {
-                    pass.kept += 1;
-                    missing = Some(secondary);
-                }
-                Verdict::Deleted => {
-                    remaining.insert(secondary.uid.clone());
-                    if !suspects.contains(&secondary.uid) {
+            let verdict = verdict(owner, &listing.incarnation, listing.keys.get(&owner.key));
+            if verdict == Verdict::Exists {
+                continue;
+            }
+            let known = suspects.get(&secondary.uid);
+            let known = known.filter(|known| known.verdict == verdict);
+            if known.is_some_and(|known| self.is_due(known)) {
+                match self.delete(secondary, &listing.incarnation, verdict).await {
+                    Ok(true) => {
+                        pass.deleted += 1;
                         continue;
                     }
-                    match self.delete(secondary, &listing).await {
-                        Ok(true) => {
-                            remaining.remove(&secondary.uid);
-                            pass.deleted += 1;
-                        }
-                        Ok(false) => {}
-                        // Each further read of the bucket would last until its deadline.
-                        Err(SecondaryError::Bucket(error)) => return Err(error.into()),
-                        Err(error) => {
-                            first_error.get_or_insert(error);
-                        }
+                    Ok(false) => {}
+                    // Each further read of the bucket would last until its deadline.
+                    Err(SecondaryError::Bucket(error)) => return Err(error.into()),
+                    Err(error) => {
+                        first_error.get_or_insert(error);
                     }
                 }
             }
+            if verdict == Verdict::Missing {
+                pass.kept += 1;
+                missing = Some(secondary);
+            }
+            let since = known.map_or_else(Instant::now, |known| known.since);
+            remaining.insert(secondary.uid.clone(), Suspect { verdict, since });
         }
         self.suspects = remaining;
         self.report_kept(pass.kept, missing);
@@ -149,50 +169,43 @@ where
         }
     }
 
-    /// All secondaries with a complete record of their owner.
-    async fn list_secondaries(&self) -> Result<Vec<Secondary>, CallError> {
-        let bucket = self.bucket.name();
-        let mut all = Vec::new();
-        let add = |page: Vec<_>| {
-            let secondaries = page.iter().filter_map(|object| secondary(object, bucket));
-            all.extend(secondaries);
-        };
-        self.secondaries.for_each_page(add).await?;
-        Ok(all)
+    /// Whether a secondary that an earlier pass has found can be deleted.
+    fn is_due(&self, known: &Suspect) -> bool {
+        match known.verdict {
+            Verdict::Exists => false,
+            Verdict::Deleted => true,
+            Verdict::Missing => self
+                .missing_after
+                .is_some_and(|duration| known.since.elapsed() >= duration),
+        }
     }
 
-    /// Deletes a secondary if the leader of the bucket confirms that its key was deleted. Returns
-    /// whether it is deleted.
+    /// Deletes a secondary if the leader of the bucket, which was created at this time, confirms
+    /// the verdict. Returns whether it is deleted.
     async fn delete(
         &self,
         secondary: &Secondary,
-        listing: &Listing,
+        listed: &str,
+        found: Verdict,
     ) -> Result<bool, SecondaryError> {
         let owner = &secondary.owner;
-        let last = read(&self.bucket, &owner.key).await?;
+        let last = self.bucket.read(&owner.key).await?;
+        let last = last.as_ref().map(Last::of);
         // The read was one of the listed bucket if that exists afterwards.
         let incarnation = self.bucket.incarnation().await?;
-        let is_same = incarnation == listing.incarnation;
-        if !is_same || verdict(owner, &incarnation, last.as_ref()) != Verdict::Deleted {
+        if incarnation != listed || verdict(owner, &incarnation, last.as_ref()) != found {
             return Ok(false);
         }
-        let Secondary {
-            name, uid, version, ..
-        } = secondary;
-        match self.secondaries.delete_unchanged(name, uid, version).await {
-            Ok(_) => {
-                let bucket = self.bucket.name();
-                tracing::info!(
-                    bucket,
-                    key = owner.key,
-                    name,
-                    "deleted what belonged to a deleted key"
-                );
+        match self.secondaries.remove(secondary).await {
+            Ok(()) => {
+                let (bucket, name) = (self.bucket.name(), &secondary.name);
+                let key = &owner.key;
+                tracing::info!(bucket, key, name, ?found, "deleted what belonged to a key");
                 Ok(true)
             }
             // It was written in the meantime: it is garbage no longer, or again in the next pass.
             Err(error) if error.is_conflict() => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -215,10 +228,10 @@ where
     }
 }
 
-impl<T, K> BackgroundTask for Garbage<T, K>
+impl<T, S> BackgroundTask for Garbage<T, S>
 where
     T: Value,
-    K: ApiObject + Send + Sync + 'static,
+    S: SecondaryStore,
 {
     async fn run_once(&mut self) -> NextRun {
         if let Err(error) = self.pass().await {
@@ -232,45 +245,28 @@ where
     }
 }
 
-/// A secondary of a bucket, `None` if the object is none or does not record its owner.
-fn secondary<K: Resource>(object: &K, bucket: &str) -> Option<Secondary> {
-    let metadata: &ObjectMeta = object.meta();
-    Some(Secondary {
-        name: metadata.name.clone()?,
-        uid: metadata.uid.clone()?,
-        version: metadata.resource_version.clone()?,
-        owner: Owner::of(metadata, bucket)?,
-    })
-}
-
-/// A complete list of a bucket.
-async fn list<T: Value>(bucket: &Bucket<T>) -> Result<Listing, KvError> {
-    let listed = timeout(LIST_TIMEOUT, collect(bucket)).await;
-    listed.unwrap_or_else(|_| Err(bucket.unavailable(Failure::Timeout(LIST_TIMEOUT))))
-}
-
-async fn collect<T: Value>(bucket: &Bucket<T>) -> Result<Listing, KvError> {
+/// A complete list of a bucket, with what `of` returns for the last write of each key.
+pub(crate) async fn list<T: Value, V>(
+    bucket: &Bucket<T>,
+    of: impl Fn(&Record) -> V,
+) -> Result<Listing<V>, KvError> {
     let mut watch = Watch::new(bucket, "")?;
-    let mut keys = HashMap::new();
-    loop {
-        match watch.next().await? {
-            Event::Init => keys.clear(),
-            Event::Listed(record) | Event::Changed(record) => {
-                let last = Last::of_record(&record);
-                keys.insert(record.key, last);
-            }
-            Event::InitDone => {
-                let incarnation = watch.incarnation().unwrap_or_default().to_owned();
-                return Ok(Listing { incarnation, keys });
+    let collect = async {
+        let mut keys = HashMap::new();
+        loop {
+            match watch.next().await? {
+                Event::Init => keys.clear(),
+                Event::Listed(record) | Event::Changed(record) => {
+                    let last = of(&record);
+                    keys.insert(record.key, last);
+                }
+                Event::InitDone => {
+                    let incarnation = watch.incarnation().unwrap_or_default().to_owned();
+                    return Ok(Listing { incarnation, keys });
+                }
             }
         }
-    }
-}
-
-/// The last write of a key, from the leader.
-async fn read<T: Value>(bucket: &Bucket<T>, key: &str) -> Result<Option<Last>, KvError> {
-    let subject = bucket.names().subject_of(key)?;
-    let record = bucket.last_record(&subject).await;
-    let record = record.map_err(|error| bucket.unavailable(error))?;
-    Ok(record.as_ref().map(Last::of_record))
+    };
+    let listed = timeout(LIST_TIMEOUT, collect).await;
+    listed.unwrap_or_else(|_| Err(bucket.unavailable(Failure::Timeout(LIST_TIMEOUT))))
 }

@@ -8,8 +8,9 @@
 //! - reads are answered by the leader of the bucket, not by a replica that may be behind;
 //! - the keys of a bucket are a source of a controller; it finds gaps, and buckets that were
 //!   restored or created again, and lists again;
-//! - Kubernetes objects can belong to a key, and are deleted when the key is deleted, but not when
-//!   the bucket is lost ([`Garbage`]);
+//! - Kubernetes objects ([`Secondaries`]) and keys of other buckets ([`SecondaryKeys`]) can belong
+//!   to a key, and are deleted when the key is deleted, but not when the bucket is lost
+//!   ([`Garbage`]);
 //! - every operation has a deadline, and fails at once without a connection;
 //! - what the server or the bucket lacks is one line of text at the start.
 //!
@@ -90,11 +91,13 @@ mod bucket;
 mod connection;
 mod decision;
 mod error;
+mod flags;
 mod garbage;
 mod key;
 mod object;
 pub mod owner;
 mod secondary;
+mod secondary_keys;
 mod source;
 mod version;
 mod watch;
@@ -102,7 +105,9 @@ mod watch;
 pub use self::bucket::{Bucket, BucketOptions, Created};
 pub use self::connection::{Connection, ConnectionError, Credentials, Deadlines, Settings, Tls};
 pub use self::error::{Failure, Invalid, KvError};
+pub use self::flags::NatsFlags;
 pub use self::garbage::{Garbage, Pass};
-pub use self::object::{KvObject, Operation, Value};
-pub use self::secondary::SecondaryError;
+pub use self::object::{KvObject, Operation, Owner, Value};
+pub use self::secondary::{Secondaries, Secondary, SecondaryError, SecondaryStore};
+pub use self::secondary_keys::SecondaryKeys;
 pub use self::source::KvSource;

@@ -6,8 +6,10 @@ use std::hash::{Hash, Hasher};
 use async_nats::{HeaderMap, HeaderValue};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::Keyed;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Invalid, KvError};
 
 /// The header with the operation that wrote a message; no header means a put.
 pub(crate) const OPERATION: &str = "KV-Operation";
@@ -15,6 +17,9 @@ pub(crate) const OPERATION: &str = "KV-Operation";
 const MARKER_REASON: &str = "Nats-Marker-Reason";
 /// The header with the random identity of a write, by which its author recognizes it.
 pub(crate) const WRITE_ID: &str = "Capi-Ipam-Write-Id";
+
+/// The header with the owner of a key, as JSON.
+pub(crate) const OWNER: &str = "Capi-Ipam-Owner";
 
 /// The field of a value that its reconciler writes, as in objects of Kubernetes.
 const STATUS: &str = "status";
@@ -53,12 +58,76 @@ pub struct KvObject<T> {
     /// `None` for the result of a read, and of a write that is not an update of an object of a
     /// watch.
     pub incarnation: Option<String>,
+    /// The key of another bucket to which this one belongs, see
+    /// [`SecondaryKeys`](crate::SecondaryKeys).
+    pub owner: Option<Owner>,
 }
 
 impl<T> KvObject<T> {
+    /// A state without a value.
+    pub(crate) fn new(key: String, revision: u64, operation: Operation) -> Self {
+        Self {
+            key,
+            revision,
+            operation,
+            value: None,
+            problem: None,
+            incarnation: None,
+            owner: None,
+        }
+    }
+
     /// Whether this is the marker of a deletion.
     pub fn is_deleted(&self) -> bool {
         self.operation != Operation::Put
+    }
+}
+
+/// What a secondary records of its primary.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Owner {
+    /// The name of the bucket of the primary.
+    pub bucket: String,
+    /// The key of the primary.
+    pub key: String,
+    /// When the bucket was created in which the key was, as the server shows it.
+    pub incarnation: String,
+    /// The revision of the key for which the secondary was last written.
+    pub revision: u64,
+}
+
+impl Owner {
+    /// A primary as the owner of what is written for it.
+    pub(crate) fn new<T>(bucket: &str, primary: &KvObject<T>) -> Self {
+        Self {
+            bucket: bucket.to_owned(),
+            key: primary.key.clone(),
+            incarnation: primary.incarnation.clone().unwrap_or_default(),
+            revision: primary.revision,
+        }
+    }
+
+    pub(crate) fn parse(json: &str) -> Option<Self> {
+        serde_json::from_str(json).ok()
+    }
+
+    /// Three texts and a number can always be written.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl<T: Value> KvObject<T> {
+    /// Whether the value is this one, as JSON.
+    pub(crate) fn has_value(&self, value: &T) -> Result<bool, KvError> {
+        let encode = |value: &T| {
+            serde_json::to_value(value).map_err(|source| Invalid::Encode {
+                key: self.key.clone(),
+                source,
+            })
+        };
+        let own = self.value.as_ref().map(encode).transpose()?;
+        Ok(own == Some(encode(value)?))
     }
 }
 
@@ -111,6 +180,11 @@ impl Record {
         self.headers.get(WRITE_ID).map(HeaderValue::as_str)
     }
 
+    /// The owner of the key.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        Owner::parse(self.headers.get(OWNER)?.as_str())
+    }
+
     /// Whether this is the marker of a deletion.
     pub(crate) fn is_deleted(&self) -> bool {
         operation(&self.headers) != Operation::Put
@@ -119,14 +193,9 @@ impl Record {
     /// The object. A value that cannot be decoded becomes a problem of the object.
     pub(crate) fn into_object<T: Value>(self) -> KvObject<T> {
         let operation = operation(&self.headers);
-        let mut object = KvObject {
-            key: self.key,
-            revision: self.revision,
-            operation,
-            value: None,
-            problem: None,
-            incarnation: None,
-        };
+        let owner = self.owner();
+        let mut object = KvObject::new(self.key, self.revision, operation);
+        object.owner = owner;
         if operation == Operation::Put {
             match serde_json::from_slice(&self.payload) {
                 Ok(value) => object.value = Some(value),
@@ -195,6 +264,15 @@ mod tests {
         let before = fingerprint(r#"{"size": 1, "status": {"problem": "full"}}"#);
         assert_eq!(before, fingerprint(r#"{"size": 1}"#));
         assert_ne!(before, fingerprint(r#"{"size": 2}"#));
+    }
+
+    #[test]
+    fn owner_is_read_from_a_header() {
+        let object: KvObject<u8> = record(&[], "1").into_object();
+        assert_eq!(object.owner, None);
+        let owner = Owner::new("ipam", &object);
+        let secondary: KvObject<u8> = record(&[(OWNER, &owner.to_json())], "1").into_object();
+        assert_eq!(secondary.owner, Some(owner));
     }
 
     #[test]

@@ -1,36 +1,28 @@
 //! Owners in a bucket: a Kubernetes object that belongs to a key names it by labels and
-//! annotations, since an owner reference can only name a Kubernetes object.
+//! annotations, since an owner reference can only name a Kubernetes object. A key of another bucket
+//! names it by a header of its message.
 //!
 //! Keys and names of buckets are longer than labels, and have other characters. So the labels
-//! contain hashes, by which secondaries are selected, and the annotations contain the text. Other
-//! annotations record the revision of the key for which the secondary was last written, and when
-//! the bucket was created. By these [`Garbage`](crate::Garbage) tells a deleted key from one that
+//! contain hashes, by which secondaries are selected, and an annotation contains the text: bucket,
+//! key, the revision of the key for which the secondary was last written, and when the bucket was
+//! created. By these [`Garbage`](crate::Garbage) tells a deleted key from one that
 //! the bucket has lost.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Debug, Write as _};
+use std::fmt::Write as _;
 
-use capi_ipam_controller::controller::Trigger;
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::watch::{EventHandler, Invalid};
 use kube::Resource;
 use kube::core::ObjectMeta;
 use sha2::{Digest, Sha256};
 
-use crate::object::KvObject;
+use crate::object::{KvObject, Owner};
 
 /// Label with the hash of the name of the bucket: selects the secondaries of all keys.
 pub const BUCKET_LABEL: &str = "nats.ipam.cluster.x-k8s.io/owner-bucket";
 /// Label with the hash of the bucket and the key: selects the secondaries of one key.
 pub const KEY_LABEL: &str = "nats.ipam.cluster.x-k8s.io/owner-key";
-/// Annotation with the key.
-pub const KEY_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-key";
-/// Annotation with the name of the bucket.
-pub const BUCKET_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-bucket";
-/// Annotation with the time at which the bucket was created.
-const INCARNATION_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-incarnation";
-/// Annotation with the revision of the key.
-const REVISION_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner-revision";
+/// Annotation with the [`Owner`] as JSON.
+pub const OWNER_ANNOTATION: &str = "nats.ipam.cluster.x-k8s.io/owner";
 
 /// The length of a hash in hexadecimal digits.
 const HASH_LENGTH: usize = 40;
@@ -56,103 +48,23 @@ pub fn set<K: Resource, T>(secondary: &mut K, bucket: &str, primary: &KvObject<T
     let found = metadata.labels.get_or_insert_default();
     found.extend(labels(bucket, &primary.key));
     let annotations = metadata.annotations.get_or_insert_default();
-    let recorded = [
-        (BUCKET_ANNOTATION, Some(bucket.to_owned())),
-        (KEY_ANNOTATION, Some(primary.key.clone())),
-        (INCARNATION_ANNOTATION, primary.incarnation.clone()),
-        (REVISION_ANNOTATION, Some(primary.revision.to_string())),
-    ];
-    for (name, value) in recorded {
-        match value {
-            Some(value) => annotations.insert(name.to_owned(), value),
-            None => annotations.remove(name),
-        };
-    }
+    let owner = Owner::new(bucket, primary).to_json();
+    annotations.insert(OWNER_ANNOTATION.to_owned(), owner);
 }
 
 /// The key in this bucket to which a secondary belongs. `None` if it belongs to none, or if its
-/// labels and annotations contradict each other.
+/// labels and its annotation contradict each other.
 pub fn key_of<K: Resource>(secondary: &K, bucket: &str) -> Option<String> {
-    key_in(secondary.meta(), bucket)
+    of(secondary.meta(), bucket).map(|owner| owner.key)
 }
 
-fn key_in(metadata: &ObjectMeta, bucket: &str) -> Option<String> {
-    let key = metadata.annotations.as_ref()?.get(KEY_ANNOTATION)?;
+/// What a secondary of this bucket records; `None` for other objects.
+pub(crate) fn of(metadata: &ObjectMeta, bucket: &str) -> Option<Owner> {
+    let owner = Owner::parse(metadata.annotations.as_ref()?.get(OWNER_ANNOTATION)?)?;
     let found = metadata.labels.as_ref()?;
     let has_label = |(name, value): (String, String)| found.get(&name) == Some(&value);
-    let is_owned = labels(bucket, key).into_iter().all(has_label);
-    is_owned.then(|| key.clone())
-}
-
-/// What a secondary records of its primary.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) key: String,
-    /// When the bucket was created in which the key was.
-    pub(crate) incarnation: String,
-    /// The revision of the key for which the secondary was last written.
-    pub(crate) revision: u64,
-}
-
-impl Owner {
-    /// What a secondary of this bucket records. `None` for other objects, and without a complete
-    /// record.
-    pub(crate) fn of(metadata: &ObjectMeta, bucket: &str) -> Option<Self> {
-        let key = key_in(metadata, bucket)?;
-        let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
-        Some(Self {
-            key,
-            incarnation: annotation(INCARNATION_ANNOTATION)?,
-            revision: annotation(REVISION_ANNOTATION)?.parse().ok()?,
-        })
-    }
-}
-
-/// Reconciles the key of a secondary when the secondary is created, changed or deleted. The handler
-/// of a watch of the secondaries.
-pub struct TriggerOwner<T> {
-    bucket: String,
-    trigger: Trigger<KvObject<T>>,
-}
-
-impl<T> Debug for TriggerOwner<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "TriggerOwner({})", self.bucket)
-    }
-}
-
-impl<T> TriggerOwner<T> {
-    /// Triggers the keys of a bucket.
-    pub fn new(bucket: &str, trigger: Trigger<KvObject<T>>) -> Self {
-        Self {
-            bucket: bucket.to_owned(),
-            trigger,
-        }
-    }
-
-    fn trigger(&self, metadata: &ObjectMeta) {
-        if let Some(key) = key_in(metadata, &self.bucket) {
-            self.trigger.enqueue(NamespacedName::new("", &key));
-        }
-    }
-}
-
-impl<T: 'static, K: Resource> EventHandler<K> for TriggerOwner<T> {
-    fn apply(&self, secondary: &K) {
-        self.trigger(secondary.meta());
-    }
-
-    fn delete(&self, secondary: &K) {
-        self.trigger(secondary.meta());
-    }
-
-    fn apply_invalid(&self, secondary: &Invalid) {
-        self.trigger(&secondary.metadata);
-    }
-
-    fn delete_invalid(&self, secondary: &Invalid) {
-        self.trigger(&secondary.metadata);
-    }
+    let is_owned = labels(bucket, &owner.key).into_iter().all(has_label);
+    is_owned.then_some(owner)
 }
 
 /// A hash of several texts that fits into a label.
@@ -178,14 +90,9 @@ mod tests {
     use crate::object::Operation;
 
     fn primary(key: &str) -> KvObject<u8> {
-        KvObject {
-            key: key.to_owned(),
-            revision: 7,
-            operation: Operation::Put,
-            value: Some(1),
-            problem: None,
-            incarnation: Some("1".to_owned()),
-        }
+        let mut primary = KvObject::new(key.to_owned(), 7, Operation::Put);
+        primary.incarnation = Some("1".to_owned());
+        primary
     }
 
     fn secondary(bucket: &str, key: &str) -> ConfigMap {
@@ -207,25 +114,21 @@ mod tests {
     fn changed_annotation_names_no_owner() {
         let mut secondary = secondary("ipam", "a");
         let annotations = secondary.metadata.annotations.get_or_insert_default();
-        annotations.insert(KEY_ANNOTATION.to_owned(), "b".to_owned());
+        let other = Owner::new("ipam", &primary("b")).to_json();
+        annotations.insert(OWNER_ANNOTATION.to_owned(), other);
         assert_eq!(key_of(&secondary, "ipam"), None);
     }
 
     #[test]
     fn secondary_records_the_revision_of_its_key() {
-        let mut secondary = secondary("ipam", "a");
+        let secondary = secondary("ipam", "a");
         let expected = Owner {
+            bucket: "ipam".to_owned(),
             key: "a".to_owned(),
             incarnation: "1".to_owned(),
             revision: 7,
         };
-        assert_eq!(Owner::of(&secondary.metadata, "ipam"), Some(expected));
-        let unknown = KvObject {
-            incarnation: None,
-            ..primary("a")
-        };
-        set(&mut secondary, "ipam", &unknown);
-        assert_eq!(Owner::of(&secondary.metadata, "ipam"), None);
+        assert_eq!(of(&secondary.metadata, "ipam"), Some(expected));
     }
 
     #[test]

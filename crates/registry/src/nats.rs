@@ -96,6 +96,7 @@ impl NatsRegistry {
             value: None,
             problem: None,
             incarnation: incarnation.as_deref().map(str::to_owned),
+            owner: None,
         })
     }
 }

@@ -1,17 +1,19 @@
 //! A controller whose objects are keys of a bucket in NATS JetStream: the key `config.web` becomes
-//! the ConfigMap `web`.
+//! the ConfigMap `web`, and its size the key `size.web` of another bucket.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_controller::client::{ResourceClient, error_chain};
+use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::controller::{Action, Attempt, Cause, Reconciler};
 use capi_ipam_controller::manager::{self, BoxError, Identity, Manager};
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
-use capi_ipam_nats::owner::{self, TriggerOwner};
-use capi_ipam_nats::{Bucket, BucketOptions, Connection, Garbage, KvObject, SecondaryError};
+use capi_ipam_nats::{
+    Bucket, BucketOptions, Connection, Garbage, KvObject, NatsFlags, Secondaries, SecondaryError,
+    SecondaryKeys,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 
@@ -24,7 +26,8 @@ struct Config {
 
 struct Configs {
     bucket: Bucket<Config>,
-    maps: ResourceClient<ConfigMap>,
+    maps: Arc<Secondaries<Config, ConfigMap>>,
+    sizes: Arc<SecondaryKeys<Config, usize>>,
 }
 
 impl Reconciler for Configs {
@@ -37,24 +40,26 @@ impl Reconciler for Configs {
         object: Arc<KvObject<Config>>,
         attempt: &mut Attempt<()>,
     ) -> Result<Action, SecondaryError> {
-        let maps = &self.maps;
         let name = object.key.strip_prefix("config.").unwrap_or_default();
+        let size = format!("size.{name}");
         if attempt.cause == Cause::Deleted {
-            self.bucket.delete_secondary(maps, name, &object).await?;
+            self.maps.delete(name, &object).await?;
+            self.sizes.delete(&size, &object).await?;
         }
-        let Some(mut config) = object.value.clone() else {
+        let Some(config) = &object.value else {
             return Ok(Action::AwaitChange);
         };
         let fill = |map: &mut ConfigMap| map.data = Some(config.data.clone());
-        let applied = self.bucket.apply_secondary(maps, name, &object, fill).await;
+        let mut applied = self.maps.apply(name, &object, fill).await;
+        if applied.is_ok() {
+            applied = self.sizes.apply(&size, &object, &config.data.len()).await;
+        }
         let status = match &applied {
             Ok(()) => "ready".to_owned(),
             Err(error) => error_chain(error),
         };
-        if config.status.as_ref() != Some(&status) {
-            config.status = Some(status);
-            self.bucket.update(&object, &config).await?;
-        }
+        let set = |config: &mut Config| config.status = Some(status);
+        self.bucket.write_status(&object, set).await?;
         applied.map(|()| Action::AwaitChange)
     }
 
@@ -65,35 +70,43 @@ impl Reconciler for Configs {
 
 #[derive(clap::Args)]
 struct Flags {
-    /// URLs of the NATS servers.
-    #[arg(long, required = true, value_delimiter = ',')]
-    nats: Vec<String>,
+    #[command(flatten)]
+    nats: NatsFlags,
     /// Accept a bucket with a single replica.
     #[arg(long)]
     single: bool,
 }
 
 async fn set_up(manager: &mut Manager, flags: &Flags) -> Result<(), BoxError> {
-    let settings = capi_ipam_nats::Settings::new(flags.nats.clone());
+    let settings = flags.nats.settings("nats-controller")?;
     let opening = Connection::open(&settings);
     let connection = manager.initialize("NATS", opening).await?;
     let mut options = BucketOptions::creating();
     options.single = flags.single;
     let bucket = Bucket::open(&connection, "example", &options).await?;
+    let sizes = Bucket::open(&connection, "example-sizes", &options).await?;
 
+    // The key of a secondary that somebody changes or deletes is reconciled.
     let mut controller = manager.controller("config");
-    let maps = ResourceClient::new(Api::default_namespaced(manager.client.clone()), &());
-    // The key of a ConfigMap that somebody changes or deletes is reconciled.
-    let handler = Arc::new(TriggerOwner::new(bucket.name(), controller.trigger()));
+    let api = Api::default_namespaced(manager.client.clone());
+    let maps = Secondaries::new(&bucket, api, (), controller.trigger());
     let watched = Api::default_namespaced(manager.client.clone());
-    let watched = manager.watch::<ConfigMap>(watched);
-    controller.watch(watched.handler(handler).labels(owner::BUCKET_LABEL));
+    controller.watch(maps.watch(watched, manager.health.register_watch("ConfigMap")));
+    let sizes = SecondaryKeys::new(&bucket, &sizes, controller.trigger());
+    controller.watch(sizes.watch(manager.health.register_watch("Size"))?);
 
     let gate = manager.health.register_watch("Config");
     let keys = bucket.source("config", Arc::new(()), gate.clone())?;
     let garbage = Garbage::new(&bucket, maps.clone(), Duration::from_mins(10));
-    manager.add_background_task("garbage", vec![gate], garbage);
-    manager.run_controller(controller, keys, Configs { bucket, maps });
+    manager.add_background_task("garbage of maps", vec![gate.clone()], garbage);
+    let garbage = Garbage::new(&bucket, sizes.clone(), Duration::from_mins(10));
+    manager.add_background_task("garbage of sizes", vec![gate], garbage);
+    let configs = Configs {
+        bucket,
+        maps,
+        sizes,
+    };
+    manager.run_controller(controller, keys, configs);
     Ok(())
 }
 

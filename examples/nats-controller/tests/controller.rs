@@ -31,7 +31,7 @@ impl World {
     /// Starts the program. It becomes the leader when the lease of an earlier one expires.
     fn launch(&self) -> Manager {
         let program = Path::new(env!("CARGO_BIN_EXE_nats-controller"));
-        let nats = format!("--nats={}", self.node.url());
+        let nats = format!("--nats-servers={}", self.node.url());
         let flags = [
             "--single",
             nats.as_str(),
@@ -46,8 +46,12 @@ impl World {
         manager
     }
 
-    /// The bucket as another program uses it.
+    /// The bucket of keys as another program uses it.
     async fn bucket(&self) -> Bucket<Value> {
+        self.bucket_of("example").await
+    }
+
+    async fn bucket_of(&self, name: &str) -> Bucket<Value> {
         let settings = Settings {
             servers: vec![self.node.url()],
             ..Settings::default()
@@ -58,7 +62,7 @@ impl World {
             single: true,
             ..BucketOptions::default()
         };
-        let bucket = Bucket::open(&connection, "example", &options).await;
+        let bucket = Bucket::open(&connection, name, &options).await;
         bucket.expect("it is created")
     }
 
@@ -124,6 +128,18 @@ impl World {
         .await;
     }
 
+    /// Waits until the other bucket has the size of a ConfigMap, or does not have it.
+    async fn wait_for_size(&self, name: &str, expected: Option<u64>) {
+        let sizes = self.bucket_of("example-sizes").await;
+        let key = format!("size.{name}");
+        eventually(&format!("{key} is {expected:?}"), || async {
+            let found = sizes.read(&key).await.ok()?;
+            let size = found.and_then(|found| found.value?.as_u64());
+            (size == expected).then_some(())
+        })
+        .await;
+    }
+
     async fn wait_for_status(&self, key: &str, expected: &str) {
         eventually(&format!("the status of {key} is {expected:?}"), || async {
             let status = self.status(key).await?;
@@ -150,6 +166,12 @@ async fn keys_become_config_maps() {
     world.wait_for_text("web", Some("two")).await;
     world.plane.kubectl(&["delete", "configmap", "web"]);
     world.wait_for_text("web", Some("two")).await;
+    world.wait_for_size("web", Some(1)).await;
+    let sizes = world.bucket_of("example-sizes").await;
+    let size = sizes.read("size.web").await.expect("it answers");
+    let deleted = sizes.delete(&size.expect("it exists")).await;
+    deleted.expect("only a change of its key writes it");
+    world.wait_for_size("web", Some(1)).await;
 
     // A ConfigMap of somebody else stays as it is, and the key says so.
     let foreign = ["create", "configmap", "foreign", "--from-literal=text=own"];
@@ -170,8 +192,10 @@ async fn keys_become_config_maps() {
     for key in ["config.web", "config.other", "config.foreign"] {
         world.delete(key).await;
     }
-    world.wait_for_text("web", None).await;
-    world.wait_for_text("other", None).await;
+    for name in ["web", "other"] {
+        world.wait_for_text(name, None).await;
+        world.wait_for_size(name, None).await;
+    }
     assert_eq!(world.text("foreign").as_deref(), Some("own"));
 }
 
@@ -210,7 +234,8 @@ async fn controller_recovers_when_nats_returns() {
     world.wait_for_text("web", Some("two")).await;
     let log = manager.log();
     let is_report = |line: &&str| {
-        line.contains("the watch is interrupted, retrying") && line.contains("keys of bucket")
+        line.contains("the watch is interrupted, retrying")
+            && line.contains("keys of bucket example\"")
     };
     let reports: Vec<_> = log.lines().filter(is_report).collect();
     assert_eq!(reports.len(), 1, "it is said once: {reports:?}");
@@ -251,7 +276,7 @@ async fn server_without_jetstream_is_one_line() {
         ..Options::default()
     });
     let program = Path::new(env!("CARGO_BIN_EXE_nats-controller"));
-    let nats = format!("--nats={}", node.url());
+    let nats = format!("--nats-servers={}", node.url());
     let flags = ["--single", nats.as_str()];
     let mut manager = Manager::start_program(&plane, program, plane.kubeconfig(), &flags);
     let expected = "error: cannot set up the program: JetStream is not enabled for the account at \

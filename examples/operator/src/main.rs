@@ -46,7 +46,7 @@ struct ServerStatus {
 }
 
 struct Servers {
-    servers: ResourceClient<Server>,
+    client: ResourceClient<Server>,
     racks: ResourceClient<Rack>,
     status: StatusWriter<Server>,
     refused: Counter,
@@ -95,7 +95,7 @@ impl Servers {
         status.observed_generation = server.metadata.generation;
         let ready = ready.with_observed_generation(server.metadata.generation);
         conditions::set_ready(&mut status.conditions, ready, clock::now());
-        self.status.write(&self.servers, server, &wanted).await?;
+        self.status.write(&self.client, server, &wanted).await?;
         Ok(())
     }
 }
@@ -110,7 +110,7 @@ async fn set_up(manager: &mut Manager) -> Result<(), BoxError> {
     let events = manager.events.clone();
     let conditions_of = |server: &Server| server.status.clone().unwrap_or_default().conditions;
     let servers = Servers {
-        servers: ResourceClient::new(all_servers, &()),
+        client: ResourceClient::new(all_servers, &()),
         racks: ResourceClient::new(all_racks, &()),
         status: StatusWriter::new(events, (), STATUS_INTERVAL, conditions_of, |_| false),
         refused: Counter::default(),
@@ -129,7 +129,7 @@ async fn set_up(manager: &mut Manager) -> Result<(), BoxError> {
     let racks = manager.watch(Api::all(manager.client.clone()));
     controller.watch(racks.handler(controller.trigger().mapped(of_rack)));
 
-    let (of_server, racks) = (servers.servers.clone(), servers.racks.clone());
+    let (of_server, racks) = (servers.client.clone(), servers.racks.clone());
     let clean_up = move |server: Arc<Server>| {
         let racks = racks.clone();
         async move { leave(&racks, &server).await }

@@ -41,7 +41,7 @@ async fn server_keeps_its_rack() {
     let plane = ControlPlane::start(Options::default(), &Installation::of(DEFINITIONS));
     let manager = start(&plane);
     let ready = "{.status.conditions[?(@.type=='Ready')].reason}";
-    let place = "--patch={\"spec\":{\"place\":9}}";
+    let other_place = "--patch={\"spec\":{\"place\":9}}";
     plane.kubectl_apply(SAMPLE);
     wait_for(&plane, "server/web", ready, "Placed").await;
     // The rack of the other server does not exist yet.
@@ -50,7 +50,7 @@ async fn server_keeps_its_rack() {
         "{apiVersion: example.com/v1, kind: Rack, metadata: {name: b}, spec: {places: 2}}",
     );
     wait_for(&plane, "server/db", ready, "Placed").await;
-    plane.kubectl(&["patch", "server", "web", "--type=merge", place]);
+    plane.kubectl(&["patch", "server", "web", "--type=merge", other_place]);
     wait_for(&plane, "server/web", ready, "InvalidSpec").await;
     plane.kubectl(&[
         "patch",

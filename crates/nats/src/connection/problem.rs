@@ -26,6 +26,14 @@ pub enum ConnectionError {
         /// What follows the credentials.
         server: String,
     },
+    /// A file that a flag names cannot be read.
+    #[error("cannot read the file {path}")]
+    File {
+        /// Its path.
+        path: String,
+        /// The reason.
+        source: io::Error,
+    },
     /// The credentials are not the content of a file `user.creds`.
     #[error("the credentials are not those of a file user.creds")]
     CredentialsFile {

@@ -1,9 +1,11 @@
 //! Secondaries of deleted keys, with a real API server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::{ResourceClient, connect as connect_to_api_server};
-use capi_ipam_nats::{Bucket, BucketOptions, Garbage, KvObject, Pass, SecondaryError};
+use capi_ipam_controller::controller::ControllerBuilder;
+use capi_ipam_nats::{Bucket, BucketOptions, Garbage, KvObject, Pass, Secondaries, SecondaryError};
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options as PlaneOptions};
 use capi_ipam_testing::nats::{Node, Options};
 use capi_ipam_testing::wait::eventually;
@@ -34,7 +36,8 @@ struct World {
     client: Client,
     bucket: Bucket<Item>,
     maps: ResourceClient<ConfigMap>,
-    garbage: Garbage<Item, ConfigMap>,
+    secondaries: Arc<Secondaries<Item, ConfigMap>>,
+    garbage: Garbage<Item, Secondaries<Item, ConfigMap>>,
 }
 
 impl World {
@@ -42,16 +45,20 @@ impl World {
         let plane = ControlPlane::start(PlaneOptions::default(), &Installation::default());
         let client = connect_to_api_server(Some(plane.kubeconfig()), "test/1").await;
         let client = client.expect("the kubeconfig is valid");
-        let maps = ResourceClient::new(Api::namespaced(client.clone(), "default"), &());
+        let api = Api::namespaced(client.clone(), "default");
+        let maps = ResourceClient::new(api.clone(), &());
         let node = Node::start(Options::default());
         let bucket = open(&connect(&impatient(vec![node.url()])).await, options).await;
-        let garbage = Garbage::new(&bucket, maps.clone(), Duration::from_secs(1));
+        let controller: ControllerBuilder<KvObject<Item>> = ControllerBuilder::new("items");
+        let secondaries = Secondaries::new(&bucket, api, (), controller.trigger());
+        let garbage = Garbage::new(&bucket, secondaries.clone(), Duration::from_secs(1));
         Self {
             _plane: plane,
             node,
             client,
             bucket,
             maps,
+            secondaries,
             garbage,
         }
     }
@@ -66,10 +73,8 @@ impl World {
     async fn write_secondary(&self, key: &str) -> KvObject<Item> {
         let watched = Watched::start(&self.bucket, "").await;
         let primary = watched.objects.get(key).expect("it exists").clone();
-        let applied = self
-            .bucket
-            .apply_secondary(&self.maps, key, &primary, |_| {});
-        applied.await.expect("it can be written");
+        let applied = self.secondaries.apply(key, &primary, |_| {}).await;
+        applied.expect("it can be written");
         primary
     }
 
@@ -195,6 +200,46 @@ async fn expired_marker_deletes_nothing() {
 }
 
 #[tokio::test]
+async fn missing_key_is_garbage_after_a_duration_as_an_opt_in() {
+    let options = BucketOptions {
+        marker_ttl: Duration::from_secs(1),
+        ..single()
+    };
+    let mut world = World::start(&options).await;
+    for key in ["a", "b", "exists"] {
+        let held = world.create(key).await;
+        if key != "exists" {
+            world.bucket.delete(&held).await.expect("it is ours");
+        }
+    }
+    let bucket = world.bucket.clone();
+    eventually("the markers expire", || async {
+        let [a, b] = [bucket.read("a").await, bucket.read("b").await];
+        (a.expect("it answers").is_none() && b.expect("it answers").is_none()).then_some(())
+    })
+    .await;
+    world.garbage = world.garbage.missing_after(Duration::from_hours(1));
+    world.nothing_is_deleted(2).await;
+    world.garbage = world.garbage.missing_after(Duration::ZERO);
+    // A key that exists again has its secondary.
+    create(&world.bucket, "b", 2).await;
+    assert_eq!(world.pass().await, deleted(1));
+    assert_eq!(world.names().await, ["b", "exists"]);
+    // One pass that finds a key missing is not enough.
+    let garbage = Garbage::new(&world.bucket, world.secondaries.clone(), Duration::ZERO);
+    world.garbage = garbage.missing_after(Duration::ZERO);
+    let held = world.create("c").await;
+    world.bucket.delete(&held).await.expect("it is ours");
+    eventually("the marker expires", || async {
+        let read = bucket.read("c").await.expect("it answers");
+        read.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(world.pass().await, kept(1));
+    assert_eq!(world.pass().await, deleted(1));
+}
+
+#[tokio::test]
 async fn new_bucket_deletes_nothing_of_the_old_one() {
     let mut world = World::start(&single()).await;
     for key in ["a", "b"] {
@@ -255,10 +300,7 @@ async fn restored_backup_deletes_nothing_that_it_lost() {
     // The marker of the first deletion is in the backup. The reconcile of it deletes nothing.
     let watched = Watched::start(&world.bucket, "").await;
     let marker = watched.markers.first().expect("it is in the backup");
-    let ended = world
-        .bucket
-        .delete_secondary(&world.maps, "again", marker)
-        .await;
+    let ended = world.secondaries.delete("again", marker).await;
     ended.expect("the API server answers");
     let expected = [
         "again", "kept", "lost.1", "lost.2", "new.1", "new.2", "new.3", "new.4",
@@ -275,10 +317,7 @@ async fn reconcile_of_a_deletion_deletes_the_secondary_of_its_key() {
     let watched = Watched::start(&world.bucket, "").await;
     let marker = watched.markers.first().expect("it was deleted");
     for name in ["b", "missing", "a"] {
-        let ended = world
-            .bucket
-            .delete_secondary(&world.maps, name, marker)
-            .await;
+        let ended = world.secondaries.delete(name, marker).await;
         ended.expect("the API server answers");
     }
     assert_eq!(world.names().await, ["b"]);

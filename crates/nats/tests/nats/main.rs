@@ -12,6 +12,8 @@ mod cluster;
 mod controller;
 mod credentials;
 mod garbage;
+mod secondaries;
+mod secondary_keys;
 mod size;
 mod start;
 mod support;

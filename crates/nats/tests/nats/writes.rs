@@ -30,6 +30,25 @@ async fn value_is_created_read_updated_and_deleted() {
 }
 
 #[tokio::test]
+async fn status_is_written_only_if_it_changes() {
+    let (_node, bucket) = node_with_bucket().await;
+    let held = create(&bucket, "a", 1).await;
+    let same = bucket.write_status(&held, |item| item.number = 1).await;
+    assert_eq!(same.expect("nothing is sent"), None);
+    let written = bucket.write_status(&held, |item| item.number = 2).await;
+    let written = written.expect("it is ours").expect("it changes");
+    let read = bucket.read("a").await.expect("it answers");
+    assert_eq!(read.as_ref(), Some(&written));
+    let late = bucket.write_status(&held, |item| item.number = 3).await;
+    assert!(matches!(late, Err(KvError::Conflict { .. })), "{late:?}");
+    bucket.delete(&written).await.expect("it is ours");
+    let marker = bucket.read("a").await.expect("it answers");
+    let marker = marker.expect("it was deleted");
+    let nothing = bucket.write_status(&marker, |item| item.number = 4).await;
+    assert_eq!(nothing.expect("nothing is sent"), None);
+}
+
+#[tokio::test]
 async fn write_with_an_old_revision_is_a_conflict() {
     let (_node, bucket) = node_with_bucket().await;
     let old = create(&bucket, "a", 1).await;
