@@ -36,8 +36,8 @@ pub struct Pass {
 /// A missing key is no deleted key: only the marker of a deletion is. Nothing is deleted because of
 /// a bucket that is empty, was deleted and created again, or was restored from a backup. A
 /// secondary records the revision of its key for which it was last written, and when the bucket was
-/// created ([`owner::set`]). It is deleted if the bucket was created at this time, and has a marker
-/// of a deletion after this revision. So
+/// created ([`owner::set`](crate::owner::set)). It is deleted if the bucket was created at this
+/// time, and has a marker of a deletion after this revision. So
 ///
 /// - in two passes, with a complete list of the bucket each, and
 /// - for a read of the key from the leader before the deletion;
@@ -46,9 +46,9 @@ pub struct Pass {
 /// memory of [`Secondaries`](crate::Secondaries) that are watched.
 ///
 /// Secondaries of missing keys are kept, and a warning counts them: an administrator restores the
-/// keys or deletes the objects, unless [`Self::missing_after`] deletes them. Markers of [`Bucket::delete`] expire
-/// ([`BucketOptions::marker_ttl`](crate::BucketOptions)), so this has to be longer than the
-/// controller can be away. Those of other programs, such as `nats kv del`, stay.
+/// keys or deletes the objects, unless [`Self::missing_after`] deletes them. Markers of
+/// [`Bucket::delete`] expire ([`BucketOptions::marker_ttl`](crate::BucketOptions)), so this has to
+/// be longer than the controller can be away. Those of other programs, such as `nats kv del`, stay.
 ///
 /// ```no_run
 /// use std::time::Duration;

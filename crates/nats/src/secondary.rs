@@ -233,16 +233,14 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     /// # Errors
     /// When the API server does not delete it, or when it has changed in the meantime.
     pub async fn delete(&self, name: &str, marker: &KvObject<T>) -> Result<(), SecondaryError> {
-        let Some(found) = self.find(name).await? else {
-            return Ok(());
-        };
-        let secondary = Secondary::of(found.meta(), &self.bucket);
-        let deleted = secondary.filter(|secondary| is_deleted_by(&secondary.owner, marker));
-        let Some(secondary) = deleted else {
+        let found = self.find(name).await?;
+        let of = |found: &Arc<K>| Secondary::of(found.meta(), &self.bucket);
+        let secondary = found.as_ref().and_then(of);
+        let Some(secondary) = secondary.filter(|found| is_deleted_by(&found.owner, marker)) else {
             return Ok(());
         };
         let removed = self.remove(&secondary).await;
-        self.cache().outdate(name, Some(&found));
+        self.cache().outdate(name, found.as_ref());
         removed
     }
 
