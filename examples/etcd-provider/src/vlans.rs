@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use capi_ipam_provider::controller::client::ResourceClient;
 use capi_ipam_provider::controller::controller::{
-    Action, Attempt, Cause, Changed, Failure, Finalized, Protect, Reconciler, watch_fn,
+    Action, Attempt, Cached, Cause, Changed, Finalized, Protect, Reconciler, Store, watch_fn,
 };
-use capi_ipam_provider::controller::retry::Retry;
-use capi_ipam_provider::controller::watch::WatchSpec;
+use capi_ipam_provider::controller::health::ReadinessGate;
+use capi_ipam_provider::controller::watch::{Keyed, WatchSpec};
 use capi_ipam_provider::controller::{finalizer, ready};
 use capi_ipam_provider::prelude::*;
 use capi_ipam_provider::references::{self, ReferenceError};
@@ -25,8 +25,8 @@ use crate::provider::EtcdPool;
 /// The finalizer of a pool, until its VLAN is released.
 const FINALIZER: &str = "etcd-provider.example.com/vlan";
 
-/// The time until a pool whose VLAN cannot be kept is reconciled again.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The index of the pools by VLAN: `namespace/name`.
+const BY_VLAN: &str = "vlan";
 
 /// A VLAN.
 #[derive(CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -55,12 +55,42 @@ pub struct VlanStatus {
 #[derive(Clone)]
 pub struct Vlans {
     client: Client,
+    vlans: Store<Vlan>,
+    /// Ready when the VLANs are listed.
+    pub synced: ReadinessGate,
 }
 
 impl Vlans {
-    /// Reads VLANs with this client.
-    pub fn new(client: Client) -> Self {
-        Self { client }
+    /// Adds a controller of pools, which keeps their VLANs. A pool is reconciled again when its VLAN
+    /// changes.
+    pub fn start(manager: &mut manager::Manager) -> Self {
+        let mut controller = manager.controller("pools");
+        let (pools, trigger) = (controller.store(), controller.trigger());
+        pools.index(BY_VLAN, |pool: &EtcdPool| {
+            let key = |vlan| format!("{}/{vlan}", pool.key().namespace());
+            pool.spec.vlan.iter().map(key).collect()
+        });
+        let (vlans, handler) = Store::watched(move |vlan| {
+            for pool in pools.by(BY_VLAN, &vlan.to_string()) {
+                trigger.enqueue(pool.key());
+            }
+        });
+        let synced = manager.health.register_watch("Vlan");
+        let all = WatchSpec::new(manager.watch_api(&()), (), handler, synced.clone());
+        controller.watch(all);
+        let vlans = Self {
+            client: manager.client.clone(),
+            vlans,
+            synced,
+        };
+        let synced = manager.health.register_watch("EtcdPool");
+        let all = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
+        let kept = Finalized::new(vlans.clone(), FINALIZER);
+        let reconciler = Arc::new(kept.then(watch_fn(report_subnet)));
+        let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
+        let task = controller.run(all, concurrency, stop, reconciler);
+        manager.add("the controller of pools", task);
+        vlans
     }
 
     fn of(&self, pool: &EtcdPool) -> ResourceClient<Vlan> {
@@ -69,39 +99,29 @@ impl Vlans {
     }
 
     /// Requires that the VLAN of a pool is ready, and that the pool keeps it.
-    pub async fn require(&self, pool: &EtcdPool) -> Result<(), HandlerError> {
+    pub fn require(&self, pool: &EtcdPool) -> Result<(), HandlerError> {
         let Some(name) = &pool.spec.vlan else {
             return Ok(());
         };
-        let Some(vlan) = self.of(pool).get(name).await? else {
+        let namespace = pool.metadata.namespace.as_deref();
+        let Some(Cached::Full(vlan)) = self.vlans.get(namespace, name) else {
             let message = format!("spec.vlan: Vlan {name} does not exist");
             return Err(HandlerError::PoolNotReady(message));
         };
+        let vlan = vlan.as_ref();
         if vlan.metadata.deletion_timestamp.is_some() {
-            let used = references::describe(&vlan, &[pool], &());
+            let used = references::describe(vlan, &[pool], &());
             let used = used.unwrap_or_else(|| "not used".to_owned());
             let message = format!("spec.vlan: Vlan {name} is being deleted; it is {used}");
             return Err(HandlerError::PoolNotReady(message));
         }
-        if !finalizer::is_set(&vlan, &references::name_of(pool, &())) {
+        if !finalizer::is_set(vlan, &references::name_of(pool, &())) {
             return Err(HandlerError::RetryAfter {
                 message: format!("spec.vlan: Vlan {name} is not kept for the pool yet"),
                 after: Duration::from_secs(1),
             });
         }
-        Ok(ready::require(&vlan)?)
-    }
-
-    /// Adds a controller of pools, which keeps their VLANs.
-    pub fn add_controller(self, manager: &mut manager::Manager) {
-        let synced = manager.health.register_watch("EtcdPool");
-        let pools = WatchSpec::new(manager.watch_api(&()), (), Arc::new(()), synced);
-        let kept = Finalized::new(self, FINALIZER);
-        let reconciler = Arc::new(kept.then(watch_fn(report_subnet)));
-        let (concurrency, stop) = (manager.options.concurrency, manager.stop.clone());
-        let controller = manager.controller("pools");
-        let task = controller.run(pools, concurrency, stop, reconciler);
-        manager.add("the controller of pools", task);
+        Ok(ready::require(vlan)?)
     }
 }
 
@@ -139,28 +159,7 @@ impl Reconciler for Vlans {
 
     /// Others add labels, annotations and finalizers to pools.
     fn dequeues(&self, waiting: &EtcdPool, newer: &EtcdPool) -> bool {
-        let state = |pool: &EtcdPool| {
-            let metadata = &pool.metadata;
-            let is_deleting = metadata.deletion_timestamp.is_some();
-            (metadata.uid.clone(), metadata.generation, is_deleting)
-        };
-        state(waiting) != state(newer)
-    }
-
-    fn on_error(
-        &self,
-        pool: &EtcdPool,
-        attempt: &Attempt<()>,
-        failure: &Failure<'_, ReferenceError>,
-    ) {
-        if attempt.failures == 0 {
-            let (pool, vlan) = (pool.name_any(), &pool.spec.vlan);
-            tracing::warn!(pool, vlan, %failure, "cannot keep the VLAN of a pool");
-        }
-    }
-
-    fn retry(&self, _: &ReferenceError, _: u32) -> Retry {
-        Retry::After(RETRY_DELAY)
+        waiting.metadata.generation != newer.metadata.generation
     }
 }
 

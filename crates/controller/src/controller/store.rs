@@ -1,11 +1,15 @@
 //! The cache of a controller: its objects as their sources last returned them.
 
+mod index;
+mod watched;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use self::index::Index;
 use super::sources::SourceId;
 use crate::namespaced_name::NamespacedName;
 use crate::observed::{ByName, ListNumber, Lists};
@@ -29,7 +33,17 @@ impl<K, S: Clone> Clone for Cached<K, S> {
     }
 }
 
-/// A read-only view of the cached objects of a controller. Clones share the cache.
+impl<K, S> Cached<K, S> {
+    fn full(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Full(object) => Some(object),
+            Self::Compact(_) => None,
+        }
+    }
+}
+
+/// A read-only view of cached objects: those of a controller, or of another
+/// [watch](Self::watched). Clones share the cache.
 #[derive(Debug)]
 pub struct Store<K, S = Infallible> {
     objects: Arc<RwLock<Objects<K, S>>>,
@@ -40,13 +54,15 @@ pub struct Store<K, S = Infallible> {
 struct Objects<K, S> {
     by_name: ByName<Entry<K, S>>,
     lists: BTreeMap<SourceId, Lists>,
-    /// The other sources of objects that several deliver. Empty if the controller has one source.
-    others: ByName<Vec<Delivery>>,
+    indexes: BTreeMap<&'static str, Index<K>>,
 }
 
 #[derive(Debug)]
 struct Entry<K, S> {
+    /// The source of the cached state.
     delivery: Delivery,
+    /// The other sources that deliver the object. Empty if the controller has one source.
+    others: Box<[Delivery]>,
     cached: Cached<K, S>,
 }
 
@@ -67,16 +83,6 @@ pub(super) enum Removal<K, S> {
     Kept,
 }
 
-impl<K, S> Default for Objects<K, S> {
-    fn default() -> Self {
-        Self {
-            by_name: ByName::default(),
-            lists: BTreeMap::new(),
-            others: ByName::default(),
-        }
-    }
-}
-
 impl<K, S> Clone for Store<K, S> {
     fn clone(&self) -> Self {
         Self {
@@ -87,8 +93,13 @@ impl<K, S> Clone for Store<K, S> {
 
 impl<K, S> Default for Store<K, S> {
     fn default() -> Self {
+        let objects = Objects {
+            by_name: ByName::default(),
+            lists: BTreeMap::new(),
+            indexes: BTreeMap::new(),
+        };
         Self {
-            objects: Arc::default(),
+            objects: Arc::new(RwLock::new(objects)),
         }
     }
 }
@@ -118,6 +129,30 @@ impl<K, S: Clone> Store<K, S> {
             .collect()
     }
 
+    /// Adds an index: from now on, [`Self::by`] finds objects by the values that this function
+    /// returns for them. It is called for each object that is cached, and again when that is
+    /// replaced or removed, so it must be fast and depend on nothing but the object. A value of
+    /// objects in namespaces usually contains the namespace. A second index of the same name
+    /// replaces the first one.
+    pub fn index(&self, name: &'static str, values_of: fn(&K) -> Vec<String>) {
+        let mut index = Index::new(values_of);
+        let mut objects = self.objects.write();
+        for (namespace, name, entry) in objects.by_name.iter() {
+            let name = NamespacedName::new(namespace, name);
+            index.update(&name, None, entry.cached.full());
+        }
+        objects.indexes.insert(name, index);
+    }
+
+    /// The objects for which the function of an [index](Self::index) has returned this value,
+    /// ordered by namespace and name. An object in compact form is in no index. Without such an
+    /// index there are none.
+    pub fn by(&self, index: &str, value: &str) -> Vec<Arc<K>> {
+        let objects = self.objects.read();
+        let index = objects.indexes.get(index);
+        index.map(|index| index.get(value)).unwrap_or_default()
+    }
+
     /// Caches an object that a source delivers. Returns what was cached before.
     pub(super) fn insert(
         &self,
@@ -128,13 +163,24 @@ impl<K, S: Clone> Store<K, S> {
         let mut objects = self.objects.write();
         let delivery = objects.delivery(source);
         let (namespace, name) = object.parts();
-        let entry = Entry { delivery, cached };
-        let before = objects.by_name.insert(namespace, name, entry)?;
-        if before.delivery.source != source {
-            objects.remove_other(source, object);
-            objects.add_other(before.delivery, object);
-        }
-        Some(before.cached)
+        let after = cached.full().map(Arc::clone);
+        let before = match objects.by_name.get_mut(namespace, name) {
+            Some(entry) => {
+                entry.deliver(delivery);
+                Some(std::mem::replace(&mut entry.cached, cached))
+            }
+            None => {
+                let entry = Entry {
+                    delivery,
+                    others: Box::default(),
+                    cached,
+                };
+                objects.by_name.insert(namespace, name, entry);
+                None
+            }
+        };
+        objects.reindex(object, before.as_ref(), after.as_ref());
+        before
     }
 
     /// Whether a source delivers a state that is older than the one that another source has
@@ -149,6 +195,7 @@ impl<K, S: Clone> Store<K, S> {
             Some(Entry {
                 delivery,
                 cached: Cached::Full(known),
+                ..
             }) => delivery.source != source && object.is_older_than(known),
             _ => false,
         }
@@ -160,13 +207,12 @@ impl<K, S: Clone> Store<K, S> {
         let mut objects = self.objects.write();
         let delivery = objects.delivery(source);
         let known = objects.by_name.get_mut(object.namespace(), object.name());
-        match known {
-            Some(entry) if entry.delivery.source == source => entry.delivery = delivery,
-            Some(_) => {
-                objects.remove_other(source, object);
-                objects.add_other(delivery, object);
+        if let Some(entry) = known {
+            let of_cached = entry.delivery;
+            entry.deliver(delivery);
+            if of_cached.source != source {
+                entry.deliver(of_cached);
             }
-            None => {}
         }
     }
 
@@ -175,26 +221,15 @@ impl<K, S: Clone> Store<K, S> {
     pub(super) fn remove(&self, source: SourceId, object: &NamespacedName) -> Removal<K, S> {
         let mut objects = self.objects.write();
         let (namespace, name) = object.parts();
-        match objects.by_name.get(namespace, name) {
-            None => return Removal::Gone(None),
-            Some(entry) if entry.delivery.source != source => {
-                objects.remove_other(source, object);
-                return Removal::Kept;
-            }
-            Some(_) => {}
+        if let Some(entry) = objects.by_name.get_mut(namespace, name)
+            && !entry.forget(|delivery| delivery.source == source)
+        {
+            return Removal::Kept;
         }
-        let next = objects.take_other(object);
-        let objects = &mut *objects;
-        match (next, objects.by_name.get_mut(namespace, name)) {
-            (Some(delivery), Some(entry)) => {
-                entry.delivery = delivery;
-                Removal::Kept
-            }
-            _ => {
-                let removed = objects.by_name.remove(namespace, name);
-                Removal::Gone(removed.map(|entry| entry.cached))
-            }
-        }
+        let removed = objects.by_name.remove(namespace, name);
+        let cached = removed.map(|entry| entry.cached);
+        objects.reindex(object, cached.as_ref(), None);
+        Removal::Gone(cached)
     }
 
     /// A source begins a list.
@@ -227,10 +262,7 @@ impl<K, S: Clone> Store<K, S> {
         let objects = self.objects.read();
         let mut found = Vec::new();
         for (namespace, name, entry) in objects.by_name.iter() {
-            let others = objects.others.get(namespace, name);
-            let is_delivered = entry.delivery.source == source
-                || others.is_some_and(|others| others.iter().any(|other| other.source == source));
-            if is_delivered {
+            if entry.deliveries().any(|delivery| delivery.source == source) {
                 found.push((NamespacedName::new(namespace, name), entry.cached.clone()));
             }
         }
@@ -247,33 +279,17 @@ impl<K, S> Objects<K, S> {
         }
     }
 
-    fn add_other(&mut self, delivery: Delivery, object: &NamespacedName) {
-        let (namespace, name) = object.parts();
-        match self.others.get_mut(namespace, name) {
-            Some(others) => others.push(delivery),
-            None => {
-                self.others.insert(namespace, name, vec![delivery]);
-            }
+    /// A cached state was replaced by the object `after`, removed or added.
+    fn reindex(
+        &mut self,
+        object: &NamespacedName,
+        before: Option<&Cached<K, S>>,
+        after: Option<&Arc<K>>,
+    ) {
+        let before = before.and_then(Cached::full);
+        for index in self.indexes.values_mut() {
+            index.update(object, before, after);
         }
-    }
-
-    fn remove_other(&mut self, source: SourceId, object: &NamespacedName) {
-        let (namespace, name) = object.parts();
-        let Some(others) = self.others.get_mut(namespace, name) else {
-            return;
-        };
-        others.retain(|other| other.source != source);
-        if others.is_empty() {
-            self.others.remove(namespace, name);
-        }
-    }
-
-    /// Removes one of the other sources of an object, and returns it.
-    fn take_other(&mut self, object: &NamespacedName) -> Option<Delivery> {
-        let (namespace, name) = object.parts();
-        let other = *self.others.get(namespace, name)?.first()?;
-        self.remove_other(other.source, object);
-        Some(other)
     }
 
     /// Forgets deliveries. Removes and returns the objects that no source delivers any longer.
@@ -281,31 +297,43 @@ impl<K, S> Objects<K, S> {
         &mut self,
         is_forgotten: impl Fn(&Delivery) -> bool,
     ) -> Vec<(NamespacedName, Cached<K, S>)> {
-        let changed = self
-            .others
-            .extract_if(|others| others.iter().any(&is_forgotten));
-        for (object, mut others) in changed {
-            others.retain(|other| !is_forgotten(other));
-            if !others.is_empty() {
-                let (namespace, name) = object.parts();
-                self.others.insert(namespace, name, others);
-            }
+        let removed = self.by_name.extract_if(|entry| entry.forget(&is_forgotten));
+        let mut forgotten = Vec::new();
+        for (object, entry) in removed {
+            self.reindex(&object, Some(&entry.cached), None);
+            forgotten.push((object, entry.cached));
         }
-        let undelivered = self
-            .by_name
-            .extract_if(|entry| is_forgotten(&entry.delivery));
-        let mut removed = Vec::new();
-        for (object, mut entry) in undelivered {
-            match self.take_other(&object) {
-                Some(delivery) => {
-                    entry.delivery = delivery;
-                    let (namespace, name) = object.parts();
-                    self.by_name.insert(namespace, name, entry);
-                }
-                None => removed.push((object, entry.cached)),
-            }
+        forgotten
+    }
+}
+
+impl<K, S> Entry<K, S> {
+    fn deliveries(&self) -> impl Iterator<Item = &Delivery> {
+        std::iter::once(&self.delivery).chain(&self.others)
+    }
+
+    /// The cached state is that of another delivery from now on.
+    fn deliver(&mut self, delivery: Delivery) {
+        let before = std::mem::replace(&mut self.delivery, delivery);
+        if before.source != delivery.source {
+            let mut others = std::mem::take(&mut self.others).into_vec();
+            others.retain(|other| other.source != delivery.source);
+            others.push(before);
+            self.others = others.into();
         }
-        removed
+    }
+
+    /// Forgets deliveries. Returns whether none is left.
+    fn forget(&mut self, is_forgotten: impl Fn(&Delivery) -> bool) -> bool {
+        let all = self.deliveries().copied();
+        let mut left = all.filter(|delivery| !is_forgotten(delivery));
+        let Some(first) = left.next() else {
+            return true;
+        };
+        let others = left.collect();
+        self.delivery = first;
+        self.others = others;
+        false
     }
 }
 

@@ -62,7 +62,10 @@ impl<V> ByName<V> {
     }
 
     /// Removes and returns the objects whose value matches.
-    pub fn extract_if(&mut self, matches: impl Fn(&V) -> bool) -> Vec<(NamespacedName, V)> {
+    pub fn extract_if(
+        &mut self,
+        mut matches: impl FnMut(&mut V) -> bool,
+    ) -> Vec<(NamespacedName, V)> {
         let mut removed = Vec::new();
         self.namespaces.retain(|namespace, names| {
             for (name, value) in names.extract_if(|_, value| matches(value)) {
