@@ -112,7 +112,7 @@ fn only_states_of_other_sources_are_late() {
 /// An object in a namespace, with the label `vlan`.
 fn labelled(name: &str, vlan: &str) -> Arc<ConfigMap> {
     let metadata = json!({"namespace": "n", "name": name, "uid": name, "labels": {"vlan": vlan}});
-    serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    Arc::new(serde_json::from_value(json!({"metadata": metadata})).unwrap())
 }
 
 fn add_index<S: Clone>(store: &Store<ConfigMap, S>) {
