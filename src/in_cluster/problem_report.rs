@@ -1,4 +1,4 @@
-//! The status of reservations and slices without effect.
+//! The status of reservations and slices: whether they have an effect.
 
 use capi_ipam_api::ProblemStatus;
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
@@ -7,8 +7,8 @@ use capi_ipam_controller::{clock, patch};
 use kube::Resource;
 use tracing::info;
 
-/// Writes into the status of the object of this name that it has this problem, or that it has none
-/// any more, if it still is in the state `judged`. Nothing is written if the status says so
+/// Writes into the status of the object of this name that it has this problem, or that it has none,
+/// if it still is in the state `judged`. Nothing is written if the status says so
 /// already. Returns the object; `None` if it is another one, or in a state that the watch has not
 /// shown yet.
 pub(super) async fn report_problem<K: ApiObject + Resource<DynamicType = ()>>(

@@ -7,7 +7,7 @@
 //! | [`stale_cooldowns`] | cool-downs of addresses that are in use end |
 //! | [`missing_reservations`] | addresses in use get the reservation that they lack; at once if somebody deletes it |
 //! | [`duplicates`] | addresses of two bound claims are reported |
-//! | [`invalid_reservations`] | manually created reservations without effect are reported |
+//! | [`invalid_reservations`] | whether manually created reservations have an effect is reported |
 //! | [`invalid_slices`] | slices without effect are reported |
 //! | [`move_labels`] | reservations get the label of `clusterctl move` |
 //! | [`abandoned_reservations`] | reservations that no claim needs are released |
@@ -117,7 +117,7 @@ fn report_failed(object: &str, error: &CallError) {
     debug!(
         object,
         error = error_chain(error),
-        "cannot report in the status that an object has no effect, will retry"
+        "cannot report in the status whether an object has an effect, will retry"
     );
 }
 

@@ -311,7 +311,7 @@ impl ReservationStore {
     }
 
     /// Writes into the status of the reservation of this name that it has this problem, or that it
-    /// has none any more, if it still is in the state `judged`. Nothing is written if the status
+    /// has none, if it still is in the state `judged`. Nothing is written if the status
     /// says so already. Returns whether the status says so now.
     pub(super) async fn report(
         &self,

@@ -21,9 +21,9 @@ pub(crate) fn ipamutil() -> Framework {
             "`ClaimHandler.EnsureAddress`" => capi_ipam_provider::advanced::ClaimHandler.ensure_address: "Returns an address instead of changing the IPAddress, which the reconciler writes.";
             "`ClaimHandler.ReleaseAddress`" => capi_ipam_provider::advanced::ClaimHandler.release_address: "Called after the IPAddress is deleted, also if the pool does not exist.";
             "The builder in `SetupWithManager`" => capi_ipam_provider::advanced::ClaimReconcilerBuilder.controller: "A closure receives the controller of claims before it starts.";
-            "`Reconcile` in a test" => capi_ipam_provider::prelude::ClaimReconciler.for_test: "Without a manager, against an API server.";
+            "`Reconcile` in a test" => capi_ipam_provider::prelude::ClaimReconciler.for_test: "Without a manager, against an API server. `for_test_with` takes options and a publisher of events.";
             "`*ctrl.Result` of a handler" => capi_ipam_provider::prelude::HandlerError: "Its kind decides on condition, event and retry.";
-            "`NewIPAddress`" => capi_ipam_provider::prelude::Allocation.new: "Address and prefix. The reconciler adds references, labels and finalizers.";
+            "`NewIPAddress`" => capi_ipam_provider::advanced::new_ip_address: "For imports, with address, labels and finalizer. A provider returns an `Allocation`, and the reconciler creates the IPAddress.";
             "`ReleaseAddressFinalizer`" => capi_ipam_provider::api::names::RELEASE_ADDRESS: "The same finalizer.";
             "`ProtectAddressFinalizer`" => capi_ipam_provider::api::names::PROTECT_ADDRESS: "The same finalizer.";
         },

@@ -6,8 +6,8 @@ use crate::{Framework, rows};
 pub(crate) fn controller_runtime() -> Framework {
     Framework {
         name: "controller-runtime",
-        introduction: "A controller has one cache: that of its main kind. What it needs of other kinds, an event handler \
-            keeps in the form in which it is needed.",
+        introduction: "A controller has one cache: that of its main kind. `Store::watched` caches another kind, or an \
+            event handler keeps what is needed of it.",
         rows: rows! {
             "`ctrl.NewManager`, `Manager.Start`" => capi_ipam_provider::controller::manager::run: "Parses the flags, becomes the leader, serves probes and metrics, and ends the program with one line that names the error.";
             "`manager.Manager`" => capi_ipam_provider::controller::manager::Manager: "";
@@ -23,7 +23,9 @@ pub(crate) fn controller_runtime() -> Framework {
             "`workqueue.TypedRateLimiter`" => capi_ipam_provider::controller::retry::RetryPolicy: "For each object. Only a change by others ends its backoff.";
             "`MaxConcurrentReconciles`" => capi_ipam_provider::controller::options::Options.concurrency: "The flag `--concurrency`, and an argument of `run`.";
             "`handler.EventHandler`" => capi_ipam_provider::controller::watch::EventHandler: "Sees every event before the reconciler does.";
-            "`handler.EnqueueRequestsFromMapFunc`" => capi_ipam_provider::controller::controller::Trigger.enqueue: "Called by an event handler.";
+            "`handler.EnqueueRequestsFromMapFunc`" => capi_ipam_provider::controller::controller::Store.watched: "Its function calls `Trigger::enqueue`, also for objects that were deleted while the watch was interrupted.";
+            "`client.FieldIndexer`" => capi_ipam_provider::controller::controller::Store.index: "For any cached kind, at any time.";
+            "`client.MatchingFields`" => capi_ipam_provider::controller::controller::Store.by: "";
             "`predicate.Predicate`" => capi_ipam_provider::controller::controller::ControllerBuilder.wants: "Sees the object before and after the change.";
             "`Controller` that panics, `RecoverPanic`" => capi_ipam_provider::controller::controller::Failure: "`Reconciler::on_error` also learns of panics and time-outs.";
             "`source.Source`, `source.Channel`" => capi_ipam_provider::controller::watch::Source: "Anything that lists objects and reports their changes.";
@@ -59,7 +61,8 @@ pub(crate) fn kube_rs() -> Framework {
             "`Controller::for_stream`" => capi_ipam_provider::controller::watch::Source: "A source is anything that lists objects and reports changes.";
             "`error_policy`" => capi_ipam_provider::controller::controller::Reconciler.retry: "Receives the number of failures.";
             "`finalizer()`" => capi_ipam_provider::controller::controller::Finalized: "";
-            "`reflector::Store`" => capi_ipam_provider::controller::controller::Store: "";
+            "`reflector::Store`" => capi_ipam_provider::controller::controller::Store: "With indexes.";
+            "`reflector::store()`" => capi_ipam_provider::controller::controller::Store.watched: "";
             "`watcher()`" => capi_ipam_provider::controller::watch::WatchSpec: "Objects that cannot be decoded are events, not errors.";
             "`watcher::Event`" => capi_ipam_provider::controller::watch::Change: "";
             "`predicates::generation`" => capi_ipam_provider::controller::controller::ControllerBuilder.wants: "";
@@ -89,7 +92,7 @@ pub(crate) fn app_sdk() -> Framework {
             "`ListWatchOptions`" => capi_ipam_provider::controller::watch::WatchSpec.config: "Labels and fields. The namespace belongs to the API.";
             "`ResourceWatcher`, `SimpleWatcher`" => capi_ipam_provider::controller::controller::watch_fn: "One closure, with the old object. A failed call is retried.";
             "Several reconcilers of a kind" => capi_ipam_provider::controller::controller::Reconciler.then: "In this order.";
-            "`OpinionatedWatcher`, `OpinionatedReconciler`" => capi_ipam_provider::controller::controller::Finalized: "";
+            "`OpinionatedWatcher`, `OpinionatedReconciler`" => capi_ipam_provider::controller::controller::Finalized: "Around a reconciler. `Cause` tells apart new, known, changed and deleted objects. It retries, so no handler has to remember what it has done.";
             "`FinalizerSupplier`" => capi_ipam_provider::controller::controller::Finalized.new: "The finalizer is an argument.";
             "`Reconciler`, `TypedReconciler`" => capi_ipam_provider::controller::controller::Reconciler: "";
             "`SimpleReconciler`" => capi_ipam_provider::controller::controller::reconcile_fn: "";
@@ -101,7 +104,7 @@ pub(crate) fn app_sdk() -> Framework {
             "`RetryDequeuePolicy`" => capi_ipam_provider::controller::controller::ControllerBuilder.dequeues: "";
             "`ErrorHandler`" => capi_ipam_provider::controller::controller::Reconciler.on_error: "Failed sources are reported to `ControllerBuilder::on_source_error`.";
             "`ExponentialBackoffRetryPolicy`" => capi_ipam_provider::controller::retry::RetryPolicy: "";
-            "`SetTracer`" => capi_ipam_provider::controller::traces::TraceOptions.provider: "Without one, flags configure the export.";
+            "`SetTracer`" => capi_ipam_provider::controller::manager::Identity.with_tracer: "Without one, flags configure the export.";
         },
     }
 }
@@ -148,12 +151,12 @@ pub(crate) fn nats() -> Framework {
             "Secondary buckets" => capi_ipam_nats::SecondaryKeys: "A header of the message records the owner.";
             "`DecomposeKubeSecondaryResource`" => capi_ipam_nats::owner::key_of: "";
             "`OwnerKeyLabel`, `OwnerkindLabel`" => capi_ipam_nats::owner::labels: "The labels contain hashes, an annotation contains the text.";
-            "`EnqueueKey`" => capi_ipam_provider::controller::controller::Trigger.enqueue: "";
-            "`EnqueueKeyAfter`" => capi_ipam_provider::controller::controller::Action::Requeue: "";
+            "`EnqueueKey`" => capi_ipam_provider::controller::controller::Trigger.enqueue: "Without an operation: the reconcile gets the cause.";
+            "`EnqueueKeyAfter`" => capi_ipam_provider::controller::controller::Trigger.enqueue_after: "A reconcile returns `Action::Requeue`.";
             "`Operation`" => capi_ipam_nats::Operation: "";
             "`OperationSecondary`" => capi_ipam_provider::controller::controller::Cause::Triggered: "";
             "`resyncInterval`" => capi_ipam_nats::BucketOptions.resync_interval: "";
-            "`Event`" => capi_ipam_provider::controller::events::EventPublisher: "On a secondary object, or on the pod of the manager.";
+            "`Event`" => capi_ipam_provider::controller::events::EventPublisher: "About an object of Kubernetes, such as a secondary. A key has no events.";
             "`errCh`" => capi_ipam_provider::controller::health::ReadinessGate.fatal: "Ends the program with one line.";
         },
     }

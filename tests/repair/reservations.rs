@@ -1,5 +1,6 @@
 //! Deleted, replaced and wrong reservations.
 
+use capi_ipam_api::IPReservation;
 use support::prelude::*;
 
 use crate::with_claims;
@@ -179,4 +180,43 @@ async fn report_only_sweep_frees_nothing() {
             .is_some()
     );
     assert!(!manager.was_forbidden(), "{}", manager.log());
+}
+
+/// So that `kubectl wait` ends. A claim that takes the address over changes the generation.
+#[tokio::test]
+async fn valid_reservation_of_a_user_becomes_ready_once() {
+    let (plane, _manager, consumer) = scene_with_manager(&["--sweep-interval=1s"]).await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
+    let excluded = consumer.reserve("web", "10.0.0.5", json!(null)).await;
+    let promised = consumer.reserve_for("web", "10.0.0.7", "vip").await;
+    let wait_for = |reservation: &IPReservation| {
+        let name = format!("ipreservation/{}", reservation.name_any());
+        plane.kubectl(&["wait", "--for=condition=Ready", &name, "--timeout=60s"]);
+    };
+    wait_for(&excluded);
+    wait_for(&promised);
+    consumer.bind_to("vip", "web", "10.0.0.7").await;
+    consumer.bind_to("a", "web", "10.0.0.1").await;
+    wait_for(&promised);
+    let all = async || {
+        let all = consumer.reservations().list().await;
+        all.expect("they can be listed")
+    };
+    let at_rest = eventually("nothing writes reservations", || async {
+        let before = all().await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        (before == all().await).then_some(before)
+    })
+    .await;
+    let mut states: Vec<_> = at_rest
+        .iter()
+        .map(|found| (found.spec.address.as_str(), found.is_ready()))
+        .collect();
+    states.sort_unstable();
+    let expected = [
+        ("10.0.0.1", None),
+        ("10.0.0.5", Some(true)),
+        ("10.0.0.7", Some(true)),
+    ];
+    assert_eq!(states, expected);
 }

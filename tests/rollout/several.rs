@@ -59,8 +59,7 @@ async fn standby_becomes_leader_when_the_leader_is_killed() {
     })
     .await;
 
-    // Asked to end, the leader gives the lease back, and a third takes it without waiting
-    // for it to expire.
+    // A leader that is stopped releases the lease: the next one need not wait for its expiry.
     second.stop();
     assert!(
         second.exit_status().is_some_and(|status| status.success()),

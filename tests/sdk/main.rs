@@ -13,6 +13,7 @@ mod claims;
 mod controllers;
 mod environment;
 mod finalized;
+mod imports;
 mod interrupt;
 mod lifecycle;
 mod metrics;

@@ -4,13 +4,14 @@ use serde::{Deserialize, Serialize};
 
 use super::conditions::{self, Condition};
 
-/// The status of an object that has no status unless something is wrong with it.
+/// The status of an object that a user created: whether it has an effect. Objects of the provider
+/// have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(description = "The observed state. It is set once the object has no effect.")]
+#[schemars(description = "The observed state of an object that a user created.")]
 pub struct ProblemStatus {
     /// Conditions of the object. Ready is False with reason Error if the object has no effect, and
-    /// True with reason Validated when it is corrected. An object without conditions is valid.
+    /// True with reason Validated if it is valid. An object without conditions is valid, or new.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,
@@ -24,9 +25,15 @@ impl ProblemStatus {
         is_problem.then(|| ready.message.as_deref().unwrap_or_default())
     }
 
-    /// The status that an object with this status gets: it reports `problem`, or that there is none
-    /// any more. `generation` is that of the object. An object that never had a problem gets no
-    /// status.
+    /// Whether the status reports that the object has an effect. `None` if it reports neither.
+    pub fn is_ready(&self) -> Option<bool> {
+        let ready = conditions::find(&self.conditions, conditions::READY)?;
+        ready.status.to_lowercase().parse().ok()
+    }
+
+    /// The status that an object with this status gets: it reports `problem`, or that there is
+    /// none. `generation` is that of the object. Without a problem it is not observed: a claim that
+    /// takes a reservation over changes the generation, and not whether it is valid.
     pub fn updated(
         before: Option<&Self>,
         problem: Option<&str>,
@@ -35,13 +42,10 @@ impl ProblemStatus {
     ) -> Option<Self> {
         let ready = match problem {
             Some(problem) => Condition::new(conditions::READY, false, conditions::ERROR, problem),
-            None if before.is_some_and(|before| before.problem().is_some()) => {
-                Condition::new(conditions::READY, true, conditions::VALIDATED, "")
-            }
-            None => return before.cloned(),
+            None => Condition::new(conditions::READY, true, conditions::VALIDATED, ""),
         };
         let mut status = before.cloned().unwrap_or_default();
-        let ready = ready.with_observed_generation(generation);
+        let ready = ready.with_observed_generation(generation.filter(|_| problem.is_some()));
         conditions::set_ready(&mut status.conditions, ready, now);
         Some(status)
     }
@@ -65,11 +69,19 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_with_a_problem_gets_a_status() {
-        assert_eq!(ProblemStatus::updated(None, None, Some(1), now()), None);
+    fn status_reports_a_problem_or_that_there_is_none() {
+        let valid = ProblemStatus::updated(None, None, Some(1), now());
+        assert_eq!(
+            states(valid.as_ref()),
+            [("Ready=True".to_owned(), "Validated".to_owned())]
+        );
+        let is_ready = |status: &Option<ProblemStatus>| status.as_ref()?.is_ready();
+        assert_eq!(is_ready(&valid), Some(true));
+        assert_eq!(is_ready(&Some(ProblemStatus::default())), None);
         let failed = ProblemStatus::updated(None, Some("spec.block: no"), Some(1), now());
         let problem = failed.as_ref().and_then(ProblemStatus::problem);
         assert_eq!(problem, Some("spec.block: no"));
+        assert_eq!(is_ready(&failed), Some(false));
         assert_eq!(
             states(failed.as_ref()),
             [

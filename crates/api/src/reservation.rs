@@ -34,7 +34,7 @@ pub struct IPReservation {
     pub metadata: ObjectMeta,
     /// The address, and the claim that holds it.
     pub spec: IPReservationSpec,
-    /// The problem of a reservation that has no effect; `None` for one that never had a problem.
+    /// Whether a reservation that a user created has an effect; `None` for one of a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ProblemStatus>,
 }
@@ -213,10 +213,9 @@ impl IPReservation {
         Ok((slot, pool))
     }
 
-    /// Whether the status reports that the reservation has no effect.
-    pub fn reports_problem(&self) -> bool {
-        let status = self.status.as_ref();
-        status.and_then(ProblemStatus::problem).is_some()
+    /// Whether the status reports that the reservation has an effect. `None` if it reports neither.
+    pub fn is_ready(&self) -> Option<bool> {
+        self.status.as_ref()?.is_ready()
     }
 
     /// Whether no claim holds the reservation, and the label with which `clusterctl move` moves it

@@ -24,7 +24,6 @@ mod compaction;
 mod deleted;
 mod failure;
 mod finalized;
-mod mapped;
 mod policy;
 mod progress;
 mod queue;

@@ -1,5 +1,7 @@
 //! The names of a program, and of the build that runs.
 
+use opentelemetry_sdk::trace::SdkTracerProvider;
+
 /// The names of a program, and of the build that runs.
 ///
 /// ```
@@ -19,14 +21,10 @@ pub struct Identity {
     version: &'static str,
     revision: Option<&'static str>,
     lease: &'static str,
-    metrics: MetricNames,
-}
-
-/// The names of the metrics of a program, and how they count.
-#[derive(Clone, Copy, Debug)]
-struct MetricNames {
-    prefix: &'static str,
-    buckets: Option<&'static [f64]>,
+    /// The prefix of the names of metrics; empty for none.
+    metric_prefix: &'static str,
+    metric_buckets: Option<&'static [f64]>,
+    tracer: Option<&'static SdkTracerProvider>,
 }
 
 impl Identity {
@@ -39,10 +37,9 @@ impl Identity {
             version,
             revision: None,
             lease: name,
-            metrics: MetricNames {
-                prefix: "",
-                buckets: None,
-            },
+            metric_prefix: "",
+            metric_buckets: None,
+            tracer: None,
         }
     }
 
@@ -53,14 +50,33 @@ impl Identity {
     }
 
     /// Chooses the prefix of the names of all metrics, and the upper bounds of the durations of
-    /// reconciles: see [`Metrics::with`](crate::metrics::Metrics::with).
+    /// reconciles: see [`Metrics::with`](crate::metrics::Metrics::with). They can be texts and
+    /// vectors that depend on flags ([`run_with_options`](crate::manager::run_with_options)). They
+    /// are never freed: call it once.
     #[must_use]
-    pub const fn with_metrics(self, prefix: &'static str, buckets: &'static [f64]) -> Self {
-        let metrics = MetricNames {
-            prefix,
-            buckets: Some(buckets),
-        };
-        Self { metrics, ..self }
+    pub fn with_metrics(self, prefix: impl AsRef<str>, buckets: impl AsRef<[f64]>) -> Self {
+        Self {
+            metric_prefix: prefix.as_ref().to_owned().leak(),
+            metric_buckets: Some(buckets.as_ref().to_owned().leak()),
+            ..self
+        }
+    }
+
+    /// Exports the spans of the program with this provider instead of the flags for traces. It is
+    /// shut down at the end of the program, and never freed: call it once.
+    ///
+    /// ```
+    /// use capi_ipam_controller::manager::Identity;
+    /// use opentelemetry_sdk::trace::SdkTracerProvider;
+    ///
+    /// let provider = SdkTracerProvider::builder().build();
+    /// let identity = Identity::new("my-provider", "1.2.3").with_tracer(provider);
+    /// # let _ = identity;
+    /// ```
+    #[must_use]
+    pub fn with_tracer(self, provider: SdkTracerProvider) -> Self {
+        let tracer = Some(&*Box::leak(Box::new(provider)));
+        Self { tracer, ..self }
     }
 
     /// Sets the commit that the program is built from; `None` if it is unknown.
@@ -99,12 +115,17 @@ impl Identity {
 
     /// The prefix of the names of metrics; empty for none.
     pub(crate) const fn metric_prefix(&self) -> &'static str {
-        self.metrics.prefix
+        self.metric_prefix
     }
 
     /// The upper bounds of the durations of reconciles, if the program has chosen them.
     pub(crate) const fn metric_buckets(&self) -> Option<&'static [f64]> {
-        self.metrics.buckets
+        self.metric_buckets
+    }
+
+    /// The provider that exports the spans, if the program has its own one.
+    pub(crate) const fn tracer(&self) -> Option<&'static SdkTracerProvider> {
+        self.tracer
     }
 
     /// The user agent of the program's requests: `name/version`, followed by the revision if it is
@@ -125,5 +146,13 @@ mod tests {
         let built = identity.with_revision(Some("4f2a9c1"));
         assert_eq!(built.full_version(), "1.2.3 (4f2a9c1)");
         assert_eq!(built.user_agent(), "my-provider/1.2.3 (4f2a9c1)");
+    }
+
+    #[test]
+    fn metrics_can_depend_on_flags() {
+        let (prefix, buckets) = (format!("tenant_{}", 7), vec![0.5, 60.0]);
+        let identity = Identity::new("my-provider", "1.2.3").with_metrics(prefix, buckets);
+        assert_eq!(identity.metric_prefix(), "tenant_7");
+        assert_eq!(identity.metric_buckets(), Some([0.5, 60.0].as_slice()));
     }
 }

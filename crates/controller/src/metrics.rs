@@ -89,6 +89,8 @@ pub const DESCRIPTIONS: &[Description] = &[
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
+    /// The begin of names that the prefix of the program replaces.
+    replaced: &'static str,
     pub(crate) controllers: ControllerMetrics,
     pub(crate) requests: RequestMetrics,
     leader: Family<LeaseLabels, Gauge>,
@@ -114,18 +116,20 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Metrics whose names begin with `prefix` and an underscore; with an empty prefix they have
-    /// the names in [`DESCRIPTIONS`]. `buckets` are the upper bounds of the durations of
-    /// reconciles, in seconds and ascending; `None` for bounds from a millisecond to 30 seconds. A
-    /// program chooses both by [`Identity::with_metrics`](crate::manager::Identity::with_metrics).
+    /// Metrics whose names begin with `prefix` and an underscore, in place of `capi_ipam_`; with an
+    /// empty prefix they have the names in [`DESCRIPTIONS`]. `buckets` are the upper bounds of the
+    /// durations of reconciles, in seconds and ascending; `None` for bounds from a millisecond to 30
+    /// seconds. A program chooses both by
+    /// [`Identity::with_metrics`](crate::manager::Identity::with_metrics).
     pub fn with(prefix: &str, buckets: Option<&'static [f64]>) -> Self {
-        let registry = if prefix.is_empty() {
-            Registry::default()
+        let (registry, replaced) = if prefix.is_empty() {
+            (Registry::default(), "")
         } else {
-            Registry::with_prefix(prefix)
+            (Registry::with_prefix(prefix), "capi_ipam_")
         };
         let metrics = Self {
             registry: Arc::new(Mutex::new(registry)),
+            replaced,
             controllers: ControllerMetrics::new(buckets),
             requests: RequestMetrics::default(),
             leader: Family::default(),
@@ -151,6 +155,7 @@ impl Metrics {
     /// Registers a metric. `help` has no full stop at its end; the name of a counter has no
     /// `_total`.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        let name = name.strip_prefix(self.replaced).unwrap_or(name);
         self.registry.lock().register(name, help, metric);
     }
 
@@ -241,6 +246,7 @@ mod tests {
     fn program_chooses_prefix_and_buckets() {
         let metrics = Metrics::with("my_provider", Some(&[0.5, 60.0]));
         metrics.controllers.of("nodes");
+        metrics.add_build_info(&Identity::new("my-provider", "1.2.3"));
         let text = metrics.encode().unwrap();
         let series = "my_provider_controller_reconcile_seconds_bucket";
         let outcome = "controller=\"nodes\",outcome=\"success\"";
@@ -249,6 +255,7 @@ mod tests {
             assert!(text.contains(&line), "{line} in\n{text}");
         }
         assert!(!text.contains("\ncontroller_"), "{text}");
+        assert!(text.contains("\nmy_provider_build_info{"), "{text}");
         assert!(!text.contains("le=\"0.001\",controller"), "{text}");
     }
 

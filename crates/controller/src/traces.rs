@@ -83,11 +83,6 @@ pub struct TraceOptions {
     /// all. A trace with a parent is exported if its parent is.
     #[arg(long, value_name = "RATIO", value_parser = parse_ratio)]
     pub trace_ratio: Option<f64>,
-
-    /// Exports the spans by other means: replaces the collector. For a program that parses its
-    /// flags itself ([`run_with_options`](crate::manager::run_with_options)).
-    #[arg(skip)]
-    pub provider: Option<SdkTracerProvider>,
 }
 
 fn parse_ratio(text: &str) -> Result<f64, String> {
@@ -136,7 +131,7 @@ impl Traces {
         identity: &Identity,
         runtime: &Handle,
     ) -> Result<Option<Self>, TraceError> {
-        if let Some(provider) = &options.provider {
+        if let Some(provider) = identity.tracer() {
             return Ok(Some(Self::with(provider.clone())));
         }
         let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else {

@@ -189,11 +189,11 @@ impl Ledger {
 
     /// The manually created reservations that have no effect: they are not valid, their pool does
     /// not exist, they name an address that it does not contain, or one that is in use by another
-    /// claim. And the names and states of those whose status reports this although they have an
-    /// effect.
+    /// claim. And the names and states of those that have an effect although their status reports
+    /// the contrary, or does not say so yet.
     pub fn invalid_reservations(&self) -> (Vec<InvalidReservation>, Vec<(String, ObjectVersion)>) {
         let mut invalid: Vec<InvalidReservation> = self.addresses.ignored().collect();
-        let mut corrected = Vec::new();
+        let mut valid = Vec::new();
         for (scope, block, usage) in self.addresses.all() {
             let Some(reservation) = &usage.reservation else {
                 continue;
@@ -206,13 +206,13 @@ impl Ledger {
                     seen: reservation.seen(),
                     problem,
                 }),
-                Validity::Valid if reservation.reports_problem && !usage.is_name_taken => {
-                    corrected.push((slot.reservation_name(), reservation.seen()));
+                Validity::Valid if reservation.needs_ready() && !usage.is_name_taken => {
+                    valid.push((slot.reservation_name(), reservation.seen()));
                 }
                 _ => {}
             }
         }
-        (invalid, corrected)
+        (invalid, valid)
     }
 
     /// Whether a reservation has an effect. That of a claim has.

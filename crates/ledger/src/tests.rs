@@ -660,31 +660,46 @@ fn manual_reservations_without_effect_are_found() {
 }
 
 #[test]
-fn corrected_reservation_is_one_that_still_reports_a_problem() {
+fn valid_reservation_of_a_user_reports_it_once() {
     let mut ledger = with_pool();
-    let reported = |last, claim_ref| {
-        let status =
-            json!({"conditions": [{"type": "Ready", "status": "False", "reason": "Error"}]});
+    let reported = |last, claim_ref, ready: &str| {
+        let status = json!({"conditions": [{"type": "Ready", "status": ready, "reason": "Any"}]});
         let mut reservation = reservation(last, claim_ref, None);
         reservation.status = serde_json::from_value(status).unwrap();
         reservation
     };
-    ledger.insert_reservation(&reservation(3, json!(null), None));
+    let names = |ledger: &Ledger| -> Vec<String> {
+        let valid = ledger.invalid_reservations().1.into_iter();
+        let mut names: Vec<_> = valid.map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names
+    };
     reserve(&mut ledger, 4, "a");
-    assert_eq!(ledger.invalid_reservations().1, []);
-    ledger.insert_reservation(&reported(5, json!(null)));
-    ledger.insert_reservation(&reported(200, json!(null)));
-    let corrected = ObjectVersion::of(&reported(5, json!(null)).metadata);
-    assert_eq!(
-        ledger.invalid_reservations().1,
-        [("p.n.p.10.0.0.5".to_owned(), corrected)]
-    );
+    assert!(names(&ledger).is_empty(), "it is that of a claim");
+    ledger.insert_reservation(&reservation(3, json!(null), None));
+    let promise = json!({"namespace": "n", "name": "vip"});
+    ledger.insert_reservation(&reservation(6, promise, None));
+    ledger.insert_reservation(&reported(5, json!(null), "False"));
+    ledger.insert_reservation(&reported(7, json!(null), "True"));
+    ledger.insert_reservation(&reported(200, json!(null), "False"));
+    let mut deleting = reservation(8, json!(null), None);
+    deleting.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    ledger.insert_reservation(&deleting);
+    let expected = ["p.n.p.10.0.0.3", "p.n.p.10.0.0.5", "p.n.p.10.0.0.6"];
+    assert_eq!(names(&ledger), expected);
+    let seen = ObjectVersion::of(&reservation(3, json!(null), None).metadata);
+    let valid = ledger.invalid_reservations().1;
+    assert!(valid.contains(&(expected[0].to_owned(), seen)), "{valid:?}");
+    for last in [3, 5] {
+        ledger.insert_reservation(&reported(last, json!(null), "True"));
+    }
+    assert_eq!(names(&ledger), ["p.n.p.10.0.0.6"]);
     // A pool that is not valid says nothing of them.
     ledger.apply_pool(&pool(json!({"spec": {"addresses": ["no address"]}})));
-    assert_eq!(ledger.invalid_reservations().1, []);
-    assert_eq!(ledger.invalid_reservations().0, []);
+    assert_eq!(ledger.invalid_reservations(), (Vec::new(), Vec::new()));
     ledger.remove_pool(&key());
-    assert_eq!(ledger.invalid_reservations().1, []);
+    assert!(names(&ledger).is_empty());
 }
 
 #[test]

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::retry::RetryPolicy;
-use capi_ipam_controller::watch::{EventHandler, Invalid};
 use parking_lot::Mutex;
 
 use crate::api::IPAddressClaim;
@@ -94,19 +93,6 @@ fn max_backoff(failing: usize, of_few: Duration) -> Duration {
     of_many.min(MAX_BACKOFF).max(of_few)
 }
 
-impl EventHandler<IPAddressClaim> for ClaimBackoff {
-    fn apply(&self, _: &IPAddressClaim) {}
-
-    fn delete(&self, claim: &IPAddressClaim) {
-        self.forget(claim);
-    }
-
-    fn apply_invalid(&self, _: &Invalid) {}
-
-    /// The controller reports the last known state as deleted.
-    fn delete_invalid(&self, _: &Invalid) {}
-}
-
 #[cfg(test)]
 mod tests {
     use capi_ipam_controller::client::CallError;
@@ -179,7 +165,7 @@ mod tests {
         backoff.record_failure(&claim);
         backoff.record_failure(&claim);
         assert_eq!(backoff.failing.lock().len(), 1);
-        backoff.delete(&claim);
+        backoff.forget(&claim);
         assert!(backoff.failing.lock().is_empty());
     }
 }

@@ -19,6 +19,7 @@ use crate::api::{
     ContractVersion, IPAddressClaim, MAX_REQUEST_LENGTH, PoolReference, Uid, conditions, names,
 };
 use crate::selection::Selection;
+use crate::waiting_claims::created;
 
 /// The compact form of a claim that needs no action: it is bound, has our finalizer and is not
 /// being deleted, or this process does not reconcile it.
@@ -45,7 +46,7 @@ impl CompactClaim {
         let is_complete = bound && finalizer::is_set(claim, names::RELEASE_ADDRESS);
         let compact = claim.metadata.deletion_timestamp.is_none() && (is_complete || !is_managed);
         let uid = Uid::parse(claim.metadata.uid.as_deref()?)?;
-        let (created, shows_use) = (created(claim), shows_use(claim));
+        let (created, shows_use) = (created(&claim.metadata), shows_use(claim));
         compact.then_some(Self {
             uid,
             pool,
@@ -80,14 +81,6 @@ fn shows_use(claim: &IPAddressClaim) -> bool {
         .map(|version| status.conditions(version))
         .into_iter();
     lists.any(|list| conditions::find(list, conditions::IN_USE).is_some())
-}
-
-fn created(claim: &IPAddressClaim) -> i64 {
-    claim
-        .metadata
-        .creation_timestamp
-        .as_ref()
-        .map_or(0, |time| time.0.as_second())
 }
 
 /// A cache of the claims of all namespaces, including those that this process does not reconcile.
@@ -129,7 +122,7 @@ impl ClaimCache {
             Cached::Full(claim) => ClaimSnapshot {
                 uid: Uid::parse(claim.metadata.uid.as_deref()?)?,
                 is_managed: self.selection.includes(claim.as_ref()),
-                created: created(&claim),
+                created: created(&claim.metadata),
                 bound: is_bound(&claim),
                 deleted: claim.metadata.deletion_timestamp.clone(),
             },
@@ -251,6 +244,28 @@ impl ClaimFilter {
             _ => format!("{kind} {name}"),
         }
     }
+}
+
+/// A handler that calls a function with each claim that is deleted.
+pub(super) fn on_deleted(
+    function: impl Fn(&IPAddressClaim) + Send + Sync + 'static,
+) -> Arc<dyn EventHandler<IPAddressClaim>> {
+    Arc::new(OnDeleted(function))
+}
+
+struct OnDeleted<F>(F);
+
+impl<F: Fn(&IPAddressClaim) + Send + Sync + 'static> EventHandler<IPAddressClaim> for OnDeleted<F> {
+    fn apply(&self, _: &IPAddressClaim) {}
+
+    fn delete(&self, claim: &IPAddressClaim) {
+        (self.0)(claim);
+    }
+
+    fn apply_invalid(&self, _: &Invalid) {}
+
+    /// The controller reports the last known state as deleted.
+    fn delete_invalid(&self, _: &Invalid) {}
 }
 
 /// Passes on the watch events of the claims that this process reconciles. A claim that no longer

@@ -97,6 +97,14 @@ impl Clusters {
         known.paused || recently_created || recently_unpaused
     }
 
+    /// The claim is deleted.
+    pub(super) fn forget(&self, claim: &IPAddressClaim) {
+        let mut state = self.state.lock();
+        if !state.waiting.is_empty() {
+            state.waiting.remove(&NamespacedName::of(&claim.metadata));
+        }
+    }
+
     fn remove(&self, cluster: &ObjectMeta) {
         let key = NamespacedName::of(cluster);
         let uid = cluster.uid.as_deref();
@@ -192,22 +200,6 @@ impl EventHandler<Cluster> for Clusters {
     }
 }
 
-impl EventHandler<IPAddressClaim> for Clusters {
-    fn apply(&self, _: &IPAddressClaim) {}
-
-    fn delete(&self, claim: &IPAddressClaim) {
-        let mut state = self.state.lock();
-        if !state.waiting.is_empty() {
-            state.waiting.remove(&NamespacedName::of(&claim.metadata));
-        }
-    }
-
-    fn apply_invalid(&self, _: &Invalid) {}
-
-    /// The controller reports the last known state as deleted.
-    fn delete_invalid(&self, _: &Invalid) {}
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -261,15 +253,15 @@ mod tests {
         );
         // Its label changed.
         clusters.state_or_wait(&claim("a", "other"));
-        clusters.delete(&b);
-        clusters.delete(&b);
+        clusters.forget(&b);
+        clusters.forget(&b);
         assert_eq!(
             (take("missing"), take("other")),
             (vec![], vec![NamespacedName::new("n", "a")])
         );
         // A claim deleted while the watch was interrupted, which was cached in compact form.
         clusters.state_or_wait(&a);
-        clusters.delete(&expanded(&a));
+        clusters.forget(&expanded(&a));
         assert!(clusters.state.lock().waiting.is_empty());
     }
 

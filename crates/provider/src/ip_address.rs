@@ -13,8 +13,10 @@ use crate::contract::api_version;
 use crate::index::owning_claim;
 
 /// Builds the IPAddress of a claim, as the reconciler creates it: with finalizer, owner references
-/// and labels.
-pub(crate) fn new_ip_address(
+/// and labels. For a program that imports allocations: the reconciler binds a claim to an IPAddress
+/// that it finds, after [`ClaimHandler::ensure_address`](crate::advanced::ClaimHandler) has
+/// confirmed its address.
+pub fn new_ip_address(
     version: ContractVersion,
     claim: &IPAddressClaim,
     pool: &PoolView,

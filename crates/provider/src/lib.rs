@@ -8,8 +8,9 @@
 //! - [`prelude`]: what every provider needs. A [`PoolProvider`] has pools that are objects of one
 //!   kind, which [`WatchedPools`] watches; [`ClaimReconciler::builder`] adds the controller of its
 //!   claims to a program;
-//! - [`advanced`]: what some providers need, such as [`ProviderAdapter`] and [`ClaimHandler`] for
-//!   several kinds of pools or own watches;
+//! - [`advanced`]: what some providers need, such as [`ProviderAdapter`] and [`ClaimHandler`]. You
+//!   want [`PoolProvider`] unless you have several kinds of pools, pools without a namespace, or
+//!   need the whole object of a claim;
 //! - [`api`]: the kinds of the Cluster API IPAM contract, in the versions `v1beta1` and `v1beta2`;
 //! - [`references`]: finalizers with which an object keeps others that it uses;
 //! - [`controller`]: the crate `capi-ipam-controller` with manager, client, watches and patches.
@@ -172,6 +173,7 @@ pub mod advanced {
     pub use crate::claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
     pub use crate::contract::ContractClient;
     pub use crate::duplicate::DuplicateReporter;
+    pub use crate::ip_address::new_ip_address;
     pub use crate::metrics::METRICS;
     pub use crate::options::{ClaimOptions, SweepOptions};
     pub use crate::repair::{

@@ -27,13 +27,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::addresses::PoolAddresses;
-use self::cache::{DeletedClaims, PoolCache};
+use self::cache::PoolCache;
 use self::controller::PoolReconciler;
 use self::handler::PoolHandler;
 pub use self::status::{PoolCounts, PoolStatus};
 use crate::adapter::{Allocation, HandlerError, PoolKind, ProviderAdapter, Released};
 use crate::api::IPAddressClaim;
 use crate::claim::Claim;
+use crate::claim_cache::on_deleted;
 use crate::contract::ContractClient;
 #[cfg(doc)]
 use crate::options::ClaimOptions;
@@ -177,7 +178,8 @@ impl<P: PoolProvider> WatchedPools<P> {
         let kind = PoolKind::of::<P::Pool>();
         let addresses = Arc::new(PoolAddresses::new(kind, enqueue(trigger)));
         setup.add_address_event_handler(Arc::clone(&addresses) as _);
-        setup.add_claim_event_handler(Arc::new(DeletedClaims(Arc::clone(&pools))));
+        let of_pools = Arc::clone(&pools);
+        setup.add_claim_event_handler(on_deleted(move |claim| of_pools.stop_waiting(claim)));
         let synced = setup.manager.health.register_watch(P::Pool::kind(&()));
         let api = setup.manager.watch_api::<P::Pool>(&());
         let main = WatchSpec::new(api, (), Arc::clone(&pools) as _, synced.clone());

@@ -18,7 +18,9 @@ use crate::adapter::{PoolKind, ProviderAdapter};
 use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
 use crate::api::{Cluster, IPAddress, IPAddressClaim};
 use crate::backoff::ClaimBackoff;
-use crate::claim_cache::{ClaimCache, ClaimFilter, CompactClaim, FilteringHandler, trim_claim};
+use crate::claim_cache::{
+    ClaimCache, ClaimFilter, CompactClaim, FilteringHandler, on_deleted, trim_claim,
+};
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::early_release::ReleaseRequestEvents;
@@ -251,6 +253,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             claim_event_handlers: Vec::new(),
         };
         let adapter = factory(&mut setup).await?;
+        let claims = setup.claim_cache();
         let ProviderSetup {
             pools,
             mut address_event_handlers,
@@ -270,24 +273,22 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
                 "controller of claims for pools of kind {kind}.{group}"
             ))?;
         }
-        let selection = Selection::of(&manager.options);
         address_event_handlers.push(Arc::new(AddressInUseEvents {
             version: contract.ipam,
             pools: pools.clone(),
-            claims: ClaimCache {
-                store: controller.store(),
-                selection: selection.clone(),
-            },
+            claims: claims.clone(),
             events: manager.events.clone(),
             deleting: DeletingAddresses::default(),
         }));
-        claim_event_handlers.push(Arc::clone(&clusters) as _);
+        let of_clusters = Arc::clone(&clusters);
+        claim_event_handlers.push(on_deleted(move |claim| of_clusters.forget(claim)));
         claim_event_handlers.push(Arc::new(ReleaseRequestEvents::new(
             contract.ipam,
             manager.events.clone(),
         )));
         let backoff = Arc::new(ClaimBackoff::new(options.retry));
-        claim_event_handlers.push(Arc::clone(&backoff) as _);
+        let of_backoff = Arc::clone(&backoff);
+        claim_event_handlers.push(on_deleted(move |claim| of_backoff.forget(claim)));
         let clusters_synced = manager.health.register_watch("Cluster");
         controller.watch(WatchSpec::<Cluster>::new(
             contract.watched_clusters(manager.options.watched_namespace()),
@@ -302,7 +303,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             addresses_synced.clone(),
         ));
         let filter = Arc::new(ClaimFilter {
-            selection: selection.clone(),
+            selection: claims.selection.clone(),
             pools,
         });
         let (deleted, deleted_claims) = mpsc::unbounded_channel();
@@ -346,19 +347,12 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             .concurrency(options.concurrency(manager.options.concurrency));
         let stop = manager.stop.clone();
         if let Some(options) = sweep {
-            let claims = ClaimCache {
-                store: controller.store(),
-                selection: selection.clone(),
-            };
-            let sweep = Sweep::new(Arc::clone(&reconciler), claims, options);
+            let sweep = Sweep::new(Arc::clone(&reconciler), claims.clone(), options);
             let gates = vec![claims_synced.clone(), addresses_synced.clone()];
             manager.add_background_task("the sweep of IPAddresses without a claim", gates, sweep);
         }
         let unserved = CountUnservedKinds {
-            claims: ClaimCache {
-                store: controller.store(),
-                selection: selection.clone(),
-            },
+            claims: claims.clone(),
             pools: reconciler.filter.pools.clone(),
             client: manager.client.clone(),
             count: reconciler.metrics.unserved_kinds.clone(),
@@ -371,10 +365,6 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
         if let Some((verification, interval)) = verification {
-            let claims = ClaimCache {
-                store: controller.store(),
-                selection,
-            };
             let work = verification.run(
                 interval,
                 claims,

@@ -42,16 +42,27 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// }
     /// ```
     pub fn for_test(adapter: A, client: &Client) -> Self {
-        let trigger = ControllerBuilder::<_, ()>::new("claims").trigger();
         // Without the task that sends them, events stay in the queue of the publisher.
         let (events, _) = EventPublisher::new(client.clone(), "test", "test");
+        Self::for_test_with(adapter, client, ClaimOptions::default(), events)
+    }
+
+    /// Like [`Self::for_test`], with options and a publisher of events. The options of the
+    /// controller have no effect: concurrency, retries and the interval of verifications.
+    pub fn for_test_with(
+        adapter: A,
+        client: &Client,
+        options: ClaimOptions,
+        events: EventPublisher,
+    ) -> Self {
+        let trigger = ControllerBuilder::<_, ()>::new("claims").trigger();
         Self {
             adapter,
             contract: ContractClient::with_newest_versions(client),
             addresses: Arc::new(AddressIndex::new(trigger.clone())),
             events,
             clusters: Arc::new(Clusters::new(trigger)),
-            options: ClaimOptions::default(),
+            options,
             backoff: Arc::new(ClaimBackoff::default()),
             filter: Arc::new(ClaimFilter {
                 selection: Selection::default(),

@@ -22,7 +22,7 @@
 //!
 //! | record | allowed |
 //! |---|---|
-//! | `block`, `cluster`, `use` with its own id | everything |
+//! | `block`, `cluster` with its own id | everything |
 //! | `block` of another cluster | add and remove its own id in `contenders` |
 //! | `network` | create it with its own id in `sizeOf` |
 //!

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
                 to_close.close();
                 Ok(())
             });
-            let vlans = Vlans::new(manager.client.clone());
+            let vlans = Vlans::start(manager);
             let provider = EtcdProvider {
                 store,
                 vlans: vlans.clone(),
@@ -75,10 +75,9 @@ fn main() -> ExitCode {
             };
             let builder = ClaimReconciler::builder(manager).options(options);
             builder
+                .controller(|claims| claims.wait_for(vlans.synced))
                 .build(async |setup| Ok(WatchedPools::new(setup, provider).await))
-                .await?;
-            vlans.add_controller(manager);
-            Ok(())
+                .await
         },
     )
 }

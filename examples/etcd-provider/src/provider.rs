@@ -68,7 +68,7 @@ impl PoolProvider for EtcdProvider {
         let wanted = if let Some(own) = own {
             own
         } else {
-            self.vlans.require(pool).await?;
+            self.vlans.require(pool)?;
             let used: HashSet<IpAddr> = self.store.addresses(&key).await?.into_iter().collect();
             let is_free =
                 |address: &IpAddr| pool.spec.gateway != Some(*address) && !used.contains(address);

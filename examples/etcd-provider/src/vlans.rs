@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use capi_ipam_provider::controller::client::ResourceClient;
 use capi_ipam_provider::controller::controller::{
-    Action, Attempt, Cause, Changed, Failure, Finalized, Protect, Reconciler, watch_fn,
+    Action, Attempt, Cached, Cause, Changed, Finalized, Protect, Reconciler, Store, watch_fn,
 };
-use capi_ipam_provider::controller::retry::Retry;
+use capi_ipam_provider::controller::health::ReadinessGate;
+use capi_ipam_provider::controller::watch::Keyed;
 use capi_ipam_provider::controller::{finalizer, ready};
 use capi_ipam_provider::prelude::*;
 use capi_ipam_provider::references::{self, ReferenceError};
@@ -23,8 +24,8 @@ use crate::provider::EtcdPool;
 /// The finalizer of a pool, until its VLAN is released.
 const FINALIZER: &str = "etcd-provider.example.com/vlan";
 
-/// The time until a pool whose VLAN cannot be kept is reconciled again.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// The index of the pools by VLAN: `namespace/name`.
+const BY_VLAN: &str = "vlan";
 
 /// A VLAN.
 #[derive(CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -53,12 +54,40 @@ pub struct VlanStatus {
 #[derive(Clone)]
 pub struct Vlans {
     client: Client,
+    vlans: Store<Vlan>,
+    /// Ready when the VLANs are listed.
+    pub synced: ReadinessGate,
 }
 
 impl Vlans {
-    /// Reads VLANs with this client.
-    pub fn new(client: Client) -> Self {
-        Self { client }
+    /// Adds a controller of pools, which keeps their VLANs. A pool is reconciled again when its VLAN
+    /// changes.
+    pub fn start(manager: &mut manager::Manager) -> Self {
+        let mut controller = manager.controller("pools");
+        let (pools, trigger) = (controller.store(), controller.trigger());
+        pools.index(BY_VLAN, |pool: &EtcdPool| {
+            let key = |vlan| format!("{}/{vlan}", pool.key().namespace());
+            pool.spec.vlan.iter().map(key).collect()
+        });
+        let (vlans, handler) = Store::watched(move |vlan| {
+            for pool in pools.by(BY_VLAN, &vlan.to_string()) {
+                trigger.enqueue(pool.key());
+            }
+        });
+        let watched = manager.watch(manager.watch_api(&())).handler(handler);
+        let synced = watched.synced.clone();
+        controller.watch(watched);
+        let vlans = Self {
+            client: manager.client.clone(),
+            vlans,
+            synced,
+        };
+        // Others add labels, annotations and finalizers to pools.
+        let controller = controller
+            .dequeues(|waiting, newer| waiting.metadata.generation != newer.metadata.generation);
+        let kept = Finalized::new(vlans.clone(), FINALIZER).then(watch_fn(report_subnet));
+        manager.run_controller(controller, manager.watch(manager.watch_api(&())), kept);
+        vlans
     }
 
     fn of(&self, pool: &EtcdPool) -> ResourceClient<Vlan> {
@@ -67,44 +96,30 @@ impl Vlans {
     }
 
     /// Requires that the VLAN of a pool is ready, and that the pool keeps it.
-    pub async fn require(&self, pool: &EtcdPool) -> Result<(), HandlerError> {
+    pub fn require(&self, pool: &EtcdPool) -> Result<(), HandlerError> {
         let Some(name) = &pool.spec.vlan else {
             return Ok(());
         };
-        let Some(vlan) = self.of(pool).get(name).await? else {
+        let namespace = pool.metadata.namespace.as_deref();
+        let Some(Cached::Full(vlan)) = self.vlans.get(namespace, name) else {
             let message = format!("spec.vlan: Vlan {name} does not exist");
             return Err(HandlerError::PoolNotReady(message));
         };
+        let vlan = vlan.as_ref();
         if vlan.metadata.deletion_timestamp.is_some() {
-            let used = references::describe(&vlan, &[pool], &());
+            let used = references::describe(vlan, &[pool], &());
             let used = used.unwrap_or_else(|| "not used".to_owned());
             let message = format!("spec.vlan: Vlan {name} is being deleted; it is {used}");
             return Err(HandlerError::PoolNotReady(message));
         }
-        if !finalizer::is_set(&vlan, &references::name_of(pool, &())) {
+        if !finalizer::is_set(vlan, &references::name_of(pool, &())) {
             return Err(HandlerError::RetryAfter {
                 message: format!("spec.vlan: Vlan {name} is not kept for the pool yet"),
                 after: Duration::from_secs(1),
             });
         }
-        Ok(ready::require(&vlan)?)
+        Ok(ready::require(vlan)?)
     }
-
-    /// Adds a controller of pools, which keeps their VLANs.
-    pub fn add_controller(self, manager: &mut manager::Manager) {
-        let pools = manager.watch(manager.watch_api(&()));
-        // Others add labels, annotations and finalizers to pools.
-        let controller = manager
-            .controller("pools")
-            .dequeues(|waiting, newer| state(waiting) != state(newer));
-        let kept = Finalized::new(self, FINALIZER);
-        manager.run_controller(controller, pools, kept.then(watch_fn(report_subnet)));
-    }
-}
-
-/// What ends the pause after a failure when it changes.
-fn state(pool: &EtcdPool) -> (Option<String>, Option<i64>) {
-    (pool.metadata.uid.clone(), pool.metadata.generation)
 }
 
 /// Reports that the subnet of a pool has changed: allocated addresses stay as they are.
@@ -137,22 +152,6 @@ impl Reconciler for Vlans {
         let named: Vec<&str> = pool.spec.vlan.as_deref().into_iter().collect();
         references::set(&vlans, &named, &reference).await?;
         Ok(Action::AwaitChange)
-    }
-
-    fn on_error(
-        &self,
-        pool: &EtcdPool,
-        attempt: &Attempt<()>,
-        failure: &Failure<'_, ReferenceError>,
-    ) {
-        if attempt.failures == 0 {
-            let (pool, vlan) = (pool.name_any(), &pool.spec.vlan);
-            tracing::warn!(pool, vlan, %failure, "cannot keep the VLAN of a pool");
-        }
-    }
-
-    fn retry(&self, _: &ReferenceError, _: u32) -> Retry {
-        Retry::After(RETRY_DELAY)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::process::ExitCode;
 
+use capi_ipam_provider::advanced::SweepOptions;
 use capi_ipam_provider::controller::{client, patch};
 use capi_ipam_provider::prelude::*;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -112,6 +113,7 @@ fn main() -> ExitCode {
                 status: true,
             };
             ClaimReconciler::builder(manager)
+                .sweep(SweepOptions::default())
                 .build(async |setup| Ok(WatchedPools::with_options(setup, provider, options).await))
                 .await
         },

@@ -7,14 +7,14 @@ use std::time::Duration;
 use capi_ipam_provider::advanced::{STATUS_INTERVAL, StatusWriter};
 use capi_ipam_provider::api::conditions::{self, Condition, INVALID_SPEC, READY};
 use capi_ipam_provider::controller::client::ResourceClient;
-use capi_ipam_provider::controller::controller::{Action, Attempt, Reconciler};
+use capi_ipam_provider::controller::controller::{Action, Attempt, Reconciler, Store};
 use capi_ipam_provider::controller::manager::{self, BoxError, Identity, Manager};
-use capi_ipam_provider::controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::controller::retry::Retry;
 use capi_ipam_provider::controller::upgrade::StoredVersions;
+use capi_ipam_provider::controller::watch::Keyed;
 use capi_ipam_provider::controller::{clock, trace_span, traces};
 use capi_ipam_provider::references::{self, ReferenceError};
-use kube::{Api, CustomResource, ResourceExt};
+use kube::{Api, CustomResource};
 use prometheus_client::metrics::counter::Counter;
 use serde::{Deserialize, Serialize};
 
@@ -120,14 +120,15 @@ async fn set_up(manager: &mut Manager) -> Result<(), BoxError> {
 
     let controller = manager.controller("servers");
     let mut controller = controller.wants(servers.status.is_change_by_others());
-    let store = controller.store();
-    store.index("rack", |server: &Server| vec![server.spec.rack.clone()]);
-    let of_rack = move |rack: &Rack| {
-        let servers = store.by("rack", &rack.name_any()).into_iter();
-        servers.map(|server| NamespacedName::of(&server.metadata))
-    };
+    let (placed, trigger) = (controller.store(), controller.trigger());
+    placed.index("rack", |server: &Server| vec![server.spec.rack.clone()]);
+    let (_, handler) = Store::<Rack>::watched(move |rack| {
+        for server in placed.by("rack", rack.name()) {
+            trigger.enqueue(server.key());
+        }
+    });
     let racks = manager.watch(Api::all(manager.client.clone()));
-    controller.watch(racks.handler(controller.trigger().mapped(of_rack)));
+    controller.watch(racks.handler(handler));
 
     let (of_server, racks) = (servers.client.clone(), servers.racks.clone());
     let clean_up = move |server: Arc<Server>| {

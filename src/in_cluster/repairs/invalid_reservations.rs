@@ -1,4 +1,5 @@
-//! Manually created reservations that have no effect. Admission rejects most of them.
+//! Whether manually created reservations have an effect. Admission rejects most of those that have
+//! none.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use super::report_failed;
 use crate::in_cluster::context::Context;
 
 /// Reports reservations without effect by an event and in their status, each once. The status of
-/// others is written only if it reports a problem that they no longer have.
+/// others is written only if a user created them, or if it reports a problem that they no longer
+/// have.
 pub(super) struct ReportInvalidReservations {
     context: Arc<Context>,
     /// Those that are reported already by an event: uid and problem.
@@ -26,7 +28,7 @@ impl Repair for ReportInvalidReservations {
 
     async fn pass(&mut self) -> Repaired {
         let ledger = &self.context.ledger;
-        let (invalid, corrected) = ledger.read(Ledger::invalid_reservations);
+        let (invalid, valid) = ledger.read(Ledger::invalid_reservations);
         let current: HashSet<_> = invalid.iter().map(key_of).collect();
         self.reported.retain(|known| current.contains(known));
         self.written.retain(|known| current.contains(known));
@@ -51,7 +53,7 @@ impl Repair for ReportInvalidReservations {
                 Err(error) => report_failed(&found.name, &error),
             }
         }
-        for (name, seen) in corrected {
+        for (name, seen) in valid {
             if let Err(error) = self.context.reservations.report(&name, seen, None).await {
                 report_failed(&name, &error);
             }

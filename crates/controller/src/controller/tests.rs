@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::stream::unfold;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::task::JoinHandle;
+
 use tokio_util::sync::CancellationToken;
 
 use super::{Action, Attempt, Cause, ControllerBuilder, Reconciler, Store, Trigger};
@@ -178,34 +178,27 @@ impl Reconciler for Recorder {
 
 /// A running controller with one source.
 pub(super) struct Running {
-    pub(super) health: Health,
     pub(super) main: Changes,
     pub(super) trigger: Trigger<Item>,
     pub(super) store: Store<Item>,
     pub(super) reconciler: Arc<Recorder>,
-    pub(super) stop: CancellationToken,
-    pub(super) task: JoinHandle<()>,
 }
 
 impl Running {
     pub(super) fn start(reconciler: Recorder) -> Self {
-        let health = Health::default();
-        let (main, source) = ChannelSource::new(&health);
+        let (main, source) = ChannelSource::new(&Health::default());
         let unwanted = reconciler.unwanted;
         let builder = ControllerBuilder::new("items")
             .wants(move |_, after: &Item| unwanted != Some(after.revision));
         let (trigger, store) = (builder.trigger(), builder.store());
-        let stop = CancellationToken::new();
         let reconciler = Arc::new(reconciler);
-        let task = builder.run(source, stop.clone(), Arc::clone(&reconciler));
+        let task = builder.run(source, CancellationToken::new(), Arc::clone(&reconciler));
+        tokio::spawn(task);
         Self {
-            health,
             main,
             trigger,
             store,
             reconciler,
-            stop,
-            task: tokio::spawn(task),
         }
     }
 

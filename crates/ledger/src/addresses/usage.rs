@@ -217,8 +217,8 @@ pub(crate) struct ReservationInfo {
     pub(crate) is_terminating: bool,
     /// Whether it has to be labelled for `clusterctl move`.
     pub(crate) lacks_label: bool,
-    /// Whether its status reports that it has no effect.
-    pub(crate) reports_problem: bool,
+    /// Whether its status reports that it has an effect. `None` if it reports neither.
+    pub(crate) is_ready: Option<bool>,
 }
 
 /// Whether an address can be allocated.
@@ -363,7 +363,7 @@ impl ReservationInfo {
             was_used: false,
             is_terminating: reservation.metadata.deletion_timestamp.is_some(),
             lacks_label: reservation.needs_move_label(),
-            reports_problem: reservation.reports_problem(),
+            is_ready: reservation.is_ready(),
         }
     }
 
@@ -387,6 +387,13 @@ impl ReservationInfo {
     /// has no claim uid.
     pub(crate) fn is_manual(&self) -> bool {
         self.claim_uid.is_none()
+    }
+
+    /// Whether the status has to report that the reservation has an effect: it says the contrary,
+    /// or a user created it.
+    pub(crate) fn needs_ready(&self) -> bool {
+        let is_new = self.is_ready.is_none() && self.is_manual() && !self.is_terminating;
+        is_new || self.is_ready == Some(false)
     }
 
     /// Whether a claim has the reservation: it is neither created by a user nor released.

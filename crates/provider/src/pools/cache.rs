@@ -292,23 +292,6 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler
     }
 }
 
-/// Removes deleted claims from a cache. A separate type, since the compiler does not know that the
-/// pools of a provider are no claims: the two implementations for the cache would conflict.
-pub(super) struct DeletedClaims<K>(pub(super) Arc<PoolCache<K>>);
-
-impl<K: Send + Sync + 'static> EventHandler<IPAddressClaim> for DeletedClaims<K> {
-    fn apply(&self, _: &IPAddressClaim) {}
-
-    fn delete(&self, claim: &IPAddressClaim) {
-        self.0.stop_waiting(claim);
-    }
-
-    fn apply_invalid(&self, _: &Invalid) {}
-
-    /// The controller reports the last known state as deleted.
-    fn delete_invalid(&self, _: &Invalid) {}
-}
-
 #[cfg(test)]
 mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;

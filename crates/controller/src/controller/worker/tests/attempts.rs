@@ -74,11 +74,8 @@ impl SpanExporter for Spans {
 async fn every_reconcile_has_a_span() {
     let spans = Spans::default();
     let builder = SdkTracerProvider::builder().with_simple_exporter(spans.clone());
-    let options = TraceOptions {
-        provider: Some(builder.build()),
-        ..TraceOptions::default()
-    };
-    let identity = Identity::new("test", "0.0.1");
+    let identity = Identity::new("test", "0.0.1").with_tracer(builder.build());
+    let options = TraceOptions::default();
     let traces = Traces::start(&options, &identity, &Handle::current()).unwrap();
     let subscriber = tracing_subscriber::registry().with(traces.unwrap().layer());
     let _guard = tracing::subscriber::set_default(subscriber);
