@@ -54,7 +54,7 @@ pub struct VlanStatus {
 #[derive(Clone)]
 pub struct Vlans {
     client: Client,
-    vlans: Store<Vlan>,
+    cache: Store<Vlan>,
     /// Ready when the VLANs are listed.
     pub synced: ReadinessGate,
 }
@@ -69,7 +69,7 @@ impl Vlans {
             let key = |vlan| format!("{}/{vlan}", pool.key().namespace());
             pool.spec.vlan.iter().map(key).collect()
         });
-        let (vlans, handler) = Store::watched(move |vlan| {
+        let (cache, handler) = Store::watched(move |vlan| {
             for pool in pools.by(BY_VLAN, &vlan.to_string()) {
                 trigger.enqueue(pool.key());
             }
@@ -79,7 +79,7 @@ impl Vlans {
         controller.watch(watched);
         let vlans = Self {
             client: manager.client.clone(),
-            vlans,
+            cache,
             synced,
         };
         // Others add labels, annotations and finalizers to pools.
@@ -101,7 +101,7 @@ impl Vlans {
             return Ok(());
         };
         let namespace = pool.metadata.namespace.as_deref();
-        let Some(Cached::Full(vlan)) = self.vlans.get(namespace, name) else {
+        let Some(Cached::Full(vlan)) = self.cache.get(namespace, name) else {
             let message = format!("spec.vlan: Vlan {name} does not exist");
             return Err(HandlerError::PoolNotReady(message));
         };
