@@ -1,8 +1,8 @@
 //! Releases the addresses of a claim: sends the requests of [`Free`], step R2.
 //!
-//! A claim that is gone without having been deleted by its finalizer can have been moved to another
-//! management cluster. In a network that shares blocks, its reservations are left to
-//! [`AbandonedReservations`](super::repairs), which waits until the registry has shown what others use.
+//! A claim whose IPAddress another process has deleted can have been moved to another management
+//! cluster. In a network that shares blocks, its reservations are left to the repair of abandoned
+//! ones, which waits until the registry has shown what others use.
 
 use std::collections::VecDeque;
 
@@ -28,6 +28,8 @@ struct Releasing<'a> {
     held: VecDeque<(KnownReservation, FormerUse)>,
     /// The pool and the block of the deleted IPAddress, if the ledger shows no reservation of it.
     deleted: Option<(PoolKey, Block)>,
+    /// Whether the claim is being deleted, and this process has deleted its IPAddress.
+    is_deleted_here: bool,
     /// Where the block may be reserved, once that is looked up.
     slots: Option<VecDeque<Slot>>,
     /// The scope that is read.
@@ -36,10 +38,10 @@ struct Releasing<'a> {
     current: Option<(KnownReservation, FormerUse)>,
 }
 
-/// Step R2: releases all addresses that are reserved for a claim whose IPAddress is deleted.
-/// `deleted` is the pool and the block of that IPAddress, if this process has deleted it. The claim
-/// does not wait for the cool-down. A promise is kept: the next claim of this name gets the address
-/// again.
+/// Step R2: releases the addresses that are reserved for a claim whose IPAddress is deleted, but for
+/// those that may be in use elsewhere. `deleted` is the pool and the block of that IPAddress, if this
+/// process has deleted it. The claim does not wait for the cool-down. A promise is kept: the next
+/// claim of this name gets the address again.
 pub(super) async fn release_claim(
     context: &Context,
     claim: &IPAddressClaim,
@@ -72,9 +74,12 @@ impl<'a> Releasing<'a> {
         held: &[Held],
         deleted: Option<&(PoolKey, Block)>,
     ) -> Self {
+        let is_deleted_here = claim.metadata.deletion_timestamp.is_some() && deleted.is_some();
         // A promise is kept, and a reservation without uid is being created.
         let reserved = held.iter().filter(|held| {
-            !held.is_promise && !held.uid.is_empty() && !may_be_moved(context, claim, &held.slot)
+            !held.is_promise
+                && !held.uid.is_empty()
+                && (is_deleted_here || !shares_blocks(context, &held.slot))
         });
         let held_by_claim = reserved
             .map(|one| (one.known(), former_use(held, one)))
@@ -90,6 +95,7 @@ impl<'a> Releasing<'a> {
             claim,
             held: held_by_claim,
             deleted: unknown.cloned(),
+            is_deleted_here,
             slots: None,
             slot: None,
             current: None,
@@ -139,7 +145,8 @@ impl<'a> Releasing<'a> {
                 let ledger = &self.context.ledger;
                 let scopes = ledger.read(|ledger| ledger.pools().possible_scopes(pool));
                 let slots = scopes.into_iter().map(of_scope);
-                let released = slots.filter(|slot| !may_be_moved(self.context, self.claim, slot));
+                let released =
+                    slots.filter(|slot| self.is_deleted_here || !shares_blocks(self.context, slot));
                 released.collect()
             };
             self.slot = self.slots.get_or_insert_with(look_up).pop_front();
@@ -195,12 +202,11 @@ impl<'a> Releasing<'a> {
     }
 }
 
-/// Whether another management cluster may use the address now: the claim is gone, and nothing shows
-/// that it was deleted in this one.
-fn may_be_moved(context: &Context, claim: &IPAddressClaim, slot: &Slot) -> bool {
-    if claim.metadata.deletion_timestamp.is_some() {
-        return false;
-    }
+/// Whether another management cluster may use an address that nothing shows to be released in this
+/// one. `clusterctl move` removes the finalizers of an IPAddress and of its claim, and then deletes
+/// each: a manager that has not seen yet that they are paused finds a claim that is gone, or adds its
+/// finalizer again in between and finds a claim in deletion.
+fn shares_blocks(context: &Context, slot: &Slot) -> bool {
     let registry = context
         .ledger
         .read(|ledger| ledger.registry_of_address(slot));

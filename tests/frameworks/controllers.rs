@@ -21,7 +21,7 @@ pub(crate) fn controller_runtime() -> Framework {
             "`Result.RequeueAfter`" => capi_ipam_provider::controller::controller::Action::Requeue: "This is no failure, and keeps the state of the attempt.";
             "`reconcile.TerminalError`" => capi_ipam_provider::controller::retry::Retry::GiveUp: "`Reconciler::retry` returns it.";
             "`workqueue.TypedRateLimiter`" => capi_ipam_provider::controller::retry::RetryPolicy: "For each object. Only a change by others ends its backoff.";
-            "`MaxConcurrentReconciles`" => capi_ipam_provider::controller::options::Options.concurrency: "The flag `--concurrency`, and an argument of `run`.";
+            "`MaxConcurrentReconciles`" => capi_ipam_provider::controller::options::Options.concurrency: "The flag `--concurrency`, and `ControllerBuilder::concurrency`.";
             "`handler.EventHandler`" => capi_ipam_provider::controller::watch::EventHandler: "Sees every event before the reconciler does.";
             "`handler.EnqueueRequestsFromMapFunc`" => capi_ipam_provider::controller::controller::Store.watched: "Its function calls `Trigger::enqueue`, also for objects that were deleted while the watch was interrupted.";
             "`client.FieldIndexer`" => capi_ipam_provider::controller::controller::Store.index: "For any cached kind, at any time.";

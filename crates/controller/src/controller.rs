@@ -255,6 +255,8 @@ pub struct Attempt<S> {
     /// Whether the next attempt has the cause of this one although this one does not fail: it has
     /// done nothing yet. Set it together with [`Action::Requeue`].
     pub keeps_cause: bool,
+    /// Whether the cause is that of an earlier attempt, which has not handled it.
+    pub(crate) is_carried: bool,
 }
 
 impl<S> Attempt<S> {
@@ -265,6 +267,7 @@ impl<S> Attempt<S> {
             failures: self.failures,
             state,
             keeps_cause: self.keeps_cause,
+            is_carried: self.is_carried,
         }
     }
 }
@@ -357,7 +360,8 @@ impl<K> Trigger<K> {
     }
 
     /// Enqueues an object after a delay, with the cause [`Cause::Requeued`] and not during its
-    /// backoff, as [`Action::Requeue`] does. What enqueues it earlier does not cancel this.
+    /// backoff, as [`Action::Requeue`] does. What enqueues it earlier does not cancel this, and it can
+    /// be called before the object is listed.
     pub fn enqueue_after(&self, object: NamespacedName, delay: Duration) {
         // What is never due needs no entry in the queue.
         if let Some(at) = Instant::now().checked_add(delay) {
@@ -507,8 +511,10 @@ where
             () = worker.run(received, self.triggered, stop) => {}
             // A watch ends if its kind is no longer served, or by a panic. Either ends the
             // controller.
-            Some(Err(error)) = tasks.join_next() => {
-                if let Ok(panic) = error.try_into_panic() {
+            Some(ended) = tasks.join_next() => {
+                if let Err(error) = ended
+                    && let Ok(panic) = error.try_into_panic()
+                {
                     std::panic::resume_unwind(panic);
                 }
             }

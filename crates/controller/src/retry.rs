@@ -41,7 +41,7 @@ impl RetryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// The object is reconciled again after this delay, or earlier if a change [ends
-    /// it](crate::controller::Reconciler::dequeues) or if it is triggered. By default a change of
+    /// it](crate::controller::ControllerBuilder::dequeues) or if it is triggered. By default a change of
     /// more than the status does.
     After(Duration),
     /// The object is not reconciled again before such a change, or before it is triggered.

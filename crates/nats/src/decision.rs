@@ -53,7 +53,8 @@ pub(crate) enum Verdict {
 /// contains: a bucket that was restored from a backup continues with the revisions that it has
 /// lost. A marker from before the revision of the secondary is one of an earlier deletion.
 pub(crate) fn verdict(owner: &Owner, incarnation: &str, last: Option<&Last>) -> Verdict {
-    let is_same_bucket = owner.incarnation == incarnation;
+    // What is not known may be another one.
+    let is_same_bucket = !incarnation.is_empty() && owner.incarnation == incarnation;
     match last {
         Some(last) if !last.is_deletion => Verdict::Exists,
         Some(marker) if is_same_bucket && marker.revision > owner.revision => Verdict::Deleted,
@@ -127,6 +128,7 @@ mod tests {
     fn marker_of_another_bucket_shows_nothing() {
         for revision in [9, 11] {
             assert_eq!(shown("2", Some(marker(revision))), Verdict::Missing);
+            assert_eq!(shown("", Some(marker(revision))), Verdict::Missing);
         }
         assert_eq!(shown("2", None), Verdict::Missing);
     }

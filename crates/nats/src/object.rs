@@ -120,14 +120,35 @@ impl Owner {
 impl<T: Value> KvObject<T> {
     /// Whether the value is this one, as JSON.
     pub(crate) fn has_value(&self, value: &T) -> Result<bool, KvError> {
-        let encode = |value: &T| {
-            serde_json::to_value(value).map_err(|source| Invalid::Encode {
-                key: self.key.clone(),
-                source,
-            })
-        };
-        let own = self.value.as_ref().map(encode).transpose()?;
-        Ok(own == Some(encode(value)?))
+        let own = self
+            .value
+            .as_ref()
+            .map(|own| self.encode(own))
+            .transpose()?;
+        Ok(own == Some(self.encode(value)?))
+    }
+
+    /// A value with the field `status` of this object: that is of the reconciler of its bucket.
+    pub(crate) fn with_own_status(&self, value: &T) -> Result<T, KvError> {
+        let mut wanted = self.encode(value)?;
+        let own = self
+            .value
+            .as_ref()
+            .map(|own| self.encode(own))
+            .transpose()?;
+        let status = own.and_then(|own| own.get(STATUS).cloned());
+        if let (Some(fields), Some(status)) = (wanted.as_object_mut(), status) {
+            fields.insert(STATUS.to_owned(), status);
+        }
+        Ok(serde_json::from_value(wanted).unwrap_or_else(|_| value.clone()))
+    }
+
+    fn encode(&self, value: &T) -> Result<serde_json::Value, KvError> {
+        let encoded = serde_json::to_value(value).map_err(|source| Invalid::Encode {
+            key: self.key.clone(),
+            source,
+        });
+        Ok(encoded?)
     }
 }
 
@@ -264,6 +285,20 @@ mod tests {
         let before = fingerprint(r#"{"size": 1, "status": {"problem": "full"}}"#);
         assert_eq!(before, fingerprint(r#"{"size": 1}"#));
         assert_ne!(before, fingerprint(r#"{"size": 2}"#));
+    }
+
+    #[test]
+    fn status_of_a_secondary_stays() {
+        let with = |text: &str| {
+            let record = record(&[], text);
+            let object: KvObject<serde_json::Value> = record.into_object();
+            object
+                .with_own_status(&serde_json::json!({"size": 2}))
+                .unwrap()
+        };
+        let written = with(r#"{"size": 1, "status": "ready"}"#);
+        assert_eq!(written, serde_json::json!({"size": 2, "status": "ready"}));
+        assert_eq!(with("1"), serde_json::json!({"size": 2}));
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl<T: Value, U: Value> SecondaryKeys<T, U> {
         self.bucket.source("", self.clone(), synced)
     }
 
-    /// Writes the secondary `key` of a key, unless it has this value. Call it with the object that
-    /// is reconciled.
+    /// Writes the secondary `key` of a key, unless it has this value. Its field `status` stays as it
+    /// is: a reconciler of its own bucket can write it. Call it with the object that is reconciled.
     ///
     /// Sends a read, and then a write as [`Bucket::update`] does.
     ///
@@ -81,11 +81,12 @@ impl<T: Value, U: Value> SecondaryKeys<T, U> {
         if !held.is_deleted() {
             check_owner(held.owner.as_ref(), key, &self.primaries, primary)?;
         }
-        if held.owner == owner && held.has_value(value)? {
+        let value = held.with_own_status(value)?;
+        if held.owner == owner && held.has_value(&value)? {
             return Ok(());
         }
         held.owner = owner;
-        self.bucket.update(&held, value).await?;
+        self.bucket.update(&held, &value).await?;
         Ok(())
     }
 

@@ -63,17 +63,15 @@ impl Reconciler for Servers {
         server: Arc<Server>,
         _: &mut Attempt<()>,
     ) -> Result<Action, ReferenceError> {
-        let names = [server.spec.rack.as_str()];
-        let [name] = names;
+        let name = server.spec.rack.as_str();
         let reference = references::name_of(&*server, &());
-        let keep = references::set(&self.racks, &names, &reference);
+        let keep = references::set(&self.racks, std::slice::from_ref(&name), &reference);
         let kept = traces::in_span(trace_span!("keep_rack", rack = name), keep).await;
         let places = self.racks.get(name).await?.map(|rack| rack.spec.places);
         let ready = match &kept {
             Err(error) => Condition::new(READY, false, "RackNotUsable", error.to_string()),
             Ok(()) if places.is_some_and(|places| server.spec.place > places) => {
-                let text = "spec.place: the rack has no such place";
-                Condition::new(READY, false, INVALID_SPEC, text)
+                Condition::new(READY, false, INVALID_SPEC, "spec.place: not in the rack")
             }
             Ok(()) => Condition::new(READY, true, "Placed", ""),
         };
@@ -82,8 +80,9 @@ impl Reconciler for Servers {
     }
 
     /// A rack can be created at any time.
-    fn retry(&self, _: &ReferenceError, _: u32) -> Retry {
-        self.refused.inc();
+    fn retry(&self, error: &ReferenceError, _: u32) -> Retry {
+        let is_refused = !matches!(error, ReferenceError::Request(_));
+        self.refused.inc_by(is_refused.into());
         Retry::After(Duration::from_secs(5))
     }
 }

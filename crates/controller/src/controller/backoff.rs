@@ -90,7 +90,8 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
         };
         // Those that no attempt has handled. A deletion is one of the object as it is now.
         let unhandled = entry.attempt.cause;
-        let cause = if unhandled <= Cause::Created {
+        let is_carried = (Cause::Triggered..=Cause::Created).contains(&unhandled);
+        let cause = if is_carried {
             cause.max(unhandled)
         } else {
             cause
@@ -112,6 +113,8 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
         entry.triggered = false;
         Start::Now(Attempt {
             cause,
+            is_carried,
+            keeps_cause: false,
             ..std::mem::take(&mut entry.attempt)
         })
     }
@@ -310,7 +313,9 @@ mod tests {
             };
             attempt
         };
-        let attempt = cause_of("1", "x", Cause::Created);
+        let mut attempt = cause_of("1", "x", Cause::Created);
+        assert!(!attempt.is_carried);
+        attempt.keeps_cause = true;
         let failed = Attempt {
             failures: 1,
             ..attempt
@@ -320,6 +325,7 @@ mod tests {
         // A change ends the backoff, and is no success.
         let mut attempt = cause_of("2", "y", Cause::Changed);
         assert_eq!((attempt.cause, attempt.failures), (Cause::Created, 0));
+        assert!(attempt.is_carried && !attempt.keeps_cause);
         attempt.keeps_cause = true;
         backoffs.requeued(&key(), attempt, WAIT);
         let attempt = cause_of("3", "z", Cause::Changed);

@@ -127,8 +127,8 @@ impl<R: Protect> Finalized<R> {
         }
         let is_first = matches!(attempt.cause, Cause::Created | Cause::Resumed);
         if is_set {
-            // After a failure, the cause is that of the failed attempt.
-            if is_first && attempt.failures == 0 {
+            // An attempt of this process can have added the finalizer, and failed then.
+            if is_first && !attempt.is_carried {
                 attempt.cause = Cause::Resumed;
             }
             return self.inner.reconcile(object, attempt).await;
@@ -194,7 +194,10 @@ impl<R: Protect> Reconciler for Finalized<R> {
         // What is gone has no finalizer.
         let is_gone = attempt.cause == Cause::Deleted;
         let is_managed = match self.inner.protection(&object) {
-            Protection::Postponed(action) if !is_gone => return Ok(action),
+            Protection::Postponed(action) if !is_gone => {
+                attempt.keeps_cause = true;
+                return Ok(action);
+            }
             protection => protection == Protection::Managed && !is_gone,
         };
         if is_managed {

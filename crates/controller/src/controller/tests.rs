@@ -235,14 +235,37 @@ async fn object_is_enqueued_after_a_delay() {
     running.main.list(vec![item("a", 1)]);
     let mut expected = vec![("a 1", Cause::Resumed)];
     running.expect(&expected).await;
-    let hour = Duration::from_hours(1);
-    running.trigger.enqueue_after(key("a"), hour);
-    running
-        .trigger
-        .enqueue_after(key("a"), Duration::from_millis(5));
-    running.trigger.enqueue_after(key("gone"), Duration::ZERO);
-    expected.push(("a 1", Cause::Requeued));
+    for delay in [Duration::from_millis(50), Duration::ZERO] {
+        running.trigger.enqueue_after(key("a"), delay);
+        running.trigger.enqueue_after(key("gone"), delay);
+    }
+    // The first one is not cancelled.
+    expected.extend([("a 1", Cause::Requeued); 2]);
     running.expect(&expected).await;
+}
+
+#[tokio::test]
+async fn end_of_a_source_ends_the_controller() {
+    for ends_main in [true, false] {
+        let health = Health::default();
+        let (main, source) = ChannelSource::new(&health);
+        let (other, watched) = ChannelSource::new(&health);
+        let mut builder = ControllerBuilder::new("items");
+        builder.watch(watched);
+        other.list(Vec::new());
+        let reconciler = Arc::new(Recorder::default());
+        let task = builder.run(source, CancellationToken::new(), reconciler);
+        let task = tokio::spawn(task);
+        main.list(vec![item("a", 1)]);
+        let (closed, kept) = if ends_main {
+            (main, other)
+        } else {
+            (other, main)
+        };
+        drop(closed);
+        task.await.expect("no panic");
+        drop(kept);
+    }
 }
 
 /// Waits for a condition.

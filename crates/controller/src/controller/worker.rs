@@ -3,6 +3,7 @@
 mod changes;
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -77,6 +78,8 @@ pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
     store: Store<R::Object, C::Compact>,
     deleted: Deleted<R::Object>,
     queue: Queue,
+    /// The objects that a trigger enqueues later.
+    timers: BTreeSet<(Instant, NamespacedName)>,
     /// An initial list has begun. Objects are reconciled as soon as they are listed: of a hundred
     /// thousand most need no reconcile, and the others do not wait for the end of the list.
     started: bool,
@@ -134,6 +137,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             store,
             deleted: Deleted::default(),
             queue,
+            timers: BTreeSet::new(),
             started,
             concurrency,
             running_low,
@@ -156,6 +160,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         let mut timer_at = None;
         let mut running = JoinSet::new();
         loop {
+            self.handle_timers();
             self.start_due(&mut running);
             let due = self.queue.due(running.len());
             let due_low = self.queue.low_due();
@@ -174,6 +179,8 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                 .queue
                 .next_due()
                 .filter(|_| running.len() < self.concurrency);
+            let next_timer = self.timers.first().map(|(at, _)| *at);
+            let next_due = next_due.into_iter().chain(next_timer).min();
             if let Some(at) = next_due.filter(|_| next_due != timer_at) {
                 timer.as_mut().reset(at.into());
             }
@@ -255,15 +262,31 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             cause,
             at,
         } = trigger;
+        let now = Instant::now();
+        if at > now {
+            self.timers.insert((at, key));
+            return;
+        }
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
             if cause == Cause::Triggered {
                 self.context.backoffs.trigger(&key);
             }
-            let now = Instant::now();
             let priority = self.priority(&key, cause);
-            let reason = Reason { cause, priority };
-            self.queue.add(key, at.max(now), now, reason);
+            self.queue.add(key, now, now, Reason { cause, priority });
+        }
+    }
+
+    /// Enqueues the objects whose delay is over.
+    fn handle_timers(&mut self) {
+        let now = Instant::now();
+        while let Some((at, object)) = self.timers.pop_first() {
+            if at > now {
+                self.timers.insert((at, object));
+                return;
+            }
+            let cause = Cause::Requeued;
+            self.handle_trigger(Triggered { object, cause, at });
         }
     }
 
