@@ -121,3 +121,6 @@ try kubectl ipam reserve team-a/none
 
 # The first sign of life with the exclusions of the network is written within a minute.
 wait_for condition=ExclusionsDiffer=false ipnetwork/region
+# The next sweep reports that the reservations of users are valid.
+wait_for condition=Ready ipreservation/p.team-a.web.10.0.0.13
+wait_for condition=Ready ipreservation/p.team-a.web.10.0.0.20
