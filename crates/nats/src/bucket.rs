@@ -16,7 +16,9 @@ use self::outcome::{Outcome, Seen, outcome};
 use crate::connection::Connection;
 use crate::error::{Failure, Invalid, KvError, Meaning};
 use crate::key::Names;
-use crate::object::{KvObject, OPERATION, OWNER, Operation, Record, Value, WRITE_ID};
+use crate::object::{
+    KvObject, OPERATION, OWNER, Operation, Record, Value, WRITE_ID, with_changed_fields,
+};
 
 /// The time before a write is sent again that another one was in the way of. A random part is added
 /// so that writers do not meet again.
@@ -234,17 +236,29 @@ impl<T: Value> Bucket<T> {
     /// [`KvError::Invalid`] when nothing was written.
     pub async fn update(&self, held: &KvObject<T>, value: &T) -> Result<KvObject<T>, KvError> {
         let payload = encode(&held.key, value)?;
+        self.put(held, payload, value.clone()).await
+    }
+
+    async fn put(
+        &self,
+        held: &KvObject<T>,
+        payload: Vec<u8>,
+        value: T,
+    ) -> Result<KvObject<T>, KvError> {
         let revision = self.write(held, payload, Operation::Put).await?;
         let mut object = KvObject::new(held.key.clone(), revision, Operation::Put);
-        object.value = Some(value.clone());
+        object.value = Some(value);
         object.incarnation.clone_from(&held.incarnation);
         object.owner.clone_from(&held.owner);
         Ok(object)
     }
 
     /// Writes the result of a reconcile into the value of a key: `change` sets its field `status`.
+    /// All other fields stay as they are in the bucket, also those that the type does not have.
     /// Nothing is written if `change` changes nothing, for a marker, and for a value that cannot be
     /// decoded. Returns the object that was written.
+    ///
+    /// Sends a read, and then a write as [`Self::update`] does.
     ///
     /// ```
     /// use capi_ipam_nats::{Bucket, KvError, KvObject};
@@ -273,11 +287,21 @@ impl<T: Value> Bucket<T> {
         let Some(mut value) = held.value.clone() else {
             return Ok(None);
         };
+        let before = held.encode(&value)?;
         change(&mut value);
-        if held.has_value(&value)? {
+        let after = held.encode(&value)?;
+        if before == after {
             return Ok(None);
         }
-        self.update(held, &value).await.map(Some)
+        let subject = self.names.subject_of(&held.key)?;
+        let found = self.last_record(&subject).await;
+        let found = found.map_err(|source| self.unavailable(source))?;
+        let Some(stored) = found.filter(|found| found.revision == held.revision) else {
+            return Err(self.conflict(&held.key));
+        };
+        let stored = serde_json::from_slice(&stored.payload).unwrap_or_default();
+        let payload = with_changed_fields(stored, &before, after).to_string();
+        self.put(held, payload.into_bytes(), value).await.map(Some)
     }
 
     /// Deletes a key if it has the revision of `held`. A marker is left for

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::bucket::Bucket;
 use crate::decision::{Last, Listing, Verdict, verdict};
 use crate::error::{Failure, KvError};
-use crate::object::{Record, Value};
+use crate::object::{Owner, Record, Value};
 use crate::secondary::{Secondary, SecondaryError, SecondaryStore};
 use crate::watch::{Event, Watch};
 
@@ -141,14 +141,14 @@ where
             let known = suspects.get(&secondary.uid);
             let known = known.filter(|known| known.verdict == verdict);
             if known.is_some_and(|known| self.is_due(known)) {
-                match self.delete(secondary, &listing.incarnation, verdict).await {
+                // If it fails, each further read of the bucket would last until its deadline.
+                let is_confirmed = self.confirms(owner, &listing.incarnation, verdict).await?;
+                match self.delete(secondary, is_confirmed).await {
                     Ok(true) => {
                         pass.deleted += 1;
                         continue;
                     }
                     Ok(false) => {}
-                    // Each further read of the bucket would last until its deadline.
-                    Err(SecondaryError::Bucket(error)) => return Err(error.into()),
                     Err(error) => {
                         first_error.get_or_insert(error);
                     }
@@ -180,27 +180,30 @@ where
         }
     }
 
-    /// Deletes a secondary if the leader of the bucket, which was created at this time, confirms
-    /// the verdict. Returns whether it is deleted.
-    async fn delete(
-        &self,
-        secondary: &Secondary,
-        listed: &str,
-        found: Verdict,
-    ) -> Result<bool, SecondaryError> {
-        let owner = &secondary.owner;
+    /// Whether the leader of the bucket, which was created at this time, confirms a verdict.
+    async fn confirms(&self, owner: &Owner, listed: &str, found: Verdict) -> Result<bool, KvError> {
         let last = self.bucket.read(&owner.key).await?;
         let last = last.as_ref().map(Last::of);
         // The read was one of the listed bucket if that exists afterwards.
         let incarnation = self.bucket.incarnation().await?;
-        if incarnation != listed || verdict(owner, &incarnation, last.as_ref()) != found {
+        Ok(incarnation == listed && verdict(owner, &incarnation, last.as_ref()) == found)
+    }
+
+    /// Deletes a secondary in the state that was listed, if it is confirmed that it is garbage.
+    /// Returns whether it is deleted.
+    async fn delete(
+        &self,
+        secondary: &Secondary,
+        is_confirmed: bool,
+    ) -> Result<bool, SecondaryError> {
+        if !is_confirmed {
             return Ok(false);
         }
         match self.secondaries.remove(secondary).await {
             Ok(()) => {
                 let (bucket, name) = (self.bucket.name(), &secondary.name);
-                let key = &owner.key;
-                tracing::info!(bucket, key, name, ?found, "deleted what belonged to a key");
+                let key = &secondary.owner.key;
+                tracing::info!(bucket, key, name, "deleted what belonged to a key");
                 Ok(true)
             }
             // It was written in the meantime: it is garbage no longer, or again in the next pass.

@@ -8,6 +8,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::Keyed;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::error::{Invalid, KvError};
 
@@ -143,13 +144,30 @@ impl<T: Value> KvObject<T> {
         Ok(serde_json::from_value(wanted).unwrap_or_else(|_| value.clone()))
     }
 
-    fn encode(&self, value: &T) -> Result<serde_json::Value, KvError> {
+    /// A value of this key as JSON.
+    pub(crate) fn encode(&self, value: &T) -> Result<Json, KvError> {
         let encoded = serde_json::to_value(value).map_err(|source| Invalid::Encode {
             key: self.key.clone(),
             source,
         });
         Ok(encoded?)
     }
+}
+
+/// A stored value with the fields that differ between two states of what its type has of it.
+pub(crate) fn with_changed_fields(stored: Json, before: &Json, after: Json) -> Json {
+    let (Json::Object(mut stored), Json::Object(before), Json::Object(fields)) =
+        (stored, before, &after)
+    else {
+        return after;
+    };
+    stored.retain(|name, _| fields.contains_key(name) || !before.contains_key(name));
+    for (name, value) in fields {
+        if before.get(name) != Some(value) {
+            stored.insert(name.clone(), value.clone());
+        }
+    }
+    Json::Object(stored)
 }
 
 /// The key is the name of the object, without a namespace. The marker of a deletion is the object
@@ -240,6 +258,8 @@ fn operation(headers: &HeaderMap) -> Operation {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn record(headers: &[(&str, &str)], payload: &str) -> Record {
@@ -288,17 +308,26 @@ mod tests {
     }
 
     #[test]
+    fn fields_that_the_type_does_not_have_stay() {
+        let stored = json!({"size": 1, "comment": "x", "status": "old", "problem": "full"});
+        let before = json!({"size": 1, "status": "old", "problem": "full"});
+        let after = json!({"size": 1, "status": "ready"});
+        let written = with_changed_fields(stored, &before, after);
+        let expected = json!({"size": 1, "comment": "x", "status": "ready"});
+        assert_eq!(written, expected);
+        assert_eq!(with_changed_fields(json!(1), &json!(1), json!(2)), json!(2));
+    }
+
+    #[test]
     fn status_of_a_secondary_stays() {
         let with = |text: &str| {
             let record = record(&[], text);
             let object: KvObject<serde_json::Value> = record.into_object();
-            object
-                .with_own_status(&serde_json::json!({"size": 2}))
-                .unwrap()
+            object.with_own_status(&json!({"size": 2})).unwrap()
         };
         let written = with(r#"{"size": 1, "status": "ready"}"#);
-        assert_eq!(written, serde_json::json!({"size": 2, "status": "ready"}));
-        assert_eq!(with("1"), serde_json::json!({"size": 2}));
+        assert_eq!(written, json!({"size": 2, "status": "ready"}));
+        assert_eq!(with("1"), json!({"size": 2}));
     }
 
     #[test]

@@ -133,9 +133,25 @@ struct Cache<K> {
     /// Whether a list is complete, and etcd was not restored since.
     is_listed: bool,
     lists: Lists,
-    /// By name, with the newest list at that time. `None` for what has to be read: the watch does
-    /// not show the last write yet, or the object cannot be decoded.
-    objects: HashMap<String, (ListNumber, Option<Arc<K>>)>,
+    /// By name, with the newest list at that time.
+    objects: HashMap<String, (ListNumber, Shown<K>)>,
+}
+
+/// What the watch has shown of one object.
+enum Shown<K> {
+    Object(Arc<K>),
+    /// The object has to be read: it cannot be decoded, or the watch does not show the last write
+    /// yet, which has replaced this state.
+    Outdated(Option<Arc<K>>),
+}
+
+impl<K> Shown<K> {
+    fn object(&self) -> Option<&Arc<K>> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Outdated(_) => None,
+        }
+    }
 }
 
 impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
@@ -203,7 +219,15 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
                 let mut wanted = K::default();
                 fill(&mut wanted);
                 let created = self.client.create_or_find(&wanted).await;
-                self.cache().outdate(name, None);
+                // The watch shows it later, unless it belongs to somebody else.
+                let is_awaited = match &created {
+                    Ok(Creation::Created(_)) => true,
+                    Ok(Creation::Found(found)) => owner::of(found.meta(), &self.bucket).is_some(),
+                    Err(error) => error.outcome_is_unknown(),
+                };
+                if is_awaited {
+                    self.cache().outdate(name, None);
+                }
                 match created? {
                     Creation::Created(_) => return Ok(()),
                     // Of somebody else, or of this process, and the watch does not show it yet.
@@ -216,7 +240,15 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         let mut wanted = found.as_ref().clone();
         fill(&mut wanted);
         let written = patch::write(&self.client, &found, &wanted).await;
-        if !matches!(written, Ok(None)) {
+        let version = |object: &K| object.meta().resource_version.clone();
+        let is_changed = match &written {
+            Ok(written) => written
+                .as_ref()
+                .is_some_and(|new| version(new) != version(&found)),
+            // The cache shows an earlier state if the write is refused because of its version.
+            Err(error) => error.is_conflict() || error.is_not_found() || error.outcome_is_unknown(),
+        };
+        if is_changed {
             self.cache().outdate(name, Some(&found));
         }
         written?;
@@ -250,12 +282,20 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         {
             let cache = self.cache();
             match cache.objects.get(name) {
-                Some((_, Some(object))) if cache.is_listed => return Ok(Some(object.clone())),
+                Some((_, Shown::Object(object))) if cache.is_listed => {
+                    return Ok(Some(object.clone()));
+                }
                 None if cache.is_listed => return Ok(None),
                 _ => {}
             }
         }
-        Ok(self.client.get(name).await?.map(Arc::new))
+        let found = self.client.get(name).await?.map(Arc::new);
+        let has_owner = |found: &Arc<K>| owner::of(found.meta(), &self.bucket).is_some();
+        if !found.as_ref().is_some_and(has_owner) {
+            // No event of the watch shows that.
+            self.cache().forget_outdated(name);
+        }
+        Ok(found)
     }
 
     /// Records what the watch shows of an object, and enqueues its key.
@@ -264,10 +304,12 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         if let Some(name) = metadata.name.as_ref().filter(|_| is_known) {
             let mut cache = self.cache();
             if exists {
-                let shown = (cache.lists.current(), object.cloned().map(Arc::new));
-                cache.objects.insert(name.clone(), shown);
+                let object = object.map(|object| Arc::new(object.clone()));
+                let shown = object.map_or(Shown::Outdated(None), Shown::Object);
+                let list = cache.lists.current();
+                cache.objects.insert(name.clone(), (list, shown));
             } else {
-                cache.objects.remove(name);
+                cache.remove(name, metadata.uid.as_deref());
             }
         }
         self.enqueue(metadata);
@@ -286,17 +328,33 @@ impl<T, K: Resource> Secondaries<T, K> {
     }
 }
 
-impl<K> Cache<K> {
+impl<K: Resource> Cache<K> {
+    /// An object of this uid is deleted. Another one can have its name already.
+    fn remove(&mut self, name: &str, uid: Option<&str>) {
+        let known = match self.objects.get(name) {
+            Some((_, Shown::Object(object) | Shown::Outdated(Some(object)))) => object,
+            Some((_, Shown::Outdated(None))) | None => return,
+        };
+        if known.meta().uid.as_deref() == uid {
+            self.objects.remove(name);
+        }
+    }
+
+    /// A read shows that there is no secondary of this name.
+    fn forget_outdated(&mut self, name: &str) {
+        if let Some((_, Shown::Outdated(_))) = self.objects.get(name) {
+            self.objects.remove(name);
+        }
+    }
+
     /// A write was sent that replaces the state `before`: the object has to be read until the watch
     /// shows it, unless it has done so already.
     fn outdate(&mut self, name: &str, before: Option<&Arc<K>>) {
-        let shown = self
-            .objects
-            .get(name)
-            .and_then(|(_, object)| object.as_ref());
+        let shown = self.objects.get(name).and_then(|(_, shown)| shown.object());
         if shown.map(Arc::as_ptr) == before.map(Arc::as_ptr) {
-            let unknown = (self.lists.current(), None);
-            self.objects.insert(name.to_owned(), unknown);
+            let outdated = Shown::Outdated(before.cloned());
+            self.objects
+                .insert(name.to_owned(), (self.lists.current(), outdated));
         }
     }
 }
@@ -306,7 +364,7 @@ impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
         let of = |metadata: &ObjectMeta| Secondary::of(metadata, &self.bucket);
         {
             let cache = self.cache();
-            let shown = cache.objects.values().map(|(_, object)| object.as_ref());
+            let shown = cache.objects.values().map(|(_, shown)| shown.object());
             let objects: Option<Vec<_>> = shown.collect();
             if let Some(objects) = objects.filter(|_| cache.is_listed) {
                 let secondaries = objects.into_iter().filter_map(|object| of(object.meta()));
@@ -337,8 +395,8 @@ impl<T: Value, K: Watchable + ApiObject> EventHandler<K> for Secondaries<T, K> {
         let mut cache = self.cache();
         let unlisted = cache.lists.end();
         let is_unlisted = |(list, _): &(ListNumber, _)| unlisted.contains(*list);
-        for (_, (_, object)) in cache.objects.extract_if(|_, shown| is_unlisted(shown)) {
-            if let Some(object) = object {
+        for (_, (_, shown)) in cache.objects.extract_if(|_, shown| is_unlisted(shown)) {
+            if let Some(object) = shown.object() {
                 self.enqueue(object.meta());
             }
         }

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use capi_ipam_controller::client::connect as connect_to_api_server;
 use capi_ipam_controller::controller::{Action, Attempt, ControllerBuilder, Reconciler};
 use capi_ipam_controller::health::Health;
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_nats::{Bucket, KvObject, Secondaries, SecondaryError};
+use capi_ipam_nats::{Bucket, Garbage, KvObject, Secondaries, SecondaryError};
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options as PlaneOptions};
 use capi_ipam_testing::nats::Node;
 use capi_ipam_testing::wait::eventually;
@@ -208,4 +209,50 @@ async fn late_watch_never_overwrites_a_secondary() {
         matches!(taken, Err(SecondaryError::Taken { .. })),
         "{taken:?}"
     );
+}
+
+/// No event of the watch follows a write that the API server refuses.
+#[tokio::test]
+async fn refused_writes_leave_nothing_to_be_read() {
+    let world = World::start().await;
+    create(&world.bucket, "a", 1).await;
+    let watched = Watched::start(&world.bucket, "").await;
+    let primary = watched.objects.get("a").expect("it exists");
+    let secondaries = world.secondaries();
+    secondaries.init();
+    secondaries.init_done();
+    world.plane.kubectl(&["create", "configmap", "foreign"]);
+    for name in ["foreign", "Invalid"] {
+        let refused = secondaries.apply(name, primary, fill(1)).await;
+        assert!(refused.is_err(), "{name}");
+    }
+    let mut garbage = Garbage::new(&world.bucket, secondaries, Duration::ZERO);
+    garbage.pass().await.expect("the bucket answers");
+    let requests = world.plane.provider_requests();
+    let lists = requests.iter().filter(|request| request.verb == "list");
+    assert_eq!(lists.count(), 0, "{requests:?}");
+}
+
+/// The watch shows the deletion of an earlier object of the name.
+#[tokio::test]
+async fn late_deletion_hides_no_secondary() {
+    let world = World::start().await;
+    let held = create(&world.bucket, "a", 1).await;
+    let watched = Watched::start(&world.bucket, "").await;
+    let primary = watched.objects.get("a").expect("it exists");
+    let secondaries = world.secondaries();
+    secondaries.init();
+    secondaries.init_done();
+    let first = secondaries.apply("a", primary, fill(1)).await;
+    first.expect("it is created");
+    let maps = capi_ipam_controller::client::ResourceClient::new(world.maps(), &());
+    let mut earlier = maps.get("a").await.expect("it answers").expect("it exists");
+    earlier.metadata.uid = Some("earlier".to_owned());
+    EventHandler::delete(secondaries.as_ref(), &earlier);
+    world.bucket.delete(&held).await.expect("it is ours");
+    let watched = Watched::start(&world.bucket, "").await;
+    let marker = watched.markers.first().expect("it was deleted");
+    let deleted = secondaries.delete("a", marker).await;
+    deleted.expect("it is deleted");
+    assert!(maps.get("a").await.expect("it answers").is_none());
 }

@@ -8,6 +8,7 @@ use capi_ipam_nats::{Bucket, BucketOptions, Created, Invalid, KvError, KvObject,
 use capi_ipam_testing::nats::{Node, Options};
 use capi_ipam_testing::wait::eventually;
 use futures::future::join_all;
+use serde_json::{Value, json};
 
 use crate::support::{
     BUCKET, Item, chain, connect, create, impatient, item, node_with_bucket, open, settings, single,
@@ -46,6 +47,27 @@ async fn status_is_written_only_if_it_changes() {
     let marker = marker.expect("it was deleted");
     let nothing = bucket.write_status(&marker, |item| item.number = 4).await;
     assert_eq!(nothing.expect("nothing is sent"), None);
+}
+
+#[tokio::test]
+async fn status_leaves_fields_that_the_type_does_not_have() {
+    let (node, bucket) = node_with_bucket().await;
+    let connection = connect(&settings(vec![node.url()])).await;
+    let all: Bucket<Value> = Bucket::open(&connection, BUCKET, &single())
+        .await
+        .expect("it exists");
+    let value = json!({"cluster": "west-1", "number": 1, "comment": "x"});
+    all.create("a", &value).await.expect("it answers");
+    let held = bucket.read("a").await.expect("it answers");
+    let held = held.expect("it exists");
+    let written = bucket.write_status(&held, |item| item.number = 2).await;
+    assert_eq!(
+        written.expect("it is ours").expect("it changes").value,
+        Some(item(2))
+    );
+    let found = all.read("a").await.expect("it answers");
+    let expected = json!({"cluster": "west-1", "number": 2, "comment": "x"});
+    assert_eq!(found.expect("it exists").value, Some(expected));
 }
 
 #[tokio::test]
