@@ -12,7 +12,7 @@ use capi_ipam_controller::client::PrunedFields;
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
     Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    low_once_finalized,
+    low_with_finalizer,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
@@ -96,7 +96,7 @@ pub(super) fn start(
         .concurrency(CONCURRENCY)
         .transform(Pool::clear_spec)
         // Counts, conditions and the deletion are background work.
-        .priority(low_once_finalized(names::PROTECT_POOL))
+        .priority(low_with_finalizer(names::PROTECT_POOL))
         // The ledger reports what has changed since a write of this process.
         .wants(reconciler.status_writer.is_change_by_others())
         .undecodable(move |metadata| undecodable(kind, metadata))

@@ -179,7 +179,7 @@ async fn moved_address_is_not_freed_without_the_registry() {
 
 /// The source has not seen yet that the claim is paused, and finds that it is gone when it binds it.
 #[tokio::test(flavor = "multi_thread")]
-async fn address_of_a_claim_that_vanishes_is_not_freed_without_the_registry() {
+async fn address_of_a_vanished_claim_is_kept_without_the_registry() {
     let interceptor = Arc::new(Interceptor::default());
     let site = Box::pin(with_proxies(&interceptor)).await;
     interceptor.cut_off(REGISTRY);

@@ -9,11 +9,11 @@ use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_provider::{
     advanced::{ClaimOptions, SweepOptions},
     prelude::{
-        Allocation, Claim, ClaimReconciler, HandlerError, PoolOptions, PoolProvider, Released,
-        WatchedPools,
+        Allocation, Claim, ClaimReconciler, HandlerError, PoolOptions, PoolProvider, PoolStatus,
+        Released, WatchedPools,
     },
 };
-use kube::Resource;
+use kube::{CustomResource, Resource};
 use parking_lot::Mutex;
 use support::prelude::*;
 
@@ -53,6 +53,42 @@ impl Owners {
         let uid = claim.uid.to_string();
         self.0.lock().retain(|_, owner| *owner != uid);
         Released::Now
+    }
+}
+
+/// A kind whose definition has no status subresource.
+#[derive(
+    CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
+#[kube(
+    group = "example.com",
+    version = "v1",
+    kind = "BarePool",
+    namespaced,
+    status = "PoolStatus"
+)]
+pub(crate) struct BarePoolSpec {
+    addresses: Vec<IpAddr>,
+}
+
+/// A provider that does no more than it has to.
+#[derive(Clone, Default)]
+pub(crate) struct Bare(Owners);
+
+impl PoolProvider for Bare {
+    type Pool = BarePool;
+
+    async fn allocate(
+        &self,
+        claim: &Claim,
+        pool: &BarePool,
+        existing: Option<IpAddr>,
+    ) -> Result<Allocation, HandlerError> {
+        self.0.allocate(claim, &pool.spec.addresses, existing)
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
+        Ok(self.0.release(claim))
     }
 }
 

@@ -1,50 +1,17 @@
 //! What a test or an import does with single claims, without the controller of claims.
 
-use std::net::IpAddr;
-
 use capi_ipam_controller::{controller::Action, events::EventPublisher};
 use capi_ipam_provider::{
     advanced::{ClaimOptions, PoolView, new_ip_address},
     api::{ContractVersion, IPAddressClaim},
-    prelude::{
-        Allocation, Claim, ClaimReconciler, HandlerError, PoolProvider, Released, WatchedPools,
-    },
+    prelude::{Allocation, ClaimReconciler, WatchedPools},
 };
-use kube::CustomResource;
 use support::prelude::*;
 
 use crate::{
     consumer,
-    environment::{Environment, Owners, apply_pool, define_kinds},
+    environment::{Bare, BarePool, Environment, apply_pool, define_kinds},
 };
-
-#[derive(
-    CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[kube(group = "example.com", version = "v1", kind = "BarePool", namespaced)]
-struct BarePoolSpec {
-    addresses: Vec<IpAddr>,
-}
-
-#[derive(Clone, Default)]
-struct Bare(Owners);
-
-impl PoolProvider for Bare {
-    type Pool = BarePool;
-
-    async fn allocate(
-        &self,
-        claim: &Claim,
-        pool: &BarePool,
-        existing: Option<IpAddr>,
-    ) -> Result<Allocation, HandlerError> {
-        self.0.allocate(claim, &pool.spec.addresses, existing)
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
-        Ok(self.0.release(claim))
-    }
-}
 
 /// A consumer with a claim for the pool `pool`.
 async fn consumer_with_claim() -> (Consumer, IPAddressClaim) {

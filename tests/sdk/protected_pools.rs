@@ -24,7 +24,7 @@ use support::{policy::DENIED, prelude::*};
 
 use crate::{
     consumer, control_plane,
-    environment::{Environment, Owners, Setup, apply_pool, define_kinds},
+    environment::{Bare, Environment, Owners, Setup, apply_pool, define_kinds},
     program::Program,
 };
 
@@ -59,21 +59,6 @@ struct GuardedPoolStatus {
     last_backup: Option<String>,
 }
 
-/// A kind whose definition has no status subresource.
-#[derive(
-    CustomResource, Clone, Debug, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[kube(
-    group = "example.com",
-    version = "v1",
-    kind = "BarePool",
-    namespaced,
-    status = "PoolStatus"
-)]
-struct BarePoolSpec {
-    addresses: Vec<IpAddr>,
-}
-
 #[derive(Clone, Default)]
 struct Guarded(Owners);
 
@@ -102,26 +87,6 @@ impl PoolProvider for Guarded {
 
     fn capacity(&self, pool: &GuardedPool) -> Option<u128> {
         u128::try_from(pool.spec.addresses.len()).ok()
-    }
-}
-
-#[derive(Clone, Default)]
-struct Bare(Owners);
-
-impl PoolProvider for Bare {
-    type Pool = BarePool;
-
-    async fn allocate(
-        &self,
-        claim: &Claim,
-        pool: &BarePool,
-        existing: Option<IpAddr>,
-    ) -> Result<Allocation, HandlerError> {
-        self.0.allocate(claim, &pool.spec.addresses, existing)
-    }
-
-    async fn release(&self, claim: &Claim) -> Result<Released, HandlerError> {
-        Ok(self.0.release(claim))
     }
 }
 

@@ -1,5 +1,5 @@
-//! A proxy between a manager and the API server. It can delay the watches of addresses and
-//! reservations, and the responses to reads of reservations, which then show an old state.
+//! A proxy between a manager and the API server. It can delay the watches of some kinds, and the
+//! responses to reads of reservations, which then show an old state.
 
 use std::{
     convert::Infallible,
@@ -25,6 +25,9 @@ use support::{
 };
 use tokio::sync::watch;
 
+/// The kinds that show which addresses are in use.
+pub(crate) const ADDRESSES_IN_USE: &[&str] = &["ipaddresses", "ipreservations"];
+
 /// The reads whose responses are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
@@ -44,7 +47,8 @@ pub(crate) struct Lagging {
 
 struct Shared {
     upstream: Client,
-    watches_held: watch::Sender<bool>,
+    /// The kinds whose watches are delayed.
+    watches_held: watch::Sender<&'static [&'static str]>,
     reads_held: watch::Sender<Reads>,
     /// The number of responses that are delayed now.
     waiting: AtomicUsize,
@@ -54,7 +58,7 @@ impl Lagging {
     pub(crate) async fn start(plane: &ControlPlane) -> Self {
         let shared = Arc::new(Shared {
             upstream: ProxyServer::upstream(plane).await,
-            watches_held: watch::Sender::new(false),
+            watches_held: watch::Sender::new(&[]),
             reads_held: watch::Sender::new(Reads::None),
             waiting: AtomicUsize::new(0),
         });
@@ -72,9 +76,9 @@ impl Lagging {
         self.server.kubeconfig()
     }
 
-    /// Delays all events of addresses and reservations while `held` is true.
-    pub(crate) fn hold_watches(&self, held: bool) {
-        self.shared.watches_held.send_replace(held);
+    /// Delays all events of these kinds, until it is called without them.
+    pub(crate) fn hold_watches(&self, kinds: &'static [&'static str]) {
+        self.shared.watches_held.send_replace(kinds);
     }
 
     /// Delays the responses to these reads until it is called with another value.
@@ -101,8 +105,7 @@ async fn handle(
     let query = head.uri.query().unwrap_or_default();
     let has = |wanted: &str| query.split('&').any(|part| part == wanted);
     let path = head.uri.path();
-    let is_watch =
-        has("watch=true") && (path.ends_with("/ipreservations") || path.ends_with("/ipaddresses"));
+    let kind = path.rsplit('/').next().unwrap_or_default().to_owned();
     let is_read = head.method == Method::GET && !has("watch=true") && !has("limit=1");
     let read = match path {
         _ if !is_read => Reads::None,
@@ -128,7 +131,7 @@ async fn handle(
         .into_parts();
     let content = answer.headers.get(CONTENT_TYPE).cloned();
     let body = if has("watch=true") {
-        forward_chunks(body, is_watch.then(|| shared.watches_held.subscribe()))
+        forward_chunks(body, kind, shared.watches_held.subscribe())
     } else {
         let body = body.collect_bytes().await.map_err(|_| broken())?;
         if read != Reads::None && *shared.reads_held.borrow() == read {
@@ -150,18 +153,17 @@ async fn handle(
     Ok(passed)
 }
 
-/// The chunks of a watch, each after `held` becomes false.
+/// The chunks of a watch, each when the kind is not delayed.
 fn forward_chunks(
     body: Body,
-    held: Option<watch::Receiver<bool>>,
+    kind: String,
+    held: watch::Receiver<&'static [&'static str]>,
 ) -> UnsyncBoxBody<Bytes, io::Error> {
     let frames = body.into_data_stream().then(move |chunk| {
-        let held = held.clone();
+        let (kind, mut held) = (kind.clone(), held.clone());
         async move {
-            if let Some(mut held) = held {
-                // An error means that the test has ended.
-                let _ = held.wait_for(|held| !held).await;
-            }
+            // An error means that the test has ended.
+            let _ = held.wait_for(|held| !held.contains(&kind.as_str())).await;
             chunk.map(Frame::data).map_err(io::Error::other)
         }
     });

@@ -10,7 +10,7 @@ use support::prelude::*;
 
 use crate::{
     GLOBAL,
-    lagging::{Lagging, Reads},
+    lagging::{ADDRESSES_IN_USE, Lagging, Reads},
     serving, serving_namespace,
     versions::at_rest,
 };
@@ -160,7 +160,7 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
         .await;
 
     // The manager of namespace two does not know which addresses are in use, so it reads.
-    lagging.hold_watches(true);
+    lagging.hold_watches(ADDRESSES_IN_USE);
     let held = numbered("held", taken);
     one.create_global_claims(&held, "shared").await;
     one.wait_for_addresses(&held).await;
@@ -170,7 +170,7 @@ async fn assert_late_response_is_ignored(reads: Reads, taken: usize) {
     // At the same time, since the manager waits at most 10 s for the response.
     one.delete_all(&held).await;
     join_all(held.iter().map(|name| one.wait_until_deleted(name))).await;
-    lagging.hold_watches(false);
+    lagging.hold_watches(&[]);
     // Enough time to receive the deletion events, and less than the timeout of a read.
     tokio::time::sleep(Duration::from_secs(2)).await;
     lagging.hold_reads(Reads::None);

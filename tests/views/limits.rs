@@ -2,7 +2,7 @@
 
 use support::prelude::*;
 
-use crate::lagging::Lagging;
+use crate::lagging::{ADDRESSES_IN_USE, Lagging};
 
 const LIMIT: usize = 20;
 
@@ -128,7 +128,7 @@ async fn claims_that_wait_for_the_watch_occupy_no_worker() {
         .await;
     consumer.create_pool("web", "10.0.1.0/24").await;
     // Without the reservations of others, no claim of the pool with limits is bound.
-    lagging.hold_watches(true);
+    lagging.hold_watches(ADDRESSES_IN_USE);
     let names: Vec<_> = numbered("limited-", 40);
     let create = |name| consumer.create_global_claim(name, "limited");
     join_all(names.iter().map(|name| create(name))).await;
@@ -139,6 +139,6 @@ async fn claims_that_wait_for_the_watch_occupy_no_worker() {
     })
     .await;
     assert_eq!(consumer.allocated_addresses().await.len(), 1);
-    lagging.hold_watches(false);
+    lagging.hold_watches(&[]);
     consumer.wait_for_addresses(&names).await;
 }

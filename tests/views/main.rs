@@ -14,6 +14,7 @@ mod cooldown;
 mod deletion;
 mod labels;
 mod lagging;
+mod late_clusters;
 mod late_reads;
 mod limits;
 mod namespaces;

@@ -91,7 +91,7 @@ pub const BLOCK_LENGTH_MISMATCH: &str = "BlockLengthMismatch";
 /// Reason of a reservation or a slice that has no effect.
 pub const ERROR: &str = "Error";
 
-/// Reason of a reservation or a slice that had no effect and is corrected.
+/// Reason of a reservation of a user that has an effect, and of a slice that is corrected.
 pub const VALIDATED: &str = "Validated";
 
 /// Condition type of networks with blocks: another management cluster uses a block as well.

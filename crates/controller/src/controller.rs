@@ -53,7 +53,7 @@ pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::compaction::Compaction;
 use self::compaction::NoCompaction;
 pub use self::failure::Failure;
-pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_once_finalized};
+pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_with_finalizer};
 pub use self::policy::Policy;
 pub use self::rejection::Conflicts;
 use self::settings::Settings;

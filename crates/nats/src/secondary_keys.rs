@@ -60,7 +60,7 @@ impl<T: Value, U: Value> SecondaryKeys<T, U> {
     }
 
     /// Writes the secondary `key` of a key, unless it has this value. Its field `status` stays as it
-    /// is: a reconciler of its own bucket can write it. Call it with the object that is reconciled.
+    /// is: the reconciler of that bucket can write it. Call it with the object that is reconciled.
     ///
     /// Sends a read, and then a write as [`Bucket::update`] does.
     ///

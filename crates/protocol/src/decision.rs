@@ -6,6 +6,9 @@
 //!   Cluster. The exception is a claim that reports `Ready=False`: the problem may be solved.
 //! - Nothing is changed while the Cluster, the claim or the pool is paused. Nothing is changed for
 //!   a claim whose Cluster does not exist, unless the claim is being deleted.
+//! - A bound claim that lacks its finalizer or its IPAddress is a part of a move, if its Cluster is
+//!   paused: `clusterctl move` pauses the Cluster, and then removes both. The cache of Clusters can
+//!   be late, so the Cluster is read then ([`may_be_moved`]).
 //! - An address is released only if the claim is being deleted and no other finalizer is left on
 //!   it. Another finalizer means that the machine still uses the address. It is released
 //!   nevertheless if a user requests it for this claim, or if the claim has been terminating for
@@ -161,6 +164,14 @@ pub fn decide(view: &ClaimView) -> Decision {
         Some(_) if view.deleting => Decision::Release,
         Some(pool) => bind_from(pool, view),
     }
+}
+
+/// Whether another process has removed what only a move removes from a bound claim. Then the state
+/// of its Cluster has to be that of a read.
+pub fn may_be_moved(view: &ClaimView) -> bool {
+    let lacks_something = !view.has_finalizer || view.address == AddressState::Absent;
+    let is_running = view.cluster == ClusterState::Running;
+    view.bound && !view.deleting && lacks_something && is_running
 }
 
 /// Whether a process with a stale cache has created the IPAddress again after an early release,

@@ -78,6 +78,13 @@ impl Clusters {
         found
     }
 
+    /// The claim waits for its Cluster, and is enqueued when its state changes.
+    pub(super) fn wait(&self, claim: &IPAddressClaim) {
+        if let Some(cluster) = cluster_of(claim) {
+            self.state.lock().waiting.add(&claim.metadata, &cluster);
+        }
+    }
+
     /// Returns whether the Cluster of the claim may have been moved or restored together with the
     /// claim: it is paused, or was created or unpaused shortly before.
     pub(super) fn may_have_moved_with(&self, claim: &IPAddressClaim, now: Instant) -> bool {

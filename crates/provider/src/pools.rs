@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_controller::controller::{ControllerBuilder, Finalized, Trigger, low_once_finalized};
+use capi_ipam_controller::controller::{ControllerBuilder, Finalized, Trigger, low_with_finalizer};
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::Priority;
@@ -246,7 +246,7 @@ fn start_controller<P: PoolProvider>(
         return;
     };
     let controller = controller
-        .priority(low_once_finalized(finalizer))
+        .priority(low_with_finalizer(finalizer))
         .undecodable(undecodable);
     let reconciler = Finalized::new(reconciler, finalizer);
     setup.manager.run_controller(controller, main, reconciler);

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::controller::{Action, Attempt, Cause, Failure, Reconciler};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
@@ -15,6 +15,7 @@ use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::{finalizer, trace_span, traces};
 use capi_ipam_protocol::decision::{
     AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
+    may_be_moved,
 };
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -117,6 +118,23 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.expectations.is_stale(claim, Instant::now())
     }
 
+    /// The state of the Cluster of a claim by a read. The claim waits for one that is paused.
+    async fn read_cluster(&self, claim: &IPAddressClaim) -> Result<ClusterState, CallError> {
+        let Some(name) = claim.cluster_name() else {
+            return Ok(ClusterState::None);
+        };
+        let namespace = claim.namespace().unwrap_or_default();
+        let state = match self.contract.clusters(&namespace).get(name).await? {
+            Some(cluster) if cluster.is_paused() => ClusterState::Paused,
+            Some(_) => ClusterState::Running,
+            None => ClusterState::Missing,
+        };
+        if state != ClusterState::Running {
+            self.clusters.wait(claim);
+        }
+        Ok(state)
+    }
+
     async fn sync(
         &self,
         claim: &Arc<IPAddressClaim>,
@@ -138,6 +156,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             pool: None,
         };
         view.holds_address = view.address != AddressState::Absent;
+        if may_be_moved(&view) {
+            view.cluster = self.read_cluster(claim).await?;
+        }
         self.observe_early_release(claim, &mut view);
         let mut release_time = None;
         let mut decision = decide(&view);

@@ -223,7 +223,7 @@ impl<R: Protect> Reconciler for Finalized<R> {
 /// The priority of objects whose reconciles nobody waits for: low, once they have the finalizer.
 /// Others wait for that of a new object, whatever else its reconcile does. For
 /// [`ControllerBuilder::priority`](super::ControllerBuilder::priority).
-pub fn low_once_finalized<K: ApiObject>(
+pub fn low_with_finalizer<K: ApiObject>(
     finalizer: impl Into<Arc<str>>,
 ) -> impl Fn(&K, Cause) -> Priority {
     let finalizer = finalizer.into();

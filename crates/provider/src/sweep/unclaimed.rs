@@ -71,7 +71,7 @@ impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
         self.reconciler.addresses.count(namespace, pool)
     }
 
-    /// Deletes an IPAddress, and releases its address.
+    /// Deletes an IPAddress, and asks the provider to release its address.
     async fn release(&mut self, address: &UnclaimedAddress) -> Result<Release, ReconcileError> {
         let Some(address) = self.read_abandoned(address).await? else {
             return Ok(Release::Kept);

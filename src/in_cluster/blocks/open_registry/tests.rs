@@ -230,7 +230,7 @@ fn recovery_begins_again_when_the_registry_can_be_used_again() {
 
 /// Others would conclude from it that its records are written.
 #[test]
-fn cluster_with_refused_records_shows_no_life_after_its_own_recovery() {
+fn refused_records_show_no_life_after_a_recovery() {
     let mut registry = opened();
     // The process runs for long.
     registry.opened_at = Instant::now().checked_sub(RECOVERY_TIMEOUT).unwrap();
