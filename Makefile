@@ -16,7 +16,7 @@ GENERATE ?= $(CARGO) run --locked --quiet --package xtask --
 IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
-  config/webhook/manifests.yaml docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml \
+  config/cluster-addressing/role.yaml config/webhook/manifests.yaml docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml \
   manifests/install.yaml manifests/install-without-cert-manager.yaml manifests/registry.yaml crates/kubectl-ipam/generated \
   charts/capi-ipam/files
 
@@ -219,6 +219,7 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call write,crds,config/crd/ipam.cluster.x-k8s.io.yaml)
 	$(call write,rbac,config/rbac/role.yaml)
 	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
+	$(call write,rbac-cluster-addressing,config/cluster-addressing/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,registry,manifests/registry.yaml)
 	$(call write,flags,docs/flags.md)
@@ -234,6 +235,8 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call copy,config/prometheus/reader_role.yaml,metrics-reader.yaml)
 	$(call copy,config/prometheus/rules.yaml,rules.yaml)
 	$(call copy,config/prometheus/monitor.yaml,service-monitor.yaml)
+	$(call copy,config/cluster-addressing/role.yaml,cluster-addressing-role.yaml)
+	$(call copy,config/cluster-addressing/role_binding.yaml,cluster-addressing-role-binding.yaml)
 	$(call copy,config/network-policy/network_policy.yaml,network-policy.yaml)
 
 .PHONY: check-generated

@@ -5,6 +5,7 @@
 //!   mistakes;
 //! - [`networks`]: validates creations, updates and deletions of networks;
 //! - [`registries`]: denies the deletion of registries in use;
+//! - [`cluster_addressings`]: validates the addresses of Clusters;
 //! - [`reservations`]: validates manually created reservations;
 //! - [`conversion`]: converts pools between their versions;
 //! - [`routes`]: the webhook paths.
@@ -12,6 +13,7 @@
 //! Nothing depends on admission for safety. Without webhooks the custom resource definitions reject
 //! most mistakes, and the others are reported in the conditions of the pool.
 
+pub mod cluster_addressings;
 pub mod conversion;
 pub mod networks;
 pub mod pools;

@@ -9,6 +9,8 @@
     reason = "test code: a failure ends the test"
 )]
 
+#[path = "crds/cluster_addressings.rs"]
+mod cluster_addressings;
 #[path = "crds/entries.rs"]
 mod entries;
 #[path = "crds/facts.rs"]

@@ -46,6 +46,8 @@ pub enum Generated {
     Rbac,
     /// The additional ClusterRole and Role for --webhook-certs=self-managed.
     RbacSelfManagedCerts,
+    /// The additional ClusterRole for --cluster-addressing.
+    RbacClusterAddressing,
     /// The ValidatingWebhookConfiguration.
     Webhooks,
     /// What an API server needs that several management clusters use as a registry of blocks.
@@ -78,6 +80,7 @@ pub fn text(file: Generated) -> Result<String, GenerateError> {
         Generated::Crds => documents(&crds::all()?),
         Generated::Rbac => documents(&rbac::documents()),
         Generated::RbacSelfManagedCerts => documents(&rbac::self_managed_certs_documents()),
+        Generated::RbacClusterAddressing => documents(&rbac::cluster_addressing_documents()),
         Generated::Webhooks => documents(&webhook_configuration::documents()),
         Generated::Registry => {
             let definitions = crds::hub()?.into_iter().map(serde_json::to_value);

@@ -262,6 +262,45 @@ pub const SELF_MANAGED_CERTS_NAMESPACE_RULES: &[Rule] = &[
     },
 ];
 
+/// The rules for the whole cluster that `--cluster-addressing` adds.
+pub const CLUSTER_ADDRESSING_RULES: &[Rule] = &[
+    Rule {
+        group: names::GROUP,
+        resources: &["clusteraddressings"],
+        names: &[],
+        verbs: &["get", "list", "watch", "patch", "update"],
+        reason: "which addresses Clusters get; the finalizer (the last one is removed by an update, which compares the uid)",
+    },
+    Rule {
+        group: names::GROUP,
+        resources: &["clusteraddressings/status"],
+        names: &[],
+        verbs: &["patch"],
+        reason: "counts and conditions",
+    },
+    Rule {
+        group: names::GROUP,
+        resources: &["ipaddressclaims"],
+        names: &[],
+        verbs: &["create", "delete"],
+        reason: "the claims of Clusters; they are deleted when the Cluster is gone",
+    },
+    Rule {
+        group: names::CLUSTER_GROUP,
+        resources: &["clusters"],
+        names: &[],
+        verbs: &["patch"],
+        reason: "write addresses into empty fields",
+    },
+    Rule {
+        group: "",
+        resources: &["configmaps"],
+        names: &[],
+        verbs: &["get", "create"],
+        reason: "manifests with addresses for ClusterResourceSets",
+    },
+];
+
 /// Rules that are added to the roles `view`, `edit` and `admin`.
 const VIEWER_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
@@ -270,6 +309,7 @@ const VIEWER_RULES: &[Rule] = &[Rule {
         "globalinclusterippools",
         "inclusterprefixpools",
         "globalinclusterprefixpools",
+        "clusteraddressings",
         "ipnetworks",
         "ipregistries",
         "ipreservations",
@@ -277,7 +317,7 @@ const VIEWER_RULES: &[Rule] = &[Rule {
     ],
     names: &[],
     verbs: &["get", "list", "watch"],
-    reason: "view pools, networks, registries, reservations and slices",
+    reason: "view pools, networks, registries, reservations, slices and addresses of Clusters",
 }];
 
 /// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a
@@ -285,10 +325,14 @@ const VIEWER_RULES: &[Rule] = &[Rule {
 /// Cluster-scoped pools are for administrators.
 const EDITOR_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
-    resources: &["inclusterippools", "inclusterprefixpools"],
+    resources: &[
+        "inclusterippools",
+        "inclusterprefixpools",
+        "clusteraddressings",
+    ],
     names: &[],
     verbs: &["create", "update", "patch", "delete"],
-    reason: "manage pools",
+    reason: "manage pools and addresses of Clusters",
 }];
 
 /// The roles of the manager; the viewer role, which is aggregated to `view`, `edit` and `admin`;
@@ -337,6 +381,12 @@ fn aggregated_to(targets: &[&str], name: &str, rules: &[Rule]) -> Value {
         metadata.insert("labels".to_owned(), Value::Object(labels));
     }
     aggregated
+}
+
+/// The ClusterRole for `--cluster-addressing`.
+pub(crate) fn cluster_addressing_documents() -> [Value; 1] {
+    let name = "capi-ipam-in-cluster-cluster-addressing-role";
+    [role("ClusterRole", name, CLUSTER_ADDRESSING_RULES)]
 }
 
 /// The ClusterRole and the Role for `--webhook-certs=self-managed`.

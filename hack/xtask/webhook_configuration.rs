@@ -117,7 +117,17 @@ pub(crate) fn documents() -> [Value; 1] {
         routes::VALIDATE_REGISTRY,
         &of_registries,
     );
-    let others = [networks, registries, reservations];
+    let of_addressings = Requests {
+        plural: "clusteraddressings",
+        operations: &["CREATE", "UPDATE"],
+        condition,
+    };
+    let addressings = webhook(
+        Purpose::Validation,
+        routes::VALIDATE_CLUSTER_ADDRESSING,
+        &of_addressings,
+    );
+    let others = [networks, registries, reservations, addressings];
     [json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",

@@ -9,7 +9,7 @@ use capi_ipam_webhook::review::AdmissionRequest;
 use serde_json::Value;
 
 use super::view::View;
-use super::{conversion, networks, pools, registries, reservations};
+use super::{cluster_addressings, conversion, networks, pools, registries, reservations};
 
 /// The path of conversion webhooks.
 pub const CONVERT: &str = CONVERSION_PATH;
@@ -21,6 +21,10 @@ pub const VALIDATE_NETWORK: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipn
 
 /// The path of the validating webhook of registries.
 pub const VALIDATE_REGISTRY: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ipregistry";
+
+/// The path of the validating webhook of the addresses of Clusters.
+pub const VALIDATE_CLUSTER_ADDRESSING: &str =
+    "/validate-ipam-cluster-x-k8s-io-v1alpha2-clusteraddressing";
 
 macro_rules! paths {
     ($kind:literal) => {
@@ -49,6 +53,7 @@ pub fn all(endpoints: Endpoints, view: &Arc<dyn View>) -> Endpoints {
         .review(VALIDATE_REGISTRY, move |request: &AdmissionRequest| {
             registries::review(request, of_registries.as_ref())
         })
+        .review(VALIDATE_CLUSTER_ADDRESSING, cluster_addressings::review)
         .convert(CONVERT, |object: Value, desired: &str| {
             conversion::convert(object, desired).map_err(|error| error.to_string())
         })

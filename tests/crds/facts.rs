@@ -99,6 +99,7 @@ const REMOVED: &[&str] = &[
 
 /// Kinds that the Go provider does not have.
 const OWN_KINDS: &[&str] = &[
+    "clusteraddressings.ipam.cluster.x-k8s.io",
     "ipnetworks.ipam.cluster.x-k8s.io",
     "ipregistries.ipam.cluster.x-k8s.io",
     "ipreservations.ipam.cluster.x-k8s.io",

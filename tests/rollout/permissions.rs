@@ -5,8 +5,8 @@ use std::path::Path;
 
 use support::{control_plane::AccessRequest, ports::free_port, prelude::*};
 use xtask::rbac::{
-    CLUSTER_RULES, NAMESPACE_RULES, Rule, SELF_MANAGED_CERTS_CLUSTER_RULES,
-    SELF_MANAGED_CERTS_NAMESPACE_RULES,
+    CLUSTER_ADDRESSING_RULES, CLUSTER_RULES, NAMESPACE_RULES, Rule,
+    SELF_MANAGED_CERTS_CLUSTER_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES,
 };
 
 /// The lease is deleted before the next manager starts, so that no manager waits for its expiry.
@@ -412,7 +412,12 @@ async fn wait_until_repaired(plane: &ControlPlane) {
 /// Each permission is requested, and another rule does not grant it: so each rule is needed.
 #[test]
 fn no_permission_is_granted_twice() {
-    let cluster = [CLUSTER_RULES, SELF_MANAGED_CERTS_CLUSTER_RULES].concat();
+    let cluster = [
+        CLUSTER_RULES,
+        SELF_MANAGED_CERTS_CLUSTER_RULES,
+        CLUSTER_ADDRESSING_RULES,
+    ]
+    .concat();
     let here = [NAMESPACE_RULES, SELF_MANAGED_CERTS_NAMESPACE_RULES].concat();
     for rules in [cluster, here] {
         let counts = rules

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use support::{control_plane::ACCOUNT, manager::scrape, ports::free_port, prelude::*};
 
-/// A kind of Cluster API that is installed but not needed.
-const NOT_NEEDED: &str = "Machine";
+/// The kinds that the manager does not need without a flag or a field of a pool.
+const NOT_NEEDED: [&str; 2] = ["ClusterAddressing", "Machine"];
 
 fn is_ok(manager: &Manager, path: &str) -> bool {
     manager
@@ -159,7 +159,7 @@ fn needed_definitions(control_plane: &ControlPlane) -> (Vec<(String, String)>, V
             .as_str()
             .expect("a CRD has a kind")
             .to_owned();
-        if kind == NOT_NEEDED {
+        if NOT_NEEDED.contains(&kind.as_str()) {
             continue;
         }
         let mut definition = item.clone();

@@ -14,6 +14,7 @@
 
 mod api_client;
 mod certificates;
+mod cluster_addressings;
 mod conversion;
 mod in_use;
 mod junk;

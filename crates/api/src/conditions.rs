@@ -145,3 +145,31 @@ pub const REGISTRY_READY: &str = "RegistryReady";
 
 /// Reason of a network with a valid specification.
 pub const NETWORK_READY: &str = "NetworkReady";
+
+/// Condition type of a ClusterAddressing: somebody changed an address in a Cluster.
+pub const DRIFTED: &str = "Drifted";
+
+/// Reason of a ClusterAddressing all of whose Clusters have their addresses.
+pub const ADDRESSES_READY: &str = "AddressesReady";
+
+/// Reason of a ClusterAddressing with Clusters whose addresses cannot be written, and of such a
+/// Cluster.
+pub const DELIVERY_FAILED: &str = "DeliveryFailed";
+
+/// Reason of a Cluster with a value in a field that is to have an address.
+pub const VALUE_PRESENT: &str = "ValuePresent";
+
+/// Reason of a Cluster in which somebody changed an address.
+pub const ADDRESS_CHANGED: &str = "AddressChanged";
+
+/// Reason of a Cluster with an address whose claim does not exist.
+pub const CLAIM_MISSING: &str = "ClaimMissing";
+
+/// Reason of a ClusterAddressing without such a Cluster.
+pub const ADDRESSES_UNCHANGED: &str = "AddressesUnchanged";
+
+/// Reason of a Cluster for which an IPAddressClaim cannot be created: another object has its name.
+pub const CLAIM_NAME_IN_USE: &str = "ClaimNameInUse";
+
+/// Reason of the event on a Cluster that has got its addresses.
+pub const ADDRESSES_DELIVERED: &str = "AddressesDelivered";

@@ -18,9 +18,10 @@ pub use served::missing_fields;
 
 use super::conditions::UNPROCESSED_GENERATION;
 use super::{
-    BlockRecord, ClusterRecord, IPNetworkSpec, IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1,
-    IPRegistrySpec, IPRegistryStatus, IPReservationSpec, IPSliceSpec, InClusterKind, NetworkRecord,
-    PoolStatus, PrefixPoolSpec, ProblemStatus, RegistryRecord, names,
+    BlockRecord, ClusterAddressingSpec, ClusterAddressingStatus, ClusterRecord, IPNetworkSpec,
+    IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPRegistrySpec, IPRegistryStatus,
+    IPReservationSpec, IPSliceSpec, InClusterKind, NetworkRecord, PoolStatus, PrefixPoolSpec,
+    ProblemStatus, RegistryRecord, names,
 };
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
@@ -61,7 +62,13 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let mut definitions: Vec<_> = InClusterKind::ALL
         .into_iter()
         .map(pool)
-        .chain([network(), registry(), reservation(), slice()])
+        .chain([
+            cluster_addressing(),
+            network(),
+            registry(),
+            reservation(),
+            slice(),
+        ])
         .collect::<Result<_, _>>()?;
     definitions.sort_by_key(|(kind, _)| kind.plural);
     definitions.into_iter().map(read).collect()
@@ -190,6 +197,30 @@ fn network() -> Result<(Kind, Value), CrdError> {
     Ok(definition(
         kind,
         &[version(names::POOL_VERSION, &columns::networks(), &schema)],
+    ))
+}
+
+fn cluster_addressing() -> Result<(Kind, Value), CrdError> {
+    let kind = Kind {
+        name: "ClusterAddressing",
+        plural: "clusteraddressings",
+        short_name: None,
+        is_global: false,
+        is_moved: true,
+    };
+    let description = "ClusterAddressing gives addresses to the Clusters of its namespace: which IPAddressClaims each \
+                       selected Cluster gets, and where their addresses are written.";
+    let status = unprocessed(structural::<ClusterAddressingStatus>());
+    let spec = structural::<ClusterAddressingSpec>();
+    let mut schema = schema::object(description, &spec, Some(status));
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("required".to_owned(), json!(["spec"]));
+    }
+    rules::cluster_addressings::cluster_addressings(&mut schema)?;
+    let columns = columns::cluster_addressings();
+    Ok(definition(
+        kind,
+        &[version(names::POOL_VERSION, &columns, &schema)],
     ))
 }
 
@@ -491,8 +522,8 @@ mod tests {
         for definition in all().unwrap() {
             let text = serde_json::to_string(&definition).unwrap();
             let kind = &definition.spec.names.kind;
-            let has_controller =
-                kind.ends_with("Pool") || ["IPNetwork", "IPRegistry"].contains(&kind.as_str());
+            let has_controller = kind.ends_with("Pool")
+                || ["ClusterAddressing", "IPNetwork", "IPRegistry"].contains(&kind.as_str());
             assert_eq!(
                 text.matches("\"default\":").count(),
                 usize::from(has_controller)

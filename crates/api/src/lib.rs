@@ -9,6 +9,7 @@
 //!   cluster;
 //! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
 //! - [`IPRegistry`]: where management clusters record which blocks of networks they have taken;
+//! - [`ClusterAddressing`]: which addresses Clusters get, and where they are written;
 //! - [`IPBlock`]: a record of a registry that management clusters share, at a hub API server only;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool
 //!   or a named network; [`Slot`]: an address or prefix of a scope;
@@ -29,6 +30,7 @@ pub mod names;
 mod access;
 mod address_metadata;
 mod allocation;
+mod cluster_addressing;
 mod dns;
 mod field_problem;
 mod ip_block;
@@ -64,6 +66,11 @@ pub use access::{
 };
 pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind};
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
+pub use cluster_addressing::{
+    AddressFormat, AddressResource, AddressTarget, AddressingItem, ClusterAddressing,
+    ClusterAddressingSpec, ClusterAddressingStatus, ClusterField, ClusterNetworkKind,
+    ClusterProblem, Destination, EndpointTarget, VariableTarget,
+};
 pub use dns::{is_dns_label, is_dns_subdomain};
 pub use field_problem::FieldProblem;
 pub use ip_block::{

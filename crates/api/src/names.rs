@@ -48,3 +48,17 @@ pub const IN_CLUSTER_LEASE: &str = "7bb7acb4.ipam.cluster.x-k8s.io";
 /// Finalizer on a network: the network is not removed while pools belong to it or addresses are
 /// reserved in it.
 pub const PROTECT_NETWORK: &str = "ipam.cluster.x-k8s.io/ProtectNetwork";
+
+/// Label on an IPAddressClaim: the name of the ClusterAddressing for which it was created.
+pub const CLUSTER_ADDRESSING_LABEL: &str = "ipam.cluster.x-k8s.io/cluster-addressing";
+
+/// Prefix of the annotation on a Cluster that has its addresses; the name of the ClusterAddressing
+/// follows. The value is an object in JSON, with each field that was written and its value.
+pub const DELIVERED_ANNOTATION_PREFIX: &str = "addressing.ipam.cluster.x-k8s.io/";
+
+/// Finalizer on a ClusterAddressing: it is not removed while a Cluster has addresses of it.
+pub const PROTECT_CLUSTER_ADDRESSING: &str = "ipam.cluster.x-k8s.io/ProtectClusterAddressing";
+
+/// Finalizer on an IPAddressClaim of a Cluster: its address is not released before the Cluster is
+/// gone.
+pub const PROTECT_CLUSTER_ADDRESS: &str = "ipam.cluster.x-k8s.io/ProtectClusterAddress";

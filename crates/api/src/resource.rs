@@ -1,12 +1,11 @@
-//! The implementation of [`kube::Resource`] for the kinds of this API group that are not
-//! namespaced.
+//! The implementation of [`kube::Resource`] for the kinds of this API group with one version.
 
 /// Implements [`kube::Resource`] for a type with the field `metadata` and the name of its kind.
-macro_rules! cluster_resource {
-    ($kind:ident, $plural:literal) => {
+macro_rules! resource {
+    ($kind:ident, $plural:literal, $scope:ident) => {
         impl kube::Resource for $kind {
             type DynamicType = ();
-            type Scope = k8s_openapi::ClusterResourceScope;
+            type Scope = k8s_openapi::$scope;
 
             fn kind((): &()) -> std::borrow::Cow<'_, str> {
                 stringify!($kind).into()
@@ -35,4 +34,12 @@ macro_rules! cluster_resource {
     };
 }
 
+/// [`resource`] for a kind that is not namespaced.
+macro_rules! cluster_resource {
+    ($kind:ident, $plural:literal) => {
+        $crate::resource::resource!($kind, $plural, ClusterResourceScope);
+    };
+}
+
 pub(super) use cluster_resource;
+pub(super) use resource;

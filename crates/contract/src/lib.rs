@@ -1,7 +1,7 @@
 //! The kinds of the Cluster API IPAM contract, with their names and conditions.
 //!
-//! [`IPAddressClaim`], [`IPAddress`] and the fields of [`Cluster`] that pause reconciliation. The
-//! types read every version of the contract ([`ContractVersion`]) and ignore unknown fields. The
+//! [`IPAddressClaim`], [`IPAddress`], the fields of [`Cluster`] that pause reconciliation, and those
+//! of [`AddressableCluster`] that hold addresses. The types read every version of the contract ([`ContractVersion`]) and ignore unknown fields. The
 //! crate sends no request.
 
 pub mod advice;
@@ -12,6 +12,7 @@ pub mod references;
 pub use capi_ipam_objects::uid::Uid;
 
 mod address;
+mod addressable;
 mod claim;
 mod cluster;
 mod contract;
@@ -19,6 +20,10 @@ mod machine;
 mod metadata;
 
 pub use address::{IPAddress, IPAddressSpec};
+pub use addressable::{
+    AddressableClusterSpec, Cluster as AddressableCluster, ClusterNetwork, Endpoint, NetworkRanges,
+    Topology, Variable,
+};
 pub use claim::{
     DeprecatedStatus, IPAddressClaim, IPAddressClaimSpec, IPAddressClaimStatus, MAX_REQUEST_LENGTH,
     NestedConditions,

@@ -233,6 +233,36 @@ pub(super) fn slices() -> Value {
     ])
 }
 
+/// Columns of the addresses of Clusters.
+pub(super) fn cluster_addressings() -> Value {
+    json!([
+        column(
+            "Clusters",
+            "integer",
+            ".status.clusters",
+            "Number of selected Clusters."
+        ),
+        column(
+            "With addresses",
+            "integer",
+            ".status.ready",
+            "Number of selected Clusters that have their addresses."
+        ),
+        column(
+            "Ready",
+            "string",
+            ".status.conditions[?(@.type==\"Ready\")].status",
+            "Whether all selected Clusters have their addresses."
+        ),
+        column(
+            "Age",
+            "date",
+            ".metadata.creationTimestamp",
+            "Time since the creation of the object."
+        ),
+    ])
+}
+
 fn counts(what: &str) -> [Value; 3] {
     [
         count(

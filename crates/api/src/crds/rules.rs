@@ -23,6 +23,7 @@
 //!   in advance, and cannot bound the length of the parts that `split` returns.
 
 mod access;
+pub(super) mod cluster_addressings;
 mod metadata;
 pub(super) mod networks;
 pub(super) mod pools;

@@ -22,6 +22,9 @@ pub const INVALID_SPEC: &str = "InvalidSpec";
 /// it.
 pub const INITIALIZATION_FAILED: &str = "InitializationFailed";
 
+/// Reason of an object that waits for addresses which are being allocated.
+pub const ADDRESSES_PENDING: &str = "AddressesPending";
+
 /// The observed generation of an object that no controller has processed: the default in the
 /// definition of a kind. By the rules of kstatus such an object is in progress.
 pub const UNPROCESSED_GENERATION: i64 = -1;
@@ -34,7 +37,7 @@ pub fn progress(ready: &Condition) -> Option<Condition> {
     }
     let type_ = match ready.reason.as_deref()? {
         PAUSED_REASON | DELETING => return None,
-        INITIALIZATION_FAILED => RECONCILING,
+        INITIALIZATION_FAILED | ADDRESSES_PENDING => RECONCILING,
         _ => STALLED,
     };
     Some(Condition {
