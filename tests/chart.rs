@@ -150,6 +150,17 @@ fn options_are_the_components_of_the_kustomize_tree() {
         );
     }
 
+    let addressing = added(&["clusterAddressing=true"]);
+    let roles = addressing
+        .iter()
+        .filter(|((kind, _), _)| kind.starts_with("ClusterRole"));
+    assert_eq!(roles.count(), 2, "{addressing:?}");
+    let flagged = addressing.values().filter_map(|object| {
+        object["spec"]["template"]["spec"]["containers"][0]["args"].as_array()
+    });
+    let flagged: Vec<_> = flagged.filter_map(|arguments| arguments.last()).collect();
+    assert_eq!(flagged, [&json!("--cluster-addressing")]);
+
     let policy = added(&[
         "networkPolicy.enabled=true",
         "networkPolicy.apiServers=[\"10.0.0.11/32\"]",

@@ -33,6 +33,12 @@ pub struct InClusterOptions {
     #[arg(long, value_name = "POOLS", default_value = "all", value_enum)]
     pub pool_metrics: PoolMetricsMode,
 
+    /// Give addresses to the Clusters that ClusterAddressings select. It needs the permissions of
+    /// config/cluster-addressing.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
+          action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
+    pub cluster_addressing: bool,
+
     /// How long a moved or restored claim waits for its IPAddress to be restored.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub restored_claim_timeout: Duration,

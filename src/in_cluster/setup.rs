@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use super::blocks::check::ListSlices;
 use super::blocks::registries;
+use super::cluster_addressing;
 use super::context::Context;
 use super::cooldown::EndCooldowns;
 use super::definitions::{CheckDefinitions, DefinitionError, Definitions};
@@ -73,6 +74,9 @@ pub(super) fn set_up(
         changed,
     );
     add_tasks(setup, options, &context, &gates, slices);
+    if options.cluster_addressing {
+        cluster_addressing::start(setup);
+    }
     ledger_handle.publish(Arc::clone(&context.ledger), gates.of_ledger());
     Ok(InClusterAdapter { context })
 }

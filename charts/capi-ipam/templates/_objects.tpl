@@ -38,6 +38,9 @@ The files are those of the kustomize tree. These templates change what the value
 {{- with $values.watchFilter -}}
 {{- $_ := set $container "args" (append $container.args (printf "--watch-filter=%s" .)) -}}
 {{- end -}}
+{{- if $values.clusterAddressing -}}
+{{- $_ := set $container "args" (append $container.args "--cluster-addressing") -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- end }}
 

@@ -1,0 +1,181 @@
+//! When the addresses of Clusters are released.
+
+use capi_ipam_api::conditions;
+use support::prelude::*;
+use support::wait::EVENT_TIMEOUT;
+use xtask::rbac::CLUSTER_ADDRESSING_RULES;
+
+use crate::scene::{Scene, condition, endpoint, item, pods};
+
+/// The finalizer of somebody who deletes the machines of a Cluster.
+const MACHINES: &str = "example.com/machines";
+
+fn finalize(scene: &Scene, finalizers: Value) {
+    let finalizers = json!({"metadata": {"finalizers": finalizers}});
+    scene.patch_cluster("alpha", finalizers);
+}
+
+async fn claim_is_gone(scene: &Scene, name: &str) {
+    let claims = scene.claims();
+    until(&format!("claim {name} is gone"), async || {
+        Some(answered(claims.get(name).await)?.is_none())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addresses_are_kept_until_the_cluster_is_gone() {
+    let scene = Scene::start().await;
+    scene.create_addressing(json!([endpoint(), pods()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.wait_for_cluster("alpha").await;
+    finalize(&scene, json!([MACHINES]));
+    scene.delete("cluster", "alpha");
+    // Somebody deletes a claim by hand, or its namespace.
+    scene.delete("ipaddressclaim", "alpha-endpoint");
+    scene.create_claim("machine", "vips").await;
+    scene.assert_address("machine", "10.0.0.11").await;
+    consistently("the address is kept", async || {
+        let addresses = scene.allocated_addresses().await;
+        addresses.get("alpha-endpoint").map(String::as_str) == Some("10.0.0.10")
+    })
+    .await;
+    finalize(&scene, json!(null));
+    for claim in ["alpha-endpoint", "alpha-pods"] {
+        claim_is_gone(&scene, claim).await;
+    }
+    scene.create_claim("next", "vips").await;
+    scene.assert_address("next", "10.0.0.10").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn addressing_is_kept_until_its_clusters_are_gone() {
+    let scene = Scene::start().await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.wait_for_cluster("alpha").await;
+    scene.delete("clusteraddressing", "bonn");
+    scene
+        .wait_for_status("it waits", |status| {
+            condition(status, conditions::READY).1 == conditions::DELETING
+        })
+        .await;
+    // A further Cluster gets no address any more.
+    scene.create_selected_cluster("beta", json!({})).await;
+    scene.delete("cluster", "alpha");
+    claim_is_gone(&scene, "alpha-endpoint").await;
+    let addressings = scene.addressings();
+    until("the ClusterAddressing is gone", async || {
+        Some(answered(addressings.get("bonn").await)?.is_none())
+    })
+    .await;
+    let beta = scene.cluster("beta").await;
+    assert_eq!(beta["spec"]["controlPlaneEndpoint"], Value::Null);
+    assert_eq!(scene.allocated_addresses().await, BTreeMap::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn next_cluster_of_the_name_gets_addresses_afterwards() {
+    let scene = Scene::start().await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let first = scene.wait_for_cluster("alpha").await;
+    scene.delete("cluster", "alpha");
+    let clusters = scene.clusters();
+    until("the Cluster is gone", async || {
+        Some(answered(clusters.get("alpha").await)?.is_none())
+    })
+    .await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let second = scene.wait_for_cluster("alpha").await;
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+    let claim = scene.the_claim("alpha-endpoint").await;
+    assert_eq!(
+        json!(claim.owner_references()[0].uid),
+        second["metadata"]["uid"]
+    );
+    assert!(claim.metadata.deletion_timestamp.is_none());
+}
+
+/// As after a restore, or by `kubectl replace --force`.
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_that_is_created_again_keeps_its_addresses() {
+    let scene = Scene::with_options(Options::default()).await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let mut again = scene.wait_for_cluster("alpha").await;
+    let metadata = &again["metadata"];
+    let first = metadata["uid"].clone();
+    again["metadata"] = json!({
+        "name": "alpha", "namespace": metadata["namespace"], "labels": metadata["labels"],
+        "annotations": metadata["annotations"],
+    });
+    scene.delete("cluster", "alpha");
+    let clusters = scene.clusters();
+    until("the Cluster is gone", async || {
+        Some(answered(clusters.get("alpha").await)?.is_none())
+    })
+    .await;
+    create(&clusters, &object(again))
+        .await
+        .expect("the Cluster can be created again");
+    until("the new Cluster owns the claim", async || {
+        let claim = scene.the_claim("alpha-endpoint").await;
+        Some(json!(claim.owner_references()[0].uid) != first)
+    })
+    .await;
+    scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+    scene
+        .wait_for_status("it has no problem", |status| {
+            status.ready == 1 && status.problems.is_empty()
+        })
+        .await;
+}
+
+/// Nobody deletes the claims of a Cluster that is gone: there is no garbage collection. They are
+/// kept for a minute, since the Cluster could be restored after its claims.
+#[tokio::test(flavor = "multi_thread")]
+async fn component_grants_what_a_life_of_a_cluster_needs() {
+    let scene = Scene::with_options(Options {
+        audit: true,
+        ..Options::default()
+    })
+    .await;
+    let values = item(
+        "lb",
+        "InClusterPrefixPool",
+        "pods",
+        json!([{"resource": "Values"}]),
+    );
+    scene.create_addressing(json!([endpoint(), values])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.wait_for_cluster("alpha").await;
+    // It exists already, and is read.
+    let annotation = json!({"metadata": {"annotations": {crate::scene::ANNOTATION: null}}});
+    scene.patch_cluster("alpha", annotation);
+    scene.wait_for_cluster("alpha").await;
+    scene.delete("cluster", "alpha");
+    scene.delete("clusteraddressing", "bonn");
+    let addressings = scene.addressings();
+    until_within(EVENT_TIMEOUT, "the ClusterAddressing is gone", async || {
+        Some(answered(addressings.get("bonn").await)?.is_none())
+    })
+    .await;
+    assert_eq!(scene.allocated_addresses().await, BTreeMap::new());
+    let requested: BTreeSet<(String, String)> = scene
+        .plane
+        .requested_access()
+        .into_iter()
+        .map(|request| (request.resource, request.verb))
+        .collect();
+    for rule in CLUSTER_ADDRESSING_RULES {
+        for resource in rule.resources {
+            for verb in rule.verbs {
+                let permission = (resource.to_string(), verb.to_string());
+                // With streaming lists a watch needs no list.
+                let is_used = *verb == "list" || requested.contains(&permission);
+                assert!(is_used, "{permission:?} is not needed: {requested:?}");
+            }
+        }
+    }
+}

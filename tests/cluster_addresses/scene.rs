@@ -1,0 +1,193 @@
+//! A manager that gives addresses to Clusters, and Clusters without machines.
+
+use std::ops::Deref;
+
+use capi_ipam_api::{ClusterAddressing, ClusterAddressingStatus, conditions};
+use support::prelude::*;
+
+/// The annotation on a Cluster with addresses of the ClusterAddressing `bonn`.
+pub(crate) const ANNOTATION: &str = "addressing.ipam.cluster.x-k8s.io/bonn";
+
+/// Grants the permissions of the component `config/cluster-addressing`.
+pub(crate) fn permit(plane: &ControlPlane) {
+    let folder = support::repository::in_repository("config/cluster-addressing");
+    for file in ["role.yaml", "role_binding.yaml"] {
+        plane.kubectl(&["apply", "-f", &folder.join(file).display().to_string()]);
+    }
+}
+
+/// A control plane with garbage collection, a manager, and a user.
+pub(crate) struct Scene {
+    pub(crate) plane: ControlPlane,
+    pub(crate) manager: Manager,
+    pub(crate) consumer: Consumer,
+}
+
+impl Deref for Scene {
+    type Target = Consumer;
+
+    fn deref(&self) -> &Consumer {
+        &self.consumer
+    }
+}
+
+impl Scene {
+    /// A scene with the pools `vips` and `pods`.
+    pub(crate) async fn start() -> Self {
+        Self::with_options(Options {
+            controller_manager: true,
+            ..Options::default()
+        })
+        .await
+    }
+
+    pub(crate) async fn with_options(options: Options) -> Self {
+        let plane = ControlPlane::start(options);
+        permit(&plane);
+        let manager = Manager::start(&plane, &["--cluster-addressing"]);
+        let consumer = Consumer::new(&plane).await;
+        consumer.create_pool("vips", "10.0.0.10-10.0.0.99").await;
+        let pods = json!({"prefixes": ["10.128.0.0/16"], "allocationPrefixLength": 20});
+        let kind = InClusterKind::PrefixPool;
+        consumer.create_pool_of(kind, "pods", pods).await;
+        Self {
+            plane,
+            manager,
+            consumer,
+        }
+    }
+
+    pub(crate) fn addressings(&self) -> ResourceClient<ClusterAddressing> {
+        let api = Api::namespaced(self.consumer.client.clone(), &self.consumer.namespace);
+        ResourceClient::new(api, &())
+    }
+
+    /// Creates the ClusterAddressing `bonn` for Clusters with the label `site: bonn`.
+    pub(crate) async fn create_addressing(&self, items: Value) {
+        let addressing = json!({
+            "metadata": {"name": "bonn", "namespace": self.consumer.namespace},
+            "spec": {"clusterSelector": {"matchLabels": {"site": "bonn"}}, "items": items},
+        });
+        create(&self.addressings(), &object(addressing))
+            .await
+            .expect("the ClusterAddressing can be created");
+    }
+
+    /// Creates a Cluster with the label `site: bonn`. `spec` is merged into its specification.
+    pub(crate) async fn create_selected_cluster(&self, name: &str, spec: Value) {
+        let mut cluster = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": {"name": name, "namespace": self.consumer.namespace, "labels": {"site": "bonn"}},
+            "spec": {"infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": name}},
+        });
+        let fields = cluster["spec"].as_object_mut().expect("it is an object");
+        fields.extend(spec.as_object().cloned().unwrap_or_default());
+        create(&self.clusters(), &object(cluster))
+            .await
+            .expect("the Cluster can be created");
+    }
+
+    pub(crate) async fn cluster(&self, name: &str) -> Value {
+        let clusters = self.clusters();
+        let found = retry_unanswered(|| clusters.get(name)).await;
+        let found = found.expect("Clusters can be read");
+        serde_json::to_value(found.expect("the Cluster exists")).expect("it is JSON")
+    }
+
+    /// Waits until a Cluster has its addresses.
+    pub(crate) async fn wait_for_cluster(&self, name: &str) -> Value {
+        eventually(&format!("{name} has addresses"), async || {
+            let found = self.cluster(name).await;
+            found["metadata"]["annotations"][ANNOTATION]
+                .is_string()
+                .then_some(found)
+        })
+        .await
+    }
+
+    /// Waits until the status meets a condition.
+    pub(crate) async fn wait_for_status(
+        &self,
+        what: &str,
+        is_met: impl Fn(&ClusterAddressingStatus) -> bool,
+    ) -> ClusterAddressingStatus {
+        let addressings = self.addressings();
+        eventually_ok(what, async || {
+            let found = addressings.get("bonn").await;
+            let found = found.map_err(|error| error.to_string())?;
+            let status = found.and_then(|found| found.status).unwrap_or_default();
+            if is_met(&status) {
+                Ok(status)
+            } else {
+                Err(format!("{status:?}"))
+            }
+        })
+        .await
+    }
+
+    /// Waits until the only problem of a Cluster has this reason. Returns its message.
+    pub(crate) async fn wait_for_problem(&self, reason: &str) -> String {
+        let has_reason = |status: &ClusterAddressingStatus| matches!(&*status.problems, [problem] if problem.reason == reason);
+        let status = self.wait_for_status(reason, has_reason).await;
+        status
+            .problems
+            .into_iter()
+            .next()
+            .map(|problem| problem.message)
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn patch_cluster(&self, name: &str, patch: Value) {
+        let namespace = format!("--namespace={}", self.consumer.namespace);
+        let patch = format!("--patch={patch}");
+        self.plane
+            .kubectl(&["patch", "cluster", name, "--type=merge", &patch, &namespace]);
+    }
+
+    /// Deletes an object, and does not wait until it is gone.
+    pub(crate) fn delete(&self, kind: &str, name: &str) {
+        let namespace = format!("--namespace={}", self.consumer.namespace);
+        self.plane
+            .kubectl(&["delete", kind, name, "--wait=false", &namespace]);
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        assert!(
+            std::thread::panicking() || !self.manager.was_forbidden(),
+            "the manager lacks a permission:\n{}",
+            self.manager.log()
+        );
+    }
+}
+
+/// The status and the reason of a condition.
+pub(crate) fn condition(status: &ClusterAddressingStatus, type_: &str) -> (String, String) {
+    let found = conditions::find(&status.conditions, type_)
+        .cloned()
+        .unwrap_or_default();
+    (
+        found.status.into_owned(),
+        found.reason.unwrap_or_default().into_owned(),
+    )
+}
+
+/// An item with a pool of the namespace.
+pub(crate) fn item(name: &str, kind: &str, pool: &str, to: Value) -> Value {
+    json!({"name": name, "to": to,
+        "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": pool}})
+}
+
+/// The item `endpoint` of the pool `vips`.
+pub(crate) fn endpoint() -> Value {
+    let to = json!([{"controlPlaneEndpoint": {"port": 6443}}]);
+    item("endpoint", "InClusterIPPool", "vips", to)
+}
+
+/// The item `pods` of the pool of prefixes `pods`.
+pub(crate) fn pods() -> Value {
+    let to = json!([{"clusterNetwork": "Pods"}]);
+    item("pods", "InClusterPrefixPool", "pods", to)
+}
