@@ -154,7 +154,7 @@ fn options_are_the_components_of_the_kustomize_tree() {
     let roles = addressing
         .iter()
         .filter(|((kind, _), _)| kind.starts_with("ClusterRole"));
-    assert_eq!(roles.count(), 2, "{addressing:?}");
+    assert_eq!(roles.count(), 3, "{addressing:?}");
     let flagged = addressing.values().filter_map(|object| {
         object["spec"]["template"]["spec"]["containers"][0]["args"].as_array()
     });

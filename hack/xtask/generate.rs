@@ -46,7 +46,7 @@ pub enum Generated {
     Rbac,
     /// The additional ClusterRole and Role for --webhook-certs=self-managed.
     RbacSelfManagedCerts,
-    /// The additional ClusterRole for --cluster-addressing.
+    /// The additional ClusterRoles for --cluster-addressing.
     RbacClusterAddressing,
     /// The ValidatingWebhookConfiguration.
     Webhooks,

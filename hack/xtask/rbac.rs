@@ -325,14 +325,20 @@ const VIEWER_RULES: &[Rule] = &[Rule {
 /// Cluster-scoped pools are for administrators.
 const EDITOR_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
-    resources: &[
-        "inclusterippools",
-        "inclusterprefixpools",
-        "clusteraddressings",
-    ],
+    resources: &["inclusterippools", "inclusterprefixpools"],
     names: &[],
     verbs: &["create", "update", "patch", "delete"],
-    reason: "manage pools and addresses of Clusters",
+    reason: "manage pools",
+}];
+
+/// Rules of the editor role of ClusterAddressings, with which the manager writes Clusters: so they
+/// are in no other role.
+const CLUSTER_ADDRESSING_EDITOR_RULES: &[Rule] = &[Rule {
+    group: names::GROUP,
+    resources: &["clusteraddressings"],
+    names: &[],
+    verbs: &["create", "update", "patch", "delete"],
+    reason: "manage addresses of Clusters",
 }];
 
 /// The roles of the manager; the viewer role, which is aggregated to `view`, `edit` and `admin`;
@@ -383,10 +389,14 @@ fn aggregated_to(targets: &[&str], name: &str, rules: &[Rule]) -> Value {
     aggregated
 }
 
-/// The ClusterRole for `--cluster-addressing`.
-pub(crate) fn cluster_addressing_documents() -> [Value; 1] {
+/// The ClusterRole for `--cluster-addressing`, and that of those who write ClusterAddressings.
+pub(crate) fn cluster_addressing_documents() -> [Value; 2] {
     let name = "capi-ipam-in-cluster-cluster-addressing-role";
-    [role("ClusterRole", name, CLUSTER_ADDRESSING_RULES)]
+    let editor = "capi-ipam-in-cluster-cluster-addressing-editor-role";
+    [
+        role("ClusterRole", name, CLUSTER_ADDRESSING_RULES),
+        role("ClusterRole", editor, CLUSTER_ADDRESSING_EDITOR_RULES),
+    ]
 }
 
 /// The ClusterRole and the Role for `--webhook-certs=self-managed`.

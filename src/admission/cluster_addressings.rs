@@ -27,7 +27,7 @@ pub fn review(request: &AdmissionRequest) -> Decision {
     let cause = |problem: &FieldProblem| {
         denial::invalid_value(&problem.field, &problem.value, &problem.text)
     };
-    let mut causes: Vec<_> = spec.problems().iter().map(cause).collect();
+    let mut causes: Vec<_> = addressing.problems().iter().map(cause).collect();
     if let Err(problem) = spec.selector() {
         let selector = json!(spec.cluster_selector);
         causes.push(denial::invalid_value(

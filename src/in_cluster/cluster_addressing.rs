@@ -5,6 +5,7 @@
 //! addresses causes no request. The claims of a Cluster have a finalizer until the Cluster is gone,
 //! so that no address is reused while machines of the Cluster can exist.
 
+mod failures;
 mod fields;
 mod manifests;
 mod plan;
@@ -12,17 +13,17 @@ mod release;
 mod seen;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{ClusterAddressing, conditions, names};
+use capi_ipam_api::{AddressingItem, ClusterAddressing, conditions, names};
 use capi_ipam_controller::client::{CallError, Creation, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
     Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    Trigger,
+    Store, Trigger,
 };
-use capi_ipam_controller::discovery::is_served;
+use capi_ipam_controller::discovery::wait_for_optional_kind;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::manager::Manager;
@@ -33,51 +34,61 @@ use capi_ipam_provider::advanced::{ContractClient, ProviderSetup, Selection, Sta
 use capi_ipam_provider::api::{AddressableCluster, IPAddressClaim};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::{Selector, SelectorExt};
+use kube::core::{ApiResource, Selector, SelectorExt};
 use kube::{Api, Client, Resource, ResourceExt};
-use tracing::{info, warn};
+use tracing::info;
 
-use self::plan::{ItemClaim, Problem, Step, Versions, plan, written};
+use self::failures::{Failures, States};
+use self::plan::{
+    ItemClaim, Problem, Step, Versions, addressing_of, is_delivered, item_names, plan,
+};
+use self::release::Absences;
 use self::seen::Seen;
+use super::options::InClusterOptions;
 
 /// The minimum interval between two writes of the counts of a status.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of Clusters of one ClusterAddressing that are processed at the same time.
 const WORKERS: usize = 8;
-/// The delay before a Cluster is processed again after a failed request.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
+/// How often it is checked, without a request, what no event may announce.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// The delay after a conflict with another write, whose event comes soon.
 const CONFLICT_DELAY: Duration = Duration::from_millis(250);
-/// How often it is checked whether the kind is served.
-const SERVED_INTERVAL: Duration = Duration::from_secs(10);
 /// The index of ClusterAddressings by namespace.
 const BY_NAMESPACE: &str = "namespace";
 
-/// Adds the controller. It starts when the API server serves the kind, and its absence disturbs
-/// nothing else.
-pub(super) fn start(setup: &mut ProviderSetup<'_>) {
+/// Adds the controller. It starts when the API server serves the kind. A kind that is not served, or
+/// a missing permission, disturbs nothing else.
+pub(super) fn start(setup: &mut ProviderSetup<'_>, options: &InClusterOptions) {
     let manager = &mut *setup.manager;
     let controller: ControllerBuilder<ClusterAddressing> = manager.controller("ClusterAddressing");
     let reconciler = Arc::new(AddressingReconciler::new(
         manager,
         &setup.contract,
         &controller,
+        options.sweep_grace,
     ));
+    let interval = options.sweep_interval;
     let (client, stop) = (manager.client.clone(), manager.stop.clone());
-    let (health, options) = (manager.health.clone(), manager.options.clone());
+    let (health, options) = (manager.health.optional(), manager.options.clone());
     let run = async move {
-        let served = wait_until_served(&client);
+        let kind = ApiResource::erase::<ClusterAddressing>(&());
+        let served_versions = [names::POOL_VERSION];
+        let served = wait_for_optional_kind(&client, &kind, &served_versions);
         if stop.run_until_cancelled(served).await.is_none() {
             return;
         }
         let namespace = options.watched_namespace();
         let versions = reconciler.versions;
         let mut controller = controller;
+        let gates = ["Cluster", "IPAddressClaim", "ClusterAddressing"]
+            .map(|kind| health.register_watch(kind));
+        let [clusters_listed, claims_listed, listed] = gates.clone();
         let clusters = WatchSpec::<AddressableCluster>::new(
             WatchApi::all_with(client.clone(), &versions.cluster).constrain(namespace),
             versions.cluster,
             Arc::clone(&reconciler.clusters) as _,
-            health.register_watch("Cluster"),
+            clusters_listed,
         );
         // An annotation that is left out of the cache would be removed by a write.
         controller.watch(WatchSpec {
@@ -88,43 +99,24 @@ pub(super) fn start(setup: &mut ProviderSetup<'_>) {
             WatchApi::all_with(client.clone(), &versions.ipam).constrain(namespace),
             versions.ipam,
             Arc::clone(&reconciler.claims) as _,
-            health.register_watch("IPAddressClaim"),
+            claims_listed,
         );
         controller.watch(claims.labels(names::CLUSTER_ADDRESSING_LABEL));
         let main = WatchSpec::new(
             WatchApi::all_with(client, &()).constrain(namespace),
             (),
             Arc::new(()),
-            health.register_watch("ClusterAddressing"),
+            listed,
         );
+        let orphans = Arc::clone(&reconciler);
         let protect = names::PROTECT_CLUSTER_ADDRESSING;
         let reconciler = Arc::new(Finalized::new(SharedReconciler(reconciler), protect));
-        controller.run(main, stop, reconciler).await;
+        tokio::select! {
+            () = controller.run(main, stop, reconciler) => {}
+            () = orphans.run_release_of_orphans(&gates, interval) => {}
+        }
     };
     manager.add("the controller of ClusterAddressings", run);
-}
-
-/// Waits until the API server serves the kind.
-async fn wait_until_served(client: &Client) {
-    let mut is_reported = false;
-    loop {
-        match is_served(client, names::GROUP, "ClusterAddressing").await {
-            Ok(true) => return,
-            Ok(false) if !is_reported => {
-                is_reported = true;
-                warn!(
-                    "the API server does not serve ClusterAddressings: no Cluster gets addresses; install the \
-                     CustomResourceDefinition clusteraddressings.ipam.cluster.x-k8s.io"
-                );
-            }
-            Ok(false) => {}
-            Err(error) => warn!(
-                error = error_chain(&error),
-                "cannot find out whether ClusterAddressings are served, will retry"
-            ),
-        }
-        tokio::time::sleep(SERVED_INTERVAL).await;
-    }
 }
 
 struct AddressingReconciler {
@@ -132,8 +124,11 @@ struct AddressingReconciler {
     contract: ContractClient,
     versions: Versions,
     selection: Selection,
+    store: Store<ClusterAddressing>,
     clusters: Arc<Seen<AddressableCluster>>,
     claims: Arc<Seen<IPAddressClaim>>,
+    absences: Absences,
+    failures: Failures,
     status_writer: StatusWriter<ClusterAddressing>,
     events: EventPublisher,
 }
@@ -162,6 +157,7 @@ impl AddressingReconciler {
         manager: &Manager,
         contract: &ContractClient,
         controller: &ControllerBuilder<ClusterAddressing>,
+        grace: Duration,
     ) -> Self {
         let store = controller.store();
         store.index(BY_NAMESPACE, |addressing| {
@@ -184,8 +180,11 @@ impl AddressingReconciler {
                 ipam: contract.ipam,
             },
             selection: Selection::of(&manager.options),
+            store: controller.store(),
             clusters: Arc::new(Seen::new(is_relevant, enqueue_all)),
             claims: Arc::new(Seen::new(|_, _| true, enqueue_one)),
+            absences: Absences::new(grace),
+            failures: Failures::default(),
             status_writer: StatusWriter::new(
                 manager.events.clone(),
                 (),
@@ -208,12 +207,18 @@ impl AddressingReconciler {
         ResourceClient::new(api, version)
     }
 
+    fn config_maps(&self, namespace: &str) -> ResourceClient<ConfigMap> {
+        let api = Api::namespaced(self.client.clone(), namespace);
+        ResourceClient::new(api, &())
+    }
+
     async fn reconcile_addressing(
         &self,
         addressing: &ClusterAddressing,
     ) -> Result<Action, CallError> {
+        let key = NamespacedName::of(&addressing.metadata);
         let selected = status::validated(addressing);
-        let mut outcomes = Vec::new();
+        let mut outcomes: Vec<Outcome> = Vec::new();
         if let Ok(selector) = &selected
             && !is_deleting(addressing)
         {
@@ -226,9 +231,11 @@ impl AddressingReconciler {
                 .collect()
                 .await;
         }
-        let released = self.release_claims(addressing).await?;
+        let processed = outcomes.iter().map(|outcome| outcome.cluster.clone());
+        self.failures.retain(&key, &processed.collect());
+        let released = self.release_claims(&key).await?;
         let is_in_use = released.kept > 0 || released.retry.is_some();
-        if is_deleting(addressing) && !is_in_use && !self.has_claims(addressing).await? {
+        if is_deleting(addressing) && !is_in_use && !self.has_claims(&key).await? {
             return Ok(Action::AwaitChange);
         }
         let known = selected.map(|_| &*outcomes);
@@ -239,7 +246,7 @@ impl AddressingReconciler {
         Ok(match next {
             Some(delay) => Action::Requeue(delay),
             // It is being deleted, and waits for the Clusters.
-            None if is_deleting(addressing) => Action::Requeue(RETRY_DELAY),
+            None if is_deleting(addressing) => Action::Requeue(CHECK_INTERVAL),
             None => Action::AwaitChange,
         })
     }
@@ -262,46 +269,64 @@ impl AddressingReconciler {
         cluster: &AddressableCluster,
     ) -> Outcome {
         let name = cluster.name_any();
-        let is_ready = written(cluster, addressing).is_some();
+        let is_ready = is_delivered(cluster, addressing);
         let mut outcome = Outcome {
-            cluster: name,
+            cluster: name.clone(),
             is_ready,
             problem: None,
             retry: None,
         };
+        let namespace = cluster.namespace().unwrap_or_default();
+        if !self.clusters.is_current(&namespace, &name) {
+            let why = "the Cluster cannot be decoded, and is not changed; correct it";
+            outcome.problem = Some(Problem::new(conditions::UNDECODABLE, why));
+            outcome.retry = Some(CHECK_INTERVAL);
+            return outcome;
+        }
         if cluster.is_paused() {
             outcome.problem = (!is_ready)
                 .then(|| Problem::new(conditions::PAUSED_REASON, "the Cluster is paused"));
             return outcome;
         }
-        match self.give_addresses(addressing, cluster).await {
+        let key = NamespacedName::of(&addressing.metadata);
+        let states = States::of(addressing, cluster);
+        if let Some((problem, left)) = self.failures.pending(&key, &name, &states, Instant::now()) {
+            outcome.problem = Some(problem);
+            outcome.retry = Some(left);
+            return outcome;
+        }
+        let failure = match self.perform_steps(addressing, cluster).await {
             Ok((is_ready, problem)) => {
                 outcome.is_ready = is_ready;
-                outcome.problem = problem;
-            }
-            Err(error) if error.is_conflict() => {
-                let why = "the Cluster or an IPAddressClaim has changed meanwhile";
-                outcome.problem = Some(Problem::new(conditions::ADDRESSES_PENDING, why));
-                outcome.retry = Some(CONFLICT_DELAY);
+                outcome.problem.clone_from(&problem);
+                // No event announces that what was refused is accepted.
+                problem.filter(|it| it.reason == conditions::DELIVERY_FAILED)
             }
             Err(error) => {
-                let why = error_chain(&error);
-                outcome.problem = Some(Problem::new(conditions::DELIVERY_FAILED, why));
-                outcome.retry = Some(RETRY_DELAY);
+                outcome.problem = Some(problem_of(&error));
+                outcome.problem.clone()
             }
+        };
+        outcome.retry = failure.map(|problem| {
+            let now = Instant::now();
+            self.failures.record(&key, &name, states, problem, now)
+        });
+        if outcome.retry.is_none() {
+            self.failures.end(&key, &name);
         }
         outcome
     }
 
     /// Performs the steps for a Cluster. Returns whether it has its addresses, and the first
     /// problem.
-    async fn give_addresses(
+    async fn perform_steps(
         &self,
         addressing: &ClusterAddressing,
         cluster: &AddressableCluster,
     ) -> Result<(bool, Option<Problem>), CallError> {
-        let claims = self.item_claims(addressing, cluster).await?;
-        let mut is_ready = written(cluster, addressing).is_some();
+        let items = item_names(cluster, addressing);
+        let claims = self.item_claims(addressing, cluster, &items).await?;
+        let mut is_ready = is_delivered(cluster, addressing);
         let mut problem = None;
         for step in plan(cluster, addressing, &claims, self.versions) {
             let found = match step {
@@ -314,6 +339,13 @@ impl AddressingReconciler {
                     if let Some(written) = patch::write(&claims, before, after).await? {
                         self.claims.record(&written);
                     }
+                    None
+                }
+                Step::ReleaseClaim(unused) => Some(self.release_unused(cluster, &unused).await?),
+                Step::CheckCluster(wanted) => {
+                    let namespace = cluster.namespace().unwrap_or_default();
+                    let clusters = self.addressable_clusters(&namespace).with_dry_run_patches();
+                    patch::write(&clusters, cluster, wanted.as_ref()).await?;
                     None
                 }
                 Step::CreateConfigMap(config_map) => {
@@ -330,38 +362,44 @@ impl AddressingReconciler {
                     None
                 }
             };
+            let is_lost = |it: &Problem| it.reason == conditions::CLAIM_MISSING;
+            is_ready &= !found.as_ref().is_some_and(is_lost);
             problem = problem.or(found);
         }
         Ok((is_ready, problem))
     }
 
-    /// The claims with the names of the items. The addresses are read as long as the Cluster does
-    /// not have them.
+    /// The claims with the names of the items. The addresses are read when all claims are bound, as
+    /// long as the Cluster does not have them.
     async fn item_claims<'a>(
         &self,
-        addressing: &'a ClusterAddressing,
+        addressing: &ClusterAddressing,
         cluster: &AddressableCluster,
+        items: &'a BTreeSet<String>,
     ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
         let namespace = cluster.namespace().unwrap_or_default();
-        let needs_addresses = written(cluster, addressing).is_none();
         let mut claims = BTreeMap::new();
-        for item in &addressing.spec.items {
-            let name = item.claim_name(&cluster.name_any());
-            let Some(claim) = self.claims.get(&namespace, &name) else {
-                continue;
-            };
-            let mut known = ItemClaim {
-                claim: claim.as_ref().clone(),
-                address: None,
-            };
-            if let Some(address) = claim.bound_address()
-                && needs_addresses
-            {
-                let addresses = self.contract.addresses(&namespace);
+        for item in items {
+            let name = AddressingItem::claim_name(&cluster.name_any(), item);
+            if let Some(claim) = self.claims.get(&namespace, &name) {
+                let known = ItemClaim {
+                    claim: claim.as_ref().clone(),
+                    address: None,
+                };
+                claims.insert(item.as_str(), known);
+            }
+        }
+        let mut known = claims.values();
+        let all_bound = known.all(|known| known.claim.bound_address().is_some());
+        if !all_bound || is_delivered(cluster, addressing) {
+            return Ok(claims);
+        }
+        let addresses = self.contract.addresses(&namespace);
+        for known in claims.values_mut() {
+            if let Some(address) = known.claim.bound_address() {
                 let found = addresses.get(address).await?;
                 known.address = found.map(|found| found.spec);
             }
-            claims.insert(item.name.as_str(), known);
         }
         Ok(claims)
     }
@@ -375,23 +413,19 @@ impl AddressingReconciler {
             Creation::Created(created) => created,
             Creation::Found(found) => claims.decoded(found)?,
         };
-        let label = found.labels().get(names::CLUSTER_ADDRESSING_LABEL);
-        if label == claim.labels().get(names::CLUSTER_ADDRESSING_LABEL) {
+        if addressing_of(&found) == addressing_of(claim) {
+            // The watch has it, too, and the next plan decides whose it is.
             self.claims.record(&found);
-            let why = format!("IPAddressClaim {name}: it is not bound yet");
-            return Ok(Problem::new(conditions::ADDRESSES_PENDING, why));
+            let why = "it is not bound yet";
+            return Ok(Problem::of_claim(conditions::ADDRESSES_PENDING, &name, why));
         }
-        let why = format!(
-            "IPAddressClaim {name} exists, and was not created for this Cluster; rename one of them"
-        );
-        Ok(Problem::new(conditions::CLAIM_NAME_IN_USE, why))
+        Ok(Problem::name_in_use(&name))
     }
 
     /// Creates a ConfigMap. Returns why one with this name cannot be used.
     async fn create_config_map(&self, wanted: &ConfigMap) -> Result<Option<Problem>, CallError> {
         let namespace = wanted.namespace().unwrap_or_default();
-        let api = Api::namespaced(self.client.clone(), &namespace);
-        let config_maps = ResourceClient::<ConfigMap>::new(api, &());
+        let config_maps = self.config_maps(&namespace);
         let found = match config_maps.create_or_find(wanted).await? {
             Creation::Created(_) => return Ok(None),
             Creation::Found(found) => config_maps.decoded(found)?,
@@ -429,10 +463,19 @@ impl AddressingReconciler {
 
 /// Enqueues the ClusterAddressing of a claim.
 fn enqueue_addressing(trigger: &Trigger<ClusterAddressing>, claim: &IPAddressClaim) {
-    if let Some(addressing) = claim.labels().get(names::CLUSTER_ADDRESSING_LABEL) {
+    if let Some(addressing) = addressing_of(claim) {
         let namespace = claim.namespace().unwrap_or_default();
         trigger.enqueue(NamespacedName::new(&namespace, addressing));
     }
+}
+
+/// The problem of a Cluster after a failed request.
+fn problem_of(error: &CallError) -> Problem {
+    if error.is_conflict() {
+        let why = "the Cluster or an IPAddressClaim has changed meanwhile";
+        return Problem::new(conditions::ADDRESSES_PENDING, why);
+    }
+    Problem::new(conditions::DELIVERY_FAILED, error_chain(error))
 }
 
 /// Whether a change of a Cluster is more than one of its status.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::{IPReservation, PoolKey, Slot, advice, names};
+use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
@@ -131,13 +132,16 @@ impl ClaimHandler for InClusterHandler {
             held.iter()
                 .any(|held| held.pool == *pool && !held.is_promise)
         };
+        // The address of a Cluster is in use as long as the Cluster exists, however long that is.
+        let is_of_cluster = finalizer::is_set(&*self.claim, names::PROTECT_CLUSTER_ADDRESS);
+        let limit = info.reclaim.terminating_limit();
         let view = PoolView {
             api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
             uid: info.uid.clone(),
             paused: info.paused,
             deleting: info.deleting,
             holds_address: info.deleting && holds_address(),
-            release_terminating_after: info.reclaim.terminating_limit(),
+            release_terminating_after: limit.filter(|_| !is_of_cluster),
         };
         // A claim that is being deleted does not need a valid pool.
         if view.paused || view.deleting || is_deleting {

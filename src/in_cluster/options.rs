@@ -15,7 +15,8 @@ pub struct InClusterOptions {
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_interval)]
     pub sweep_interval: Duration,
 
-    /// How long an address must be abandoned before it is released.
+    /// How long an address must be abandoned before it is released, and how long a Cluster must be
+    /// gone before the addresses of its ClusterAddressing are.
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub sweep_grace: Duration,
 
@@ -33,8 +34,8 @@ pub struct InClusterOptions {
     #[arg(long, value_name = "POOLS", default_value = "all", value_enum)]
     pub pool_metrics: PoolMetricsMode,
 
-    /// Give addresses to the Clusters that ClusterAddressings select. It needs the permissions of
-    /// config/cluster-addressing.
+    /// Allocate addresses for the Clusters that ClusterAddressings select. It needs the permissions
+    /// of config/cluster-addressing.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
           action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
     pub cluster_addressing: bool,

@@ -75,7 +75,7 @@ pub(super) fn set_up(
     );
     add_tasks(setup, options, &context, &gates, slices);
     if options.cluster_addressing {
-        cluster_addressing::start(setup);
+        cluster_addressing::start(setup, options);
     }
     ledger_handle.publish(Arc::clone(&context.ledger), gates.of_ledger());
     Ok(InClusterAdapter { context })

@@ -5,7 +5,7 @@ use support::prelude::*;
 use support::wait::EVENT_TIMEOUT;
 use xtask::rbac::CLUSTER_ADDRESSING_RULES;
 
-use crate::scene::{Scene, condition, endpoint, item, pods};
+use crate::scene::{AT_ONCE, NEVER, Scene, condition, endpoint, item, pods};
 
 /// The finalizer of somebody who deletes the machines of a Cluster.
 const MACHINES: &str = "example.com/machines";
@@ -97,12 +97,9 @@ async fn next_cluster_of_the_name_gets_addresses_afterwards() {
     assert!(claim.metadata.deletion_timestamp.is_none());
 }
 
-/// As after a restore, or by `kubectl replace --force`.
-#[tokio::test(flavor = "multi_thread")]
-async fn cluster_that_is_created_again_keeps_its_addresses() {
-    let scene = Scene::with_options(Options::default()).await;
-    scene.create_addressing(json!([endpoint()])).await;
-    scene.create_selected_cluster("alpha", json!({})).await;
+/// The Cluster `alpha` as it is created again, by a restore or by `kubectl replace --force`, and
+/// the uid of the first one.
+async fn manifest_of_alpha(scene: &Scene) -> (Value, Value) {
     let mut again = scene.wait_for_cluster("alpha").await;
     let metadata = &again["metadata"];
     let first = metadata["uid"].clone();
@@ -110,6 +107,23 @@ async fn cluster_that_is_created_again_keeps_its_addresses() {
         "name": "alpha", "namespace": metadata["namespace"], "labels": metadata["labels"],
         "annotations": metadata["annotations"],
     });
+    (again, first)
+}
+
+async fn wait_for_other_owner(scene: &Scene, first: &Value) {
+    until("the new Cluster owns the claim", async || {
+        let claim = scene.the_claim("alpha-endpoint").await;
+        Some(json!(claim.owner_references()[0].uid) != *first)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_that_is_created_again_keeps_its_addresses() {
+    let scene = Scene::with_options(Options::default(), &NEVER).await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let (again, first) = manifest_of_alpha(&scene).await;
     scene.delete("cluster", "alpha");
     let clusters = scene.clusters();
     until("the Cluster is gone", async || {
@@ -119,11 +133,7 @@ async fn cluster_that_is_created_again_keeps_its_addresses() {
     create(&clusters, &object(again))
         .await
         .expect("the Cluster can be created again");
-    until("the new Cluster owns the claim", async || {
-        let claim = scene.the_claim("alpha-endpoint").await;
-        Some(json!(claim.owner_references()[0].uid) != first)
-    })
-    .await;
+    wait_for_other_owner(&scene, &first).await;
     scene.assert_address("alpha-endpoint", "10.0.0.10").await;
     scene
         .wait_for_status("it has no problem", |status| {
@@ -132,15 +142,118 @@ async fn cluster_that_is_created_again_keeps_its_addresses() {
         .await;
 }
 
-/// Nobody deletes the claims of a Cluster that is gone: there is no garbage collection. They are
-/// kept for a minute, since the Cluster could be restored after its claims.
+/// The garbage collection deletes the claim before the Cluster exists again.
 #[tokio::test(flavor = "multi_thread")]
-async fn component_grants_what_a_life_of_a_cluster_needs() {
-    let scene = Scene::with_options(Options {
-        audit: true,
-        ..Options::default()
+async fn terminating_claim_keeps_its_address_for_the_next_cluster() {
+    let scene = Scene::with_flags(&NEVER).await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let (again, first) = manifest_of_alpha(&scene).await;
+    scene.delete("cluster", "alpha");
+    until("the claim is being deleted", async || {
+        let claim = scene.the_claim("alpha-endpoint").await;
+        Some(claim.metadata.deletion_timestamp.is_some())
     })
     .await;
+    create(&scene.clusters(), &object(again))
+        .await
+        .expect("the Cluster can be created again");
+    wait_for_other_owner(&scene, &first).await;
+    consistently("the address is kept", async || {
+        let addresses = scene.allocated_addresses().await;
+        addresses.get("alpha-endpoint").map(String::as_str) == Some("10.0.0.10")
+    })
+    .await;
+}
+
+/// A pool can limit how long a claim may be terminating: not that of a Cluster that exists.
+#[tokio::test(flavor = "multi_thread")]
+async fn time_limit_of_a_pool_does_not_apply_to_clusters() {
+    let scene = Scene::start().await;
+    let limit = json!({"terminating": {"afterSeconds": 60}});
+    scene
+        .modify_pool("vips", |spec| spec["reclaim"] = limit.clone())
+        .await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.wait_for_cluster("alpha").await;
+    let machine = json!({"finalizers": [MACHINES]});
+    scene.bind_with_metadata("machine", "vips", machine).await;
+    for claim in ["machine", "alpha-endpoint"] {
+        scene.delete("ipaddressclaim", claim);
+    }
+    let text = scene.wait_until_unready("machine", "Deleting").await;
+    assert_contains(&text, "(or at ");
+    let text = scene.wait_until_unready("alpha-endpoint", "Deleting").await;
+    assert!(!text.contains("(or at "), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_that_is_deleted_before_the_delivery_is_replaced() {
+    let scene = Scene::start().await;
+    let services = scene.create_exhausted_item().await;
+    scene.create_addressing(json!([endpoint(), services])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+    let first = scene.the_claim("alpha-endpoint").await.uid();
+    scene.delete("ipaddressclaim", "alpha-endpoint");
+    let claims = scene.claims();
+    until("another claim is created", async || {
+        let found = answered(claims.get("alpha-endpoint").await)?;
+        Some(found.is_some_and(|found| found.uid() != first))
+    })
+    .await;
+    scene.release("taken").await;
+    let cluster = scene.wait_for_cluster("alpha").await;
+    let addresses = scene.allocated_addresses().await;
+    let host = &cluster["spec"]["controlPlaneEndpoint"]["host"];
+    assert_eq!(*host, json!(addresses["alpha-endpoint"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn value_of_the_user_after_the_claim_releases_it() {
+    let scene = Scene::start().await;
+    let services = scene.create_exhausted_item().await;
+    scene.create_addressing(json!([endpoint(), services])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+    let own = json!({"spec": {"controlPlaneEndpoint": {"host": "10.9.9.9", "port": 443}}});
+    scene.patch_cluster("alpha", own);
+    scene.release("taken").await;
+    let cluster = scene.wait_for_cluster("alpha").await;
+    assert_eq!(cluster["spec"]["controlPlaneEndpoint"]["host"], "10.9.9.9");
+    let blocks = &cluster["spec"]["clusterNetwork"]["services"]["cidrBlocks"];
+    assert_eq!(*blocks, json!(["10.64.0.0/20"]));
+    claim_is_gone(&scene, "alpha-endpoint").await;
+}
+
+/// Somebody removes the finalizer of the ClusterAddressing, as `clusterctl move` does.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_without_their_addressing_are_released() {
+    let scene = Scene::start().await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.wait_for_cluster("alpha").await;
+    scene.delete("clusteraddressing", "bonn");
+    let addressings = scene.addressings();
+    scene.set_finalizers(&addressings, "bonn", &[]).await;
+    until("the ClusterAddressing is gone", async || {
+        Some(answered(addressings.get("bonn").await)?.is_none())
+    })
+    .await;
+    scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+    scene.delete("cluster", "alpha");
+    claim_is_gone(&scene, "alpha-endpoint").await;
+}
+
+/// Nobody deletes the claims of a Cluster that is gone: there is no garbage collection.
+#[tokio::test(flavor = "multi_thread")]
+async fn component_grants_what_a_life_of_a_cluster_needs() {
+    let options = Options {
+        audit: true,
+        ..Options::default()
+    };
+    let scene = Scene::with_options(options, &AT_ONCE).await;
     let values = item(
         "lb",
         "InClusterPrefixPool",

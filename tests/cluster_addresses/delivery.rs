@@ -1,7 +1,7 @@
 //! Which addresses Clusters get, and when.
 
 use capi_ipam_api::conditions;
-use capi_ipam_api::names::PROTECT_CLUSTER_ADDRESS;
+use capi_ipam_api::names::{CLUSTER_ADDRESSING_LABEL, PROTECT_CLUSTER_ADDRESS};
 use k8s_openapi::api::core::v1::ConfigMap;
 use support::prelude::*;
 
@@ -66,12 +66,7 @@ async fn cluster_gets_all_its_addresses() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_written_while_a_pool_is_empty() {
     let scene = Scene::start().await;
-    let one = json!({"prefixes": ["10.64.0.0/20"], "allocationPrefixLength": 20});
-    let kind = InClusterKind::PrefixPool;
-    scene.create_pool_of(kind, "few", one).await;
-    scene.bind_of(kind, "taken", "few").await;
-    let to = json!([{"clusterNetwork": "Services"}]);
-    let services = item("services", "InClusterPrefixPool", "few", to);
+    let services = scene.create_exhausted_item().await;
     scene.create_addressing(json!([endpoint(), services])).await;
     scene.create_selected_cluster("alpha", json!({})).await;
     let message = scene.wait_for_problem("PoolExhausted").await;
@@ -202,6 +197,50 @@ async fn variables_of_a_cluster_class_are_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn manager_works_without_the_permissions() {
+    let plane = ControlPlane::new();
+    let flags = ["--cluster-addressing"];
+    let manager =
+        Manager::launch(&plane, plane.provider_kubeconfig(), &flags).may_lack_permissions();
+    manager.wait_until_ready();
+    let consumer = Consumer::new(&plane).await;
+    consumer.create_pool("vips", "10.0.0.10-10.0.0.99").await;
+    consumer.bind_to("machine", "vips", "10.0.0.10").await;
+    until("the API server refuses the watch", async || {
+        Some(manager.was_forbidden())
+    })
+    .await;
+    assert!(manager.is_ready(), "{}", manager.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_and_pools_of_others_are_reported() {
+    let scene = Scene::start().await;
+    scene.create_pool("other", "10.7.0.10").await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let metadata = json!({"labels": {
+        "cluster.x-k8s.io/cluster-name": "alpha", CLUSTER_ADDRESSING_LABEL: "bonn"}});
+    scene
+        .bind_with_metadata("alpha-endpoint", "other", metadata)
+        .await;
+    scene.create_addressing(json!([endpoint()])).await;
+    let message = scene.wait_for_problem("ClaimNameInUse").await;
+    assert_contains(&message, "it claims from InClusterIPPool other");
+    scene.delete("ipaddressclaim", "alpha-endpoint");
+    let cluster = scene.wait_for_cluster("alpha").await;
+    assert_eq!(cluster["spec"]["controlPlaneEndpoint"]["host"], "10.0.0.10");
+    let record = json!({"metadata": {"annotations": {ANNOTATION: "{}"}}});
+    scene.patch_cluster("alpha", record);
+    let message = scene.wait_for_problem("DeliveryFailed").await;
+    assert_contains(&message, ANNOTATION);
+    let none = json!({"metadata": {"annotations": {ANNOTATION: null}}});
+    scene.patch_cluster("alpha", none);
+    scene
+        .wait_for_status("it is written again", |status| status.ready == 1)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manager_works_without_the_definition() {
     let plane = ControlPlane::new();
     permit(&plane);
@@ -209,7 +248,7 @@ async fn manager_works_without_the_definition() {
     let saved = plane.kubectl(&["get", "crd", definition, "-o=json"]);
     plane.kubectl(&["delete", "crd", definition]);
     let manager = Manager::start(&plane, &["--cluster-addressing"]);
-    manager.wait_for_log("the API server does not serve ClusterAddressings");
+    manager.wait_for_log(definition);
     let consumer = Consumer::new(&plane).await;
     consumer.create_pool("vips", "10.0.0.10-10.0.0.99").await;
     consumer.bind_to("machine", "vips", "10.0.0.10").await;

@@ -1,4 +1,4 @@
-//! A manager that gives addresses to Clusters, and Clusters without machines.
+//! A manager that allocates addresses for Clusters, and Clusters without machines.
 
 use std::ops::Deref;
 
@@ -7,6 +7,16 @@ use support::prelude::*;
 
 /// The annotation on a Cluster with addresses of the ClusterAddressing `bonn`.
 pub(crate) const ANNOTATION: &str = "addressing.ipam.cluster.x-k8s.io/bonn";
+
+/// The flags of a manager that releases the claims of a Cluster as soon as it is gone.
+pub(crate) const AT_ONCE: [&str; 3] = [
+    "--cluster-addressing",
+    "--sweep-grace=1s",
+    "--sweep-interval=1s",
+];
+
+/// The flags of a manager that keeps the claims of a Cluster that is gone.
+pub(crate) const NEVER: [&str; 2] = ["--cluster-addressing", "--sweep-grace=1h"];
 
 /// Grants the permissions of the component `config/cluster-addressing`.
 pub(crate) fn permit(plane: &ControlPlane) {
@@ -34,17 +44,22 @@ impl Deref for Scene {
 impl Scene {
     /// A scene with the pools `vips` and `pods`.
     pub(crate) async fn start() -> Self {
-        Self::with_options(Options {
-            controller_manager: true,
-            ..Options::default()
-        })
-        .await
+        Self::with_flags(&AT_ONCE).await
     }
 
-    pub(crate) async fn with_options(options: Options) -> Self {
+    /// Like [`Self::start`], with other flags of the manager.
+    pub(crate) async fn with_flags(flags: &[&str]) -> Self {
+        let options = Options {
+            controller_manager: true,
+            ..Options::default()
+        };
+        Self::with_options(options, flags).await
+    }
+
+    pub(crate) async fn with_options(options: Options, flags: &[&str]) -> Self {
         let plane = ControlPlane::start(options);
         permit(&plane);
-        let manager = Manager::start(&plane, &["--cluster-addressing"]);
+        let manager = Manager::start(&plane, flags);
         let consumer = Consumer::new(&plane).await;
         consumer.create_pool("vips", "10.0.0.10-10.0.0.99").await;
         let pods = json!({"prefixes": ["10.128.0.0/16"], "allocationPrefixLength": 20});
@@ -71,6 +86,17 @@ impl Scene {
         create(&self.addressings(), &object(addressing))
             .await
             .expect("the ClusterAddressing can be created");
+    }
+
+    /// Creates a pool with a single prefix, which the claim `taken` has. Returns the item
+    /// `services` of this pool.
+    pub(crate) async fn create_exhausted_item(&self) -> Value {
+        let one = json!({"prefixes": ["10.64.0.0/20"], "allocationPrefixLength": 20});
+        let kind = InClusterKind::PrefixPool;
+        self.consumer.create_pool_of(kind, "few", one).await;
+        self.consumer.bind_of(kind, "taken", "few").await;
+        let to = json!([{"clusterNetwork": "Services"}]);
+        item("services", "InClusterPrefixPool", "few", to)
     }
 
     /// Creates a Cluster with the label `site: bonn`. `spec` is merged into its specification.

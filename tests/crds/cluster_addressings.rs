@@ -1,7 +1,7 @@
 //! Validation by the CRD of the addresses of Clusters. What it rejects is also rejected by the
 //! types.
 
-use capi_ipam_api::ClusterAddressingSpec;
+use capi_ipam_api::{ClusterAddressing, ClusterAddressingSpec};
 
 use super::{ControlPlane, object, with_file};
 use support::prelude::*;
@@ -21,6 +21,14 @@ fn invalid() -> Vec<(Value, &'static str, &'static str)> {
     let pods = json!([{"clusterNetwork": "Pods"}]);
     let pool = "InClusterIPPool";
     let one = |name: &str, kind: &str, to: &Value| spec(&[item(name, kind, to)]);
+    let port = |port: i32| {
+        one(
+            "a",
+            pool,
+            &json!([{"controlPlaneEndpoint": {"port": port}}]),
+        )
+    };
+    let variable = |variable: Value| one("a", pool, &json!([{ "variable": variable }]));
     let mut other_group = one("a", pool, &endpoint);
     other_group["items"][0]["poolRef"]["apiGroup"] = json!("example.com");
     vec![
@@ -62,6 +70,26 @@ fn invalid() -> Vec<(Value, &'static str, &'static str)> {
             "a pool of single addresses",
         ),
         (
+            port(0),
+            "spec.items[0].to[0].controlPlaneEndpoint.port",
+            "greater than or equal to 1",
+        ),
+        (
+            port(65536),
+            "spec.items[0].to[0].controlPlaneEndpoint.port",
+            "less than or equal to 65535",
+        ),
+        (
+            variable(json!({"name": "a.b"})),
+            "spec.items[0].to[0].variable.name",
+            "letters, digits",
+        ),
+        (
+            variable(json!({"name": "a", "path": "b..c"})),
+            "spec.items[0].to[0].variable.path",
+            "separated by dots",
+        ),
+        (
             spec(&[
                 item("a", pool, &endpoint),
                 item("a", pool, &json!([{"resource": "Values"}])),
@@ -91,6 +119,9 @@ fn addresses_of_clusters_are_validated() {
     create("bonn", &valid).unwrap_or_else(|error| panic!("{error}"));
     let error = create("bonn.a", &valid).expect_err("its name is a value of a label");
     assert_contains(&error, "must be a DNS label");
+    let named = json!({"metadata": {"name": "bonn.a"}, "spec": valid});
+    let named: ClusterAddressing = serde_json::from_value(named).expect("it is readable");
+    assert!(!named.problems().is_empty());
     for (spec, field, text) in invalid() {
         let error = create("bonn", &spec).expect_err(field);
         let is_named = error.contains(&format!("{field}: "));
@@ -101,16 +132,5 @@ fn addresses_of_clusters_are_validated() {
             .iter()
             .find(|problem| problem.field.starts_with(field));
         assert!(problem.is_some(), "{field}: {found:?}");
-    }
-    let port = json!([{"controlPlaneEndpoint": {"port": 0}}]);
-    let error = create("bonn", &spec(&[item("a", "InClusterIPPool", &port)]));
-    assert_contains(
-        &error.expect_err("it is no port"),
-        "controlPlaneEndpoint.port",
-    );
-    for variable in [json!({"name": "a.b"}), json!({"name": "a", "path": "b..c"})] {
-        let to = json!([{ "variable": variable }]);
-        let error = create("bonn", &spec(&[item("a", "InClusterIPPool", &to)]));
-        assert_contains(&error.expect_err("it is not valid"), "variable.");
     }
 }

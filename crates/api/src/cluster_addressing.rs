@@ -290,6 +290,39 @@ impl AddressTarget {
     }
 }
 
+impl AddressTarget {
+    /// What is wrong with the fields of the target: path, value and text.
+    fn problems(&self) -> Vec<(&'static str, serde_json::Value, &'static str)> {
+        let mut problems = Vec::new();
+        if let Some(endpoint) = self.control_plane_endpoint
+            && !(1..=65535).contains(&endpoint.port)
+        {
+            let value = json!(endpoint.port);
+            problems.push((
+                "controlPlaneEndpoint.port",
+                value,
+                "must be from 1 to 65535",
+            ));
+        }
+        if let Some(variable) = &self.variable {
+            if !is_variable_name(&variable.name) {
+                problems.push(("variable.name", json!(variable.name), VARIABLE_NAME));
+            }
+            let path = variable.path.as_deref();
+            if path.is_some_and(|path| !path.split('.').all(is_variable_name)) {
+                problems.push(("variable.path", json!(path), VARIABLE_PATH));
+            }
+        }
+        problems
+    }
+}
+
+/// Whether a text can be the name of a variable, or of a field of one.
+fn is_variable_name(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=256).contains(&text.len()) && text.bytes().all(is_allowed)
+}
+
 impl VariableTarget {
     fn field(&self) -> ClusterField {
         let path = self.path.as_deref().unwrap_or_default().split('.');
@@ -314,9 +347,18 @@ impl AddressingItem {
         InClusterKind::of(&self.pool_ref.kind).is_some_and(InClusterKind::has_prefixes)
     }
 
-    /// The name of the IPAddressClaim of a Cluster.
-    pub fn claim_name(&self, cluster: &str) -> String {
-        format!("{cluster}-{}", self.name)
+    /// The manifests that contain the address.
+    pub fn resources(&self) -> impl Iterator<Item = AddressResource> {
+        self.destinations()
+            .filter_map(|destination| match destination {
+                Destination::Resource(resource) => Some(resource),
+                Destination::Field { .. } => None,
+            })
+    }
+
+    /// The name of the IPAddressClaim of a Cluster for an item.
+    pub fn claim_name(cluster: &str, item: &str) -> String {
+        format!("{cluster}-{item}")
     }
 }
 
@@ -358,6 +400,20 @@ pub struct ClusterProblem {
     pub reason: String,
     /// What is wrong, and what to do.
     pub message: String,
+}
+
+impl ClusterAddressing {
+    /// What is wrong with the name and the items, with the path of each field.
+    pub fn problems(&self) -> Vec<FieldProblem> {
+        let mut problems = Vec::new();
+        let name = self.metadata.name.as_deref().unwrap_or_default();
+        if !is_dns_label(name) {
+            let field = "metadata.name";
+            problems.push(FieldProblem::new(field, name, "must be a DNS label"));
+        }
+        problems.extend(self.spec.problems());
+        problems
+    }
 }
 
 impl ClusterAddressingSpec {
@@ -435,6 +491,9 @@ impl AddressingItem {
             add("to", json!([]), "a target is required");
         }
         for (position, target) in self.to.iter().enumerate() {
+            for (field, value, text) in target.problems() {
+                add(&format!("to[{position}].{field}"), value, text);
+            }
             let text = match target.destination() {
                 None => ONE_TARGET,
                 Some(destination) => match self.mismatch(&destination) {
@@ -472,6 +531,8 @@ pub(super) const POOL_KINDS: &str = "must be InClusterIPPool, GlobalInClusterIPP
 pub(super) const ONE_TARGET: &str =
     "exactly one of controlPlaneEndpoint, variable, clusterNetwork and resource is required";
 pub(super) const ENDPOINT_POOL: &str = "controlPlaneEndpoint needs a pool of single addresses, InClusterIPPool or GlobalInClusterIPPool";
+pub(super) const VARIABLE_NAME: &str = "must consist of letters, digits, dashes and underscores";
+pub(super) const VARIABLE_PATH: &str = "must be the names of fields, separated by dots";
 pub(super) const NETWORK_POOL: &str =
     "clusterNetwork needs a pool of prefixes, InClusterPrefixPool or GlobalInClusterPrefixPool";
 
@@ -570,6 +631,26 @@ mod tests {
                 "spec.items[0].to[1]",
             ),
             (
+                json!([item(
+                    "a",
+                    "InClusterIPPool",
+                    &json!([{"controlPlaneEndpoint": {"port": 65536}}])
+                )]),
+                "spec.items[0].to[0].controlPlaneEndpoint.port",
+            ),
+            (
+                json!([item(
+                    "a",
+                    "InClusterIPPool",
+                    &json!([{"variable": {"name": "a]"}}])
+                )]),
+                "spec.items[0].to[0].variable.name",
+            ),
+            (
+                json!([item("a", "InClusterIPPool", &variable("x..y"))]),
+                "spec.items[0].to[0].variable.path",
+            ),
+            (
                 json!([
                     item("a", "InClusterIPPool", &endpoint),
                     item("b", "InClusterIPPool", &endpoint)
@@ -595,6 +676,26 @@ mod tests {
             let problems = spec(&items).problems();
             let fields: Vec<&str> = problems.iter().map(|problem| &*problem.field).collect();
             assert_eq!(fields, [field], "{items}");
+        }
+    }
+
+    #[test]
+    fn name_must_fit_into_a_label() {
+        let endpoint = json!([{"controlPlaneEndpoint": {"port": 1}}]);
+        let items = json!([item("a", "InClusterIPPool", &endpoint)]);
+        let named = |name: &str| ClusterAddressing {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: spec(&items),
+            ..ClusterAddressing::default()
+        };
+        assert_eq!(named("bonn").problems(), []);
+        for name in ["bonn.west", &"a".repeat(64)] {
+            let problems = named(name).problems();
+            let fields: Vec<&str> = problems.iter().map(|problem| &*problem.field).collect();
+            assert_eq!(fields, ["metadata.name"], "{name}");
         }
     }
 

@@ -208,8 +208,8 @@ fn cluster_addressing() -> Result<(Kind, Value), CrdError> {
         is_global: false,
         is_moved: true,
     };
-    let description = "ClusterAddressing gives addresses to the Clusters of its namespace: which IPAddressClaims each \
-                       selected Cluster gets, and where their addresses are written.";
+    let description = "ClusterAddressing allocates addresses for the Clusters of its namespace: which IPAddressClaims each \
+                       selected Cluster has, and where their addresses are written.";
     let status = unprocessed(structural::<ClusterAddressingStatus>());
     let spec = structural::<ClusterAddressingSpec>();
     let mut schema = schema::object(description, &spec, Some(status));

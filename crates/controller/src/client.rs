@@ -273,6 +273,7 @@ pub struct ResourceClient<K> {
     labels: String,
     pruned_fields: PrunedFields,
     required_fields: RequiredFields,
+    is_dry_run: bool,
 }
 
 impl<K: ApiObject> ResourceClient<K> {
@@ -289,6 +290,17 @@ impl<K: ApiObject> ResourceClient<K> {
             labels: String::new(),
             pruned_fields: PrunedFields::default(),
             required_fields: RequiredFields::default(),
+            is_dry_run: false,
+        }
+    }
+
+    /// The API server checks a patch of the main resource, and does not apply it. Other writes are
+    /// applied.
+    #[must_use]
+    pub fn with_dry_run_patches(self) -> Self {
+        Self {
+            is_dry_run: true,
+            ..self
         }
     }
 
@@ -571,7 +583,11 @@ impl<K: ApiObject> ResourceClient<K> {
 
     /// Applies a JSON patch (RFC 6902) to everything except the status.
     pub async fn patch(&self, name: &str, patch: json_patch::Patch) -> Result<K, CallError> {
-        let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
+        let params = PatchParams {
+            dry_run: self.is_dry_run,
+            ..PatchParams::default()
+        };
+        let patch = Patch::Json::<()>(patch);
         let request = self.requests().patch(name, &params, &patch);
         self.send(|| format!("patch {} {name}", self.kind), request)
             .await

@@ -69,13 +69,40 @@ pub async fn wait_for_kind<'a>(
     kind: &ApiResource,
     versions: &[&'a str],
 ) -> &'a str {
+    let awaited = health.await_kind(&kind.kind);
+    let report = |problem: &str, is_refused| {
+        if is_refused {
+            awaited.refused(problem);
+        } else {
+            awaited.failing(problem);
+        }
+    };
+    wait_until_served(client, kind, versions, report).await
+}
+
+/// Like [`wait_for_kind`], for a kind of a feature that the process works without: the process is
+/// ready meanwhile.
+pub async fn wait_for_optional_kind<'a>(
+    client: &Client,
+    kind: &ApiResource,
+    versions: &[&'a str],
+) -> &'a str {
+    wait_until_served(client, kind, versions, |_, _| {}).await
+}
+
+/// `report` gets each problem, and whether the API server refuses the kind.
+async fn wait_until_served<'a>(
+    client: &Client,
+    kind: &ApiResource,
+    versions: &[&'a str],
+    report: impl Fn(&str, bool),
+) -> &'a str {
     let ApiResource {
         group,
         plural,
         kind,
         ..
     } = kind;
-    let awaited = health.await_kind(kind);
     let limit = RepetitionLimit::default();
     loop {
         let (problem, is_refused) = match served_version(client, group, plural, versions).await {
@@ -95,11 +122,7 @@ pub async fn wait_for_kind<'a>(
                 problem, "waiting for a kind that the API server has to serve"
             );
         }
-        if is_refused {
-            awaited.refused(&problem);
-        } else {
-            awaited.failing(&problem);
-        }
+        report(&problem, is_refused);
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }

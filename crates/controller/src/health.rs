@@ -63,6 +63,7 @@ const REFUSAL_EXPIRY: Duration = Duration::from_secs(30);
 pub struct Health {
     components: Components,
     process: Arc<ProcessState>,
+    is_optional: bool,
 }
 
 type Components = Arc<Mutex<BTreeMap<String, Component>>>;
@@ -183,6 +184,18 @@ impl Health {
         Self {
             components: Arc::default(),
             process: Arc::clone(&self.process),
+            is_optional: self.is_optional,
+        }
+    }
+
+    /// The health of the same process with an empty set of components, for a feature that the
+    /// process works without: its caches are in no probe, and the process is ready and goes on also
+    /// if the API server refuses their kinds.
+    #[must_use]
+    pub fn optional(&self) -> Self {
+        Self {
+            is_optional: true,
+            ..self.detached()
         }
     }
 
@@ -224,6 +237,7 @@ impl Health {
         let waiting = Self {
             components: Arc::clone(&self.process.awaited),
             process: Arc::clone(&self.process),
+            is_optional: self.is_optional,
         };
         let awaited = AwaitedKind(waiting.register_watch(kind));
         awaited.failing("the API server is asked whether it serves this kind");
@@ -411,12 +425,15 @@ impl ReadinessGate {
     }
 
     /// Reports that the API server refuses the kind (403, 404). Returns how long it has done so
-    /// without interruption.
+    /// without interruption; zero for an [optional](Health::optional) kind.
     pub fn refused(&self, reason: &str) -> Duration {
         if !self.is_registered() {
             return Duration::ZERO;
         }
         self.failing(reason);
+        if self.health.is_optional {
+            return Duration::ZERO;
+        }
         let now = Instant::now();
         let mut refusals = self.health.process.refusals.lock();
         let first = refusals

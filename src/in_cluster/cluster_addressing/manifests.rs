@@ -35,19 +35,27 @@ impl Allocated {
         format!("{}-{last}", self.block.base())
     }
 
+    /// The address, or the prefix in CIDR notation.
+    pub(super) fn text(&self) -> String {
+        if self.block == Block::address(self.block.base()) {
+            self.address()
+        } else {
+            self.block_cidr()
+        }
+    }
+
     /// The addresses that are allocated, in CIDR notation.
     fn block_cidr(&self) -> String {
         format!("{}/{}", self.block.base(), self.block.length())
     }
 }
 
-/// The manifest of a resource with the address of an item. `all` are the items with their
-/// addresses.
+/// The manifest of a resource with the address of an item. `values` are those of all items.
 pub(super) fn manifest(
     resource: AddressResource,
     item: &str,
     allocated: &Allocated,
-    all: &[(&str, Allocated)],
+    values: &Map<String, Value>,
 ) -> Value {
     match resource {
         AddressResource::MetalLb => json!({
@@ -66,16 +74,15 @@ pub(super) fn manifest(
             let data = json!({ "cidr-global": allocated.block_cidr() });
             config_map("kubevip", &data)
         }
-        AddressResource::Values => {
-            let mut data = Map::new();
-            for (name, allocated) in all {
-                data.insert(format!("{name}.address"), json!(allocated.address()));
-                data.insert(format!("{name}.cidr"), json!(allocated.cidr()));
-                data.insert(format!("{name}.range"), json!(allocated.range()));
-            }
-            config_map("cluster-addresses", &Value::Object(data))
-        }
+        AddressResource::Values => config_map("cluster-addresses", &Value::Object(values.clone())),
     }
+}
+
+/// Adds the address of an item, in all formats, to the data of a ConfigMap with values.
+pub(super) fn add_values(values: &mut Map<String, Value>, item: &str, allocated: &Allocated) {
+    values.insert(format!("{item}.address"), json!(allocated.address()));
+    values.insert(format!("{item}.cidr"), json!(allocated.cidr()));
+    values.insert(format!("{item}.range"), json!(allocated.range()));
 }
 
 fn config_map(name: &str, data: &Value) -> Value {

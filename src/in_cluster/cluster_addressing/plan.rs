@@ -1,27 +1,37 @@
 //! What is to be done for one Cluster: a pure function of the Cluster, its ClusterAddressing and
 //! its IPAddressClaims.
 //!
-//! All items are written or none: nothing is written before all claims are bound. A field that has
-//! a value is never changed. An annotation on the Cluster records what was written; a Cluster that
-//! has it is only compared with it.
+//! Nothing is written before all claims are bound, and the Cluster is written at once. A field that
+//! has a value is never changed. An annotation on the Cluster records what was written; a Cluster
+//! that has it is only compared with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::conditions;
 use capi_ipam_api::{
-    AddressFormat, AddressingItem, ClusterAddressing, ClusterField, Destination, names,
+    AddressFormat, AddressingItem, ClusterAddressing, ClusterField, Destination, InClusterKind,
+    names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_provider::api::names::{CLUSTER_GROUP, CLUSTER_NAME_LABEL, WATCH_FILTER_LABEL};
 use capi_ipam_provider::api::{
     AddressableCluster, ContractVersion, IPAddressClaim, IPAddressClaimSpec, IPAddressSpec,
+    PoolReference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
+use serde_json::{Map, Value};
 
 use super::fields;
-use super::manifests::{Allocated, allocated, manifest};
+use super::manifests::{Allocated, add_values, allocated, manifest};
+
+/// The prefix of the keys in the record that have the address of an item.
+const ITEM_PREFIX: &str = "item:";
+/// What the record has in place of the address of an item whose fields the user has written.
+const SET_BY_USER: &str = "set by the user";
+/// A value that shows whether a field can be written.
+const ANY_VALUE: &str = "0.0.0.0";
 
 /// The IPAddressClaim with the name of an item, and the IPAddress to which it is bound.
 #[derive(Clone, Debug, Default)]
@@ -37,12 +47,25 @@ pub(super) enum Step {
     CreateClaim(Box<IPAddressClaim>),
     /// Write the owner and the finalizer of an IPAddressClaim: its state before and after.
     ProtectClaim(Box<(IPAddressClaim, IPAddressClaim)>),
+    /// Release an IPAddressClaim that the Cluster does not use: delete it, or remove its finalizer
+    /// if it is being deleted. The Cluster can use it if one of the ConfigMaps exists.
+    ReleaseClaim(Box<UnusedClaim>),
+    /// Check whether the API server accepts the Cluster that is written last.
+    CheckCluster(Box<AddressableCluster>),
     /// Create a ConfigMap.
     CreateConfigMap(Box<ConfigMap>),
     /// Write the Cluster.
     WriteCluster(Box<AddressableCluster>),
     /// Report a problem. The plan has no further step for this item.
     Report(Problem),
+}
+
+/// An IPAddressClaim that a Cluster does not use.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct UnusedClaim {
+    pub(super) claim: IPAddressClaim,
+    /// The names of the ConfigMaps that can have its address.
+    pub(super) config_maps: Vec<String>,
 }
 
 /// Why a Cluster does not have its addresses, or not those that were written.
@@ -59,6 +82,17 @@ impl Problem {
             message: message.into(),
         }
     }
+
+    /// A problem of an IPAddressClaim with this name.
+    pub(super) fn of_claim(reason: &str, name: &str, why: &str) -> Self {
+        Self::new(reason, format!("IPAddressClaim {name}: {why}"))
+    }
+
+    /// An IPAddressClaim with the name of an item is that of somebody else.
+    pub(super) fn name_in_use(name: &str) -> Self {
+        let why = "it was not created for this Cluster and item; rename one of them";
+        Self::of_claim(conditions::CLAIM_NAME_IN_USE, name, why)
+    }
 }
 
 /// The versions of the contract in which objects are read and written.
@@ -69,7 +103,7 @@ pub(super) struct Versions {
 }
 
 /// The steps for a Cluster that is selected. `claims` has the claims that have the name of an item,
-/// by the name of the item.
+/// by the name of the item; the items are those of [`item_names`].
 pub(super) fn plan(
     cluster: &AddressableCluster,
     addressing: &ClusterAddressing,
@@ -81,56 +115,78 @@ pub(super) fn plan(
         addressing,
         versions,
     };
-    let items = &addressing.spec.items;
-    let known = items
+    let mut steps: Vec<Step> = claims
         .iter()
-        .filter_map(|item| claims.get(item.name.as_str()));
-    let mut steps: Vec<Step> = known
-        .filter_map(|known| planner.protect(&known.claim))
+        .filter_map(|(item, known)| planner.protect(item, &known.claim))
         .collect();
-    if let Some(written) = written(cluster, addressing) {
-        steps.extend(drift(cluster, &written).map(Step::Report));
-        steps.extend(planner.lost_claims(&written, claims).map(Step::Report));
-        return steps;
-    }
-    let mut bound: Vec<(&AddressingItem, Allocated)> = Vec::new();
-    let mut is_complete = true;
-    for item in items {
-        match planner.item(item, claims.get(item.name.as_str())) {
-            ItemState::Given => {}
-            ItemState::Bound(allocated) => bound.push((item, allocated)),
-            ItemState::Missing(step) => {
-                is_complete = false;
-                steps.push(step);
-            }
+    match record(cluster, addressing) {
+        Record::Missing => steps.extend(planner.allocate(claims)),
+        Record::Invalid => {
+            let message = format!(
+                "the annotation {} is not a record of addresses; remove it, and it is written again",
+                annotation(&addressing.name_any())
+            );
+            let problem = Problem::new(conditions::DELIVERY_FAILED, message);
+            steps.push(Step::Report(problem));
         }
-    }
-    if is_complete {
-        match planner.deliver(&bound) {
-            Ok(delivery) => steps.extend(delivery),
-            Err(problem) => steps.push(Step::Report(problem)),
+        Record::Written(written) => {
+            steps.extend(planner.lost_claims(&written, claims).map(Step::Report));
+            steps.extend(drift(cluster, &written).map(Step::Report));
         }
     }
     steps
 }
 
-/// What was written into a Cluster, by field; `None` before that.
-pub(super) fn written(
-    cluster: &AddressableCluster,
-    addressing: &ClusterAddressing,
-) -> Option<BTreeMap<String, String>> {
-    let text = cluster.annotations().get(&annotation(addressing))?;
-    // A text that is not valid still says that the addresses were written.
-    Some(serde_json::from_str(text).unwrap_or_default())
+/// What the annotation of a Cluster says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Record {
+    /// The addresses are not written.
+    Missing,
+    /// The text is not a record. The addresses may be written.
+    Invalid,
+    /// What was written, by field and by item.
+    Written(BTreeMap<String, String>),
 }
 
-/// The name of the annotation that records what was written.
-fn annotation(addressing: &ClusterAddressing) -> String {
-    format!(
-        "{}{}",
-        names::DELIVERED_ANNOTATION_PREFIX,
-        addressing.name_any()
-    )
+fn record(cluster: &AddressableCluster, addressing: &ClusterAddressing) -> Record {
+    let annotation = annotation(&addressing.name_any());
+    let Some(text) = cluster.annotations().get(&annotation) else {
+        return Record::Missing;
+    };
+    match serde_json::from_str::<BTreeMap<String, String>>(text) {
+        // A record has all items.
+        Ok(written) if !written.is_empty() => Record::Written(written),
+        _ => Record::Invalid,
+    }
+}
+
+/// Whether a Cluster has its addresses, as its annotation says.
+pub(super) fn is_delivered(cluster: &AddressableCluster, addressing: &ClusterAddressing) -> bool {
+    matches!(record(cluster, addressing), Record::Written(_))
+}
+
+/// The names of the items of a ClusterAddressing, and of those whose addresses a Cluster has.
+pub(super) fn item_names(
+    cluster: &AddressableCluster,
+    addressing: &ClusterAddressing,
+) -> BTreeSet<String> {
+    let items = addressing.spec.items.iter();
+    let mut found: BTreeSet<String> = items.map(|item| item.name.clone()).collect();
+    if let Record::Written(written) = record(cluster, addressing) {
+        found.extend(recorded_items(&written).map(str::to_owned));
+    }
+    found
+}
+
+/// The items with an address in a record.
+fn recorded_items(written: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
+    let allocated = written.iter().filter(|(_, value)| *value != SET_BY_USER);
+    allocated.filter_map(|(key, _)| key.strip_prefix(ITEM_PREFIX))
+}
+
+/// The name of the annotation that records what was written for a ClusterAddressing.
+fn annotation(addressing: &str) -> String {
+    format!("{}{addressing}", names::DELIVERED_ANNOTATION_PREFIX)
 }
 
 /// The fields of a Cluster that do not have the value that was written.
@@ -153,16 +209,22 @@ fn drift(cluster: &AddressableCluster, written: &BTreeMap<String, String>) -> Op
     Some(Problem::new(conditions::ADDRESS_CHANGED, message))
 }
 
+/// The name of the ClusterAddressing for which a claim was created.
+pub(super) fn addressing_of(claim: &IPAddressClaim) -> Option<&str> {
+    let label = claim.labels().get(names::CLUSTER_ADDRESSING_LABEL);
+    label.map(String::as_str)
+}
+
 /// Whether a claim is that of a Cluster with this metadata: the Cluster owns it, or has its address.
 /// A Cluster that was restored or created again with its addresses has another uid than the owner.
-pub(super) fn is_claim_of(
-    claim: &IPAddressClaim,
-    cluster: &ObjectMeta,
-    addressing: &ClusterAddressing,
-) -> bool {
+pub(super) fn is_claim_of(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool {
     let is_owner = owner(claim).is_none_or(|owner| Some(&owner.uid) == cluster.uid.as_ref());
+    is_owner || has_record(cluster, addressing_of(claim).unwrap_or_default())
+}
+
+fn has_record(cluster: &ObjectMeta, addressing: &str) -> bool {
     let annotations = cluster.annotations.as_ref();
-    is_owner || annotations.is_some_and(|all| all.contains_key(&annotation(addressing)))
+    annotations.is_some_and(|all| all.contains_key(&annotation(addressing)))
 }
 
 /// Whether an IPAddressClaim belongs to a Cluster.
@@ -174,15 +236,18 @@ enum Ownership {
     Unowned,
     /// An earlier Cluster of the same name owns it.
     PreviousCluster,
+    /// It was created for this Cluster, and claims from another pool than that of the item.
+    OtherPool,
     Other,
 }
 
 /// What is known of an item.
 enum ItemState {
     /// The user has written the fields of the Cluster, and no claim is needed.
-    Given,
+    SetByUser,
     Bound(Allocated),
-    Missing(Step),
+    /// This step is needed first; without a step, another item needs one.
+    Missing(Option<Step>),
 }
 
 struct Planner<'a> {
@@ -192,38 +257,143 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    fn item(&self, item: &AddressingItem, known: Option<&ItemClaim>) -> ItemState {
+    /// The steps for a Cluster that does not have its addresses.
+    fn allocate(&self, claims: &BTreeMap<&str, ItemClaim>) -> Vec<Step> {
+        if let Some(problem) = self.unwritable() {
+            return vec![Step::Report(problem)];
+        }
+        let all_bound = claims
+            .values()
+            .all(|known| known.claim.bound_address().is_some());
+        let mut steps = Vec::new();
+        let mut settled = Vec::new();
+        for item in &self.addressing.spec.items {
+            match self.item(item, claims.get(item.name.as_str()), all_bound) {
+                ItemState::SetByUser => settled.push((item, None)),
+                ItemState::Bound(allocated) => settled.push((item, Some(allocated))),
+                ItemState::Missing(step) => steps.extend(step),
+            }
+        }
+        if settled.len() < self.addressing.spec.items.len() {
+            return steps;
+        }
+        match self.deliver(&settled) {
+            Ok(delivery) => steps.extend(delivery),
+            Err(problem) => steps.push(Step::Report(problem)),
+        }
+        steps
+    }
+
+    /// Why a field cannot be written, whatever the address is: found before claims are created.
+    fn unwritable(&self) -> Option<Problem> {
+        let mut copy = self.cluster.clone();
+        for item in &self.addressing.spec.items {
+            for destination in item.destinations() {
+                let Destination::Field { field, port, .. } = destination else {
+                    continue;
+                };
+                if fields::read(self.cluster, &field).is_some() {
+                    continue;
+                }
+                if let Err(error) = fields::write(&mut copy, &field, ANY_VALUE, port) {
+                    let message = format!("item {}: {error}", item.name);
+                    return Some(Problem::new(conditions::VALUE_PRESENT, message));
+                }
+            }
+        }
+        None
+    }
+
+    /// `all_bound` is whether all claims of the Cluster are bound: then their addresses are read.
+    fn item(&self, item: &AddressingItem, known: Option<&ItemClaim>, all_bound: bool) -> ItemState {
         let Some(known) = known else {
             return self.unclaimed(item);
         };
-        let name = known.claim.name_any();
-        let waits = |reason: &str, why: &str| {
-            let message = format!("IPAddressClaim {name}: {why}");
-            ItemState::Missing(Step::Report(Problem::new(reason, message)))
-        };
-        match self.ownership(&known.claim) {
-            Ownership::Ours | Ownership::Unowned => {}
+        let claim = &known.claim;
+        let is_terminating = claim.metadata.deletion_timestamp.is_some();
+        let problem = match self.ownership(&item.name, claim) {
+            Ownership::Ours | Ownership::Unowned | Ownership::OtherPool if is_terminating => {
+                return self.terminating(claim);
+            }
+            Ownership::Ours | Ownership::Unowned => return self.claimed(item, known, all_bound),
             Ownership::PreviousCluster => {
                 let why =
                     "it belongs to an earlier Cluster of this name, and has to be released first";
-                return waits(conditions::ADDRESSES_PENDING, why);
+                Problem::of_claim(conditions::ADDRESSES_PENDING, &claim.name_any(), why)
             }
-            Ownership::Other => {
-                let why = "it was not created for this Cluster and item; rename one of them";
-                return waits(conditions::CLAIM_NAME_IN_USE, why);
+            Ownership::OtherPool => {
+                let why = format!(
+                    "it claims from {}, and item {} from {}; delete it, and it is created again",
+                    pool_name(&claim.spec.pool_ref),
+                    item.name,
+                    pool_name(&item.pool_ref)
+                );
+                Problem::of_claim(conditions::CLAIM_NAME_IN_USE, &claim.name_any(), &why)
             }
-        }
-        if known.claim.metadata.deletion_timestamp.is_some() {
-            return waits(conditions::ADDRESSES_PENDING, "it is being deleted");
-        }
+            Ownership::Other => Problem::name_in_use(&claim.name_any()),
+        };
+        ItemState::Missing(Some(Step::Report(problem)))
+    }
+
+    /// An item whose claim is being deleted before its address is written. Another claim follows.
+    fn terminating(&self, claim: &IPAddressClaim) -> ItemState {
+        let step = if finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS) {
+            self.release(claim)
+        } else {
+            let why = "it is being deleted";
+            let name = claim.name_any();
+            Step::Report(Problem::of_claim(conditions::ADDRESSES_PENDING, &name, why))
+        };
+        ItemState::Missing(Some(step))
+    }
+
+    fn release(&self, claim: &IPAddressClaim) -> Step {
+        let items = self.addressing.spec.items.iter();
+        let names = items.flat_map(|item| self.config_map_names(item));
+        Step::ReleaseClaim(Box::new(UnusedClaim {
+            claim: claim.clone(),
+            config_maps: names.collect(),
+        }))
+    }
+
+    /// An item with a claim of the Cluster.
+    fn claimed(&self, item: &AddressingItem, known: &ItemClaim, all_bound: bool) -> ItemState {
+        let claim = &known.claim;
+        let name = claim.name_any();
+        let waits = |reason: &str, why: &str| {
+            let problem = Problem::of_claim(reason, &name, why);
+            ItemState::Missing(Some(Step::Report(problem)))
+        };
         let Some(address) = &known.address else {
-            let (reason, why) = self.reason_of(&known.claim);
+            if all_bound {
+                return waits(conditions::DELIVERY_FAILED, "its IPAddress does not exist");
+            }
+            if claim.bound_address().is_some() {
+                return ItemState::Missing(None);
+            }
+            let (reason, why) = self.reason_of(claim);
             return waits(&reason, &why);
         };
-        match allocated(&address.address, address.prefix, item.has_prefix()) {
+        let kind = InClusterKind::of(&claim.spec.pool_ref.kind);
+        let has_prefix = kind.is_some_and(InClusterKind::has_prefixes);
+        match allocated(&address.address, address.prefix, has_prefix) {
+            Some(allocated) if self.is_set_by_user(item, &allocated) => {
+                ItemState::Missing(Some(self.release(claim)))
+            }
             Some(allocated) => ItemState::Bound(allocated),
             None => waits(conditions::DELIVERY_FAILED, "its IPAddress is not valid"),
         }
+    }
+
+    /// Whether all targets of an item are fields with other values than its address.
+    fn is_set_by_user(&self, item: &AddressingItem, allocated: &Allocated) -> bool {
+        item.destinations().all(|destination| match destination {
+            Destination::Field { field, format, .. } => {
+                let found = fields::read(self.cluster, &field);
+                found.is_some_and(|found| found != text(allocated, format))
+            }
+            Destination::Resource(_) => false,
+        })
     }
 
     /// An item without a claim. It needs one if a field is empty. If only some fields are, the
@@ -241,20 +411,19 @@ impl Planner<'_> {
             }
         }
         if empty == 0 {
-            return ItemState::Given;
+            return ItemState::SetByUser;
         }
         if present.is_empty() {
-            return ItemState::Missing(Step::CreateClaim(Box::new(self.new_claim(item))));
+            let claim = Box::new(self.new_claim(item));
+            return ItemState::Missing(Some(Step::CreateClaim(claim)));
         }
         let message = format!(
             "item {}: {} already, and other targets have no address; remove the value, or write all of them",
             item.name,
             present.join(", ")
         );
-        ItemState::Missing(Step::Report(Problem::new(
-            conditions::VALUE_PRESENT,
-            message,
-        )))
+        let problem = Problem::new(conditions::VALUE_PRESENT, message);
+        ItemState::Missing(Some(Step::Report(problem)))
     }
 
     /// Why a claim is not bound.
@@ -271,40 +440,62 @@ impl Planner<'_> {
         )
     }
 
-    fn ownership(&self, claim: &IPAddressClaim) -> Ownership {
-        let label = claim.labels().get(names::CLUSTER_ADDRESSING_LABEL);
-        let is_for_us = label.map(String::as_str) == self.addressing.metadata.name.as_deref()
-            && claim.cluster_name() == self.cluster.metadata.name.as_deref();
+    /// Whether a claim belongs to the Cluster, as that of an item. Before the delivery it has to
+    /// claim from the pool of the item. A later change of the item does not matter to a claim that
+    /// was created by this controller.
+    fn ownership(&self, item: &str, claim: &IPAddressClaim) -> Ownership {
+        let metadata = &self.cluster.metadata;
+        let is_for_us = addressing_of(claim) == self.addressing.metadata.name.as_deref()
+            && claim.cluster_name() == metadata.name.as_deref();
         if !is_for_us {
             return Ownership::Other;
         }
-        match owner(claim) {
-            Some(owner) if Some(&owner.uid) == self.cluster.metadata.uid.as_ref() => {
-                Ownership::Ours
-            }
-            Some(_) if !is_claim_of(claim, &self.cluster.metadata, self.addressing) => {
-                Ownership::PreviousCluster
-            }
-            Some(_) | None => Ownership::Unowned,
+        if !is_claim_of(claim, metadata) {
+            return Ownership::PreviousCluster;
+        }
+        let is_owned = owner(claim).is_some_and(|owner| Some(&owner.uid) == metadata.uid.as_ref());
+        let is_created_by_us = is_owned || finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS);
+        let is_used = self.has_record() && is_created_by_us;
+        let mut items = self.addressing.spec.items.iter();
+        let is_of_pool =
+            items.any(|known| known.name == item && known.pool_ref == claim.spec.pool_ref);
+        if !is_of_pool && !is_used {
+            Ownership::OtherPool
+        } else if is_owned {
+            Ownership::Ours
+        } else {
+            Ownership::Unowned
         }
     }
 
-    /// Writes the owner and the finalizer of a claim that lacks one of them.
-    fn protect(&self, claim: &IPAddressClaim) -> Option<Step> {
-        let ownership = self.ownership(claim);
-        let is_ours = matches!(ownership, Ownership::Ours | Ownership::Unowned);
+    fn has_record(&self) -> bool {
+        has_record(&self.cluster.metadata, &self.addressing.name_any())
+    }
+
+    /// Writes the owner and the finalizer of a claim that lacks one of them. The API server accepts
+    /// no finalizer for a claim that is being deleted.
+    fn protect(&self, item: &str, claim: &IPAddressClaim) -> Option<Step> {
+        let ownership = self.ownership(item, claim);
+        if !matches!(ownership, Ownership::Ours | Ownership::Unowned) {
+            return None;
+        }
+        let is_terminating = claim.metadata.deletion_timestamp.is_some();
+        if is_terminating && !self.has_record() {
+            return None;
+        }
         let has_finalizer = finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS);
-        let is_complete = ownership == Ownership::Ours && has_finalizer;
-        if !is_ours || is_complete || claim.metadata.deletion_timestamp.is_some() {
+        let needs_finalizer = !has_finalizer && !is_terminating;
+        let needs_owner = ownership == Ownership::Unowned;
+        if !needs_owner && !needs_finalizer {
             return None;
         }
         let mut wanted = claim.clone();
-        if ownership == Ownership::Unowned {
+        if needs_owner {
             let owners = wanted.owner_references_mut();
             owners.retain(|owner| !is_cluster(owner));
             owners.push(self.owner());
         }
-        if !has_finalizer {
+        if needs_finalizer {
             let finalizer = names::PROTECT_CLUSTER_ADDRESS.to_owned();
             wanted.finalizers_mut().push(finalizer);
         }
@@ -318,28 +509,24 @@ impl Planner<'_> {
         written: &BTreeMap<String, String>,
         claims: &BTreeMap<&str, ItemClaim>,
     ) -> Option<Problem> {
-        let mut lost = Vec::new();
-        for item in &self.addressing.spec.items {
-            let known = claims.get(item.name.as_str());
-            let ownership = known.map(|known| self.ownership(&known.claim));
-            if matches!(ownership, Some(Ownership::Ours | Ownership::Unowned)) {
-                continue;
-            }
-            let is_written = item.destinations().any(|destination| match destination {
-                Destination::Field { field, .. } => written.contains_key(&field.to_string()),
-                Destination::Resource(_) => false,
-            });
-            if is_written {
-                lost.push(item.claim_name(&self.cluster.name_any()));
-            }
-        }
+        let is_lost = |item: &&str| {
+            let known = claims.get(*item);
+            let ownership = known.map(|known| self.ownership(item, &known.claim));
+            !matches!(ownership, Some(Ownership::Ours | Ownership::Unowned))
+        };
+        let cluster = self.cluster.name_any();
+        let lost = recorded_items(written).filter(is_lost);
+        let lost: Vec<String> = lost
+            .map(|item| AddressingItem::claim_name(&cluster, item))
+            .collect();
         if lost.is_empty() {
             return None;
         }
         let message = format!(
-            "the Cluster has addresses without its IPAddressClaim {}, and they can be allocated to others; clear the              fields, and remove the annotation {}",
+            "the Cluster has addresses without its IPAddressClaim {}, and they can be allocated to others; clear the \
+             fields, and remove the annotation {}",
             lost.join(", "),
-            annotation(self.addressing)
+            annotation(&self.addressing.name_any())
         );
         Some(Problem::new(conditions::CLAIM_MISSING, message))
     }
@@ -369,7 +556,7 @@ impl Planner<'_> {
         }
         IPAddressClaim {
             metadata: ObjectMeta {
-                name: Some(item.claim_name(&cluster)),
+                name: Some(AddressingItem::claim_name(&cluster, &item.name)),
                 labels: Some(labels),
                 finalizers: Some(vec![names::PROTECT_CLUSTER_ADDRESS.to_owned()]),
                 ..self.owned()
@@ -392,54 +579,107 @@ impl Planner<'_> {
     }
 
     /// Writes all addresses. The Cluster is last: its annotation says that everything is written.
+    /// `settled` are all items, with what is allocated unless the user has written their fields.
     ///
     /// # Errors
     /// If a field has another value, or cannot be written: then nothing is.
-    fn deliver(&self, bound: &[(&AddressingItem, Allocated)]) -> Result<Vec<Step>, Problem> {
+    fn deliver(
+        &self,
+        settled: &[(&AddressingItem, Option<Allocated>)],
+    ) -> Result<Vec<Step>, Problem> {
+        let wanted = self.with_addresses(settled)?;
+        let config_maps = self.config_maps(settled);
+        let mut steps = Vec::new();
+        if !config_maps.is_empty() {
+            steps.push(Step::CheckCluster(Box::new(wanted.clone())));
+        }
+        let boxed = config_maps.into_iter().map(Box::new);
+        steps.extend(boxed.map(Step::CreateConfigMap));
+        steps.push(Step::WriteCluster(Box::new(wanted)));
+        Ok(steps)
+    }
+
+    /// The Cluster with all addresses and their record.
+    fn with_addresses(
+        &self,
+        settled: &[(&AddressingItem, Option<Allocated>)],
+    ) -> Result<AddressableCluster, Problem> {
         let mut wanted = self.cluster.clone();
         let mut written = BTreeMap::new();
-        let mut steps = Vec::new();
-        let named = bound
-            .iter()
-            .map(|(item, it)| (item.name.as_str(), it.clone()));
-        let all: Vec<(&str, Allocated)> = named.collect();
-        for (item, allocated) in bound {
+        for (item, allocated) in settled {
+            let key = format!("{ITEM_PREFIX}{}", item.name);
+            let Some(allocated) = allocated else {
+                written.insert(key, SET_BY_USER.to_owned());
+                continue;
+            };
+            written.insert(key, allocated.text());
             for destination in item.destinations() {
-                match destination {
-                    Destination::Resource(resource) => {
-                        let name = format!(
-                            "{}-{}",
-                            item.claim_name(&self.cluster.name_any()),
-                            resource.name().to_lowercase()
-                        );
-                        let manifest = manifest(resource, &item.name, allocated, &all);
-                        let config_map = self.config_map(name, &manifest.to_string());
-                        steps.push(Step::CreateConfigMap(Box::new(config_map)));
-                    }
-                    Destination::Field {
-                        field,
-                        format,
-                        port,
-                    } => {
-                        let value = match format {
-                            AddressFormat::Address => allocated.address(),
-                            AddressFormat::Cidr => allocated.cidr(),
-                            AddressFormat::Range => allocated.range(),
-                        };
-                        fields::write(&mut wanted, &field, &value, port).map_err(|error| {
-                            let message = format!("item {} has {value}, and {error}", item.name);
-                            Problem::new(conditions::VALUE_PRESENT, message)
-                        })?;
-                        written.insert(field.to_string(), value);
-                    }
-                }
+                let Destination::Field {
+                    field,
+                    format,
+                    port,
+                } = destination
+                else {
+                    continue;
+                };
+                let value = text(allocated, format);
+                fields::write(&mut wanted, &field, &value, port).map_err(|error| {
+                    let message = format!("item {} has {value}, and {error}", item.name);
+                    Problem::new(conditions::VALUE_PRESENT, message)
+                })?;
+                written.insert(field.to_string(), value);
             }
         }
         let record = serde_json::json!(written).to_string();
         let annotations = wanted.annotations_mut();
-        annotations.insert(annotation(self.addressing), record);
-        steps.push(Step::WriteCluster(Box::new(wanted)));
-        Ok(steps)
+        annotations.insert(annotation(&self.addressing.name_any()), record);
+        Ok(wanted)
+    }
+
+    fn config_maps(&self, settled: &[(&AddressingItem, Option<Allocated>)]) -> Vec<ConfigMap> {
+        let values = self.values(settled);
+        let mut config_maps = Vec::new();
+        for (item, allocated) in settled {
+            let Some(allocated) = allocated else {
+                continue;
+            };
+            let names = self.config_map_names(item);
+            for (name, resource) in names.zip(item.resources()) {
+                let manifest = manifest(resource, &item.name, allocated, &values);
+                config_maps.push(self.config_map(name, &manifest.to_string()));
+            }
+        }
+        config_maps
+    }
+
+    /// The names of the ConfigMaps of an item, in the order of its resources.
+    fn config_map_names(&self, item: &AddressingItem) -> impl Iterator<Item = String> {
+        let claim = AddressingItem::claim_name(&self.cluster.name_any(), &item.name);
+        let resources = item.resources();
+        resources.map(move |resource| format!("{claim}-{}", resource.name().to_lowercase()))
+    }
+
+    /// The addresses of all items, also of those that the user has written.
+    fn values(&self, settled: &[(&AddressingItem, Option<Allocated>)]) -> Map<String, Value> {
+        let mut values = Map::new();
+        for (item, known) in settled {
+            if let Some(known) = known {
+                add_values(&mut values, &item.name, known);
+                continue;
+            }
+            let found = item
+                .destinations()
+                .find_map(|destination| match destination {
+                    Destination::Field { field, .. } => fields::read(self.cluster, &field),
+                    Destination::Resource(_) => None,
+                });
+            let found = found.unwrap_or_default();
+            match prefix_of(&found) {
+                Some(prefix) => add_values(&mut values, &item.name, &prefix),
+                None => drop(values.insert(format!("{}.address", item.name), found.into())),
+            }
+        }
+        values
     }
 
     fn config_map(&self, name: String, manifest: &str) -> ConfigMap {
@@ -474,6 +714,25 @@ pub(super) fn owner(claim: &IPAddressClaim) -> Option<&OwnerReference> {
 fn is_cluster(owner: &OwnerReference) -> bool {
     let group = owner.api_version.split('/').next();
     owner.kind == "Cluster" && group == Some(CLUSTER_GROUP)
+}
+
+/// What is allocated, as it is written.
+fn text(allocated: &Allocated, format: AddressFormat) -> String {
+    match format {
+        AddressFormat::Address => allocated.address(),
+        AddressFormat::Cidr => allocated.cidr(),
+        AddressFormat::Range => allocated.range(),
+    }
+}
+
+/// The prefix in CIDR notation that a user has written; `None` for any other text.
+fn prefix_of(text: &str) -> Option<Allocated> {
+    let (address, prefix) = text.split_once('/')?;
+    allocated(address, prefix.parse().ok()?, true)
+}
+
+fn pool_name(pool: &PoolReference) -> String {
+    format!("{} {}", pool.kind, pool.name)
 }
 
 #[cfg(test)]

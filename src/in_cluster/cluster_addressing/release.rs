@@ -1,19 +1,56 @@
-//! Releases the IPAddressClaims of Clusters that are gone.
+//! Releases the IPAddressClaims of Clusters that are gone, and those that a Cluster does not use.
 
-use std::time::Duration;
+use std::collections::{BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
-use capi_ipam_api::{ClusterAddressing, names};
-use capi_ipam_controller::client::CallError;
-use capi_ipam_controller::{clock, finalizer};
-use capi_ipam_provider::api::IPAddressClaim;
+use capi_ipam_api::{conditions, names};
+use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::finalizer;
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_provider::api::{AddressableCluster, IPAddressClaim, Uid};
+use futures::future::join_all;
 use kube::{Resource as _, ResourceExt};
+use parking_lot::Mutex;
+use tracing::warn;
 
-use super::AddressingReconciler;
-use super::plan::{is_claim_of, owner};
+use super::plan::{Problem, UnusedClaim, addressing_of, is_claim_of, owner};
+use super::{AddressingReconciler, CHECK_INTERVAL};
 
-/// How long after its creation the claim of a Cluster that does not exist is kept: the Cluster may
-/// be created or restored later than its claim.
-const MIN_AGE: Duration = Duration::from_mins(1);
+/// How long after the grace period an absence is forgotten: then its claim is gone, too.
+const RETENTION: Duration = Duration::from_hours(1);
+
+/// When the Cluster of each claim was first found absent by this process. A Cluster that is created
+/// again or restored is absent for a moment, and keeps its addresses.
+pub(super) struct Absences {
+    grace: Duration,
+    since: Mutex<HashMap<Uid, Instant>>,
+}
+
+impl Absences {
+    /// `grace` is how long a Cluster has to be absent before its claims are released.
+    pub(super) fn new(grace: Duration) -> Self {
+        Self {
+            grace,
+            since: Mutex::default(),
+        }
+    }
+
+    /// Records that the Cluster of a claim is absent. Returns how long the claim is still kept.
+    fn record(&self, claim: Uid, now: Instant) -> Duration {
+        let limit = self.grace.saturating_add(RETENTION);
+        let mut since = self.since.lock();
+        since.retain(|_, first| now.saturating_duration_since(*first) < limit);
+        let first = *since.entry(claim).or_insert(now);
+        self.grace
+            .saturating_sub(now.saturating_duration_since(first))
+    }
+
+    /// Records that the Cluster of a claim exists, or that the claim is released.
+    fn end(&self, claim: Uid) {
+        self.since.lock().remove(&claim);
+    }
+}
 
 /// The claims of a ClusterAddressing whose Clusters exist, and those that are not released yet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,39 +62,139 @@ pub(super) struct Claims {
 }
 
 impl AddressingReconciler {
-    /// Releases the claims of a ClusterAddressing whose Cluster is gone, as live reads show.
+    /// Releases the claims of a ClusterAddressing, which may not exist, whose Cluster is gone, as
+    /// live reads show at the beginning and at the end of the grace period.
     pub(super) async fn release_claims(
         &self,
-        addressing: &ClusterAddressing,
+        addressing: &NamespacedName,
     ) -> Result<Claims, CallError> {
-        let namespace = addressing.namespace().unwrap_or_default();
-        let ours = self.claims.select(&namespace, |claim| {
-            is_of(claim, addressing) && finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS)
+        let ours = self.claims.select(addressing.namespace(), |claim| {
+            addressing_of(claim) == Some(addressing.name())
+                && finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS)
         });
         let mut result = Claims::default();
         for claim in ours {
-            if self.has_cluster(addressing, &claim).await? {
+            let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+            if self.has_cluster(&claim).await? {
+                self.absences.end(uid);
                 result.kept = result.kept.saturating_add(1);
                 continue;
             }
-            let age = age(&claim);
-            if claim.metadata.deletion_timestamp.is_none() && age < MIN_AGE {
-                let wait = MIN_AGE.saturating_sub(age);
-                result.retry = Some(result.retry.map_or(wait, |retry| retry.min(wait)));
-                continue;
+            let mut left = self.absences.record(uid, Instant::now());
+            // What cannot be decoded at present cannot be written.
+            let name = claim.name_any();
+            if !self.claims.is_current(addressing.namespace(), &name) {
+                left = left.max(CHECK_INTERVAL);
             }
-            self.release(&namespace, &claim).await?;
+            if left.is_zero() {
+                self.release(&claim).await?;
+            } else {
+                result.retry = Some(result.retry.map_or(left, |retry| retry.min(left)));
+            }
         }
         Ok(result)
     }
 
-    /// Deletes a claim, and then removes its finalizer.
-    async fn release(&self, namespace: &str, claim: &IPAddressClaim) -> Result<(), CallError> {
-        let claims = self.contract.claims(namespace);
-        if claim.metadata.deletion_timestamp.is_none() {
+    /// Releases the claims of ClusterAddressings that do not exist, at this interval, from the moment
+    /// when everything is listed.
+    pub(super) async fn run_release_of_orphans(
+        &self,
+        listed: &[ReadinessGate],
+        interval: Duration,
+    ) {
+        join_all(listed.iter().map(ReadinessGate::wait)).await;
+        loop {
+            self.release_orphans().await;
+            tokio::time::sleep(interval).await;
+        }
+    }
+
+    /// Releases the claims of ClusterAddressings that do not exist: somebody has removed their
+    /// finalizer.
+    async fn release_orphans(&self) {
+        let claims = self.claims.all();
+        let included = claims
+            .iter()
+            .filter(|claim| self.selection.includes::<IPAddressClaim>(claim));
+        let key = |claim: &IPAddressClaim| {
+            let namespace = claim.namespace().unwrap_or_default();
+            NamespacedName::new(&namespace, addressing_of(claim).unwrap_or_default())
+        };
+        let addressings: BTreeSet<NamespacedName> = included.map(|claim| key(claim)).collect();
+        for addressing in addressings {
+            if self
+                .store
+                .get(Some(addressing.namespace()), addressing.name())
+                .is_some()
+            {
+                continue;
+            }
+            if let Err(error) = self.release_claims(&addressing).await {
+                warn!(
+                    %addressing, error = error_chain(&error),
+                    "cannot release the claims of a ClusterAddressing that does not exist, will retry"
+                );
+            }
+        }
+    }
+
+    /// Releases a claim that a Cluster does not use, if live reads show that the Cluster has not
+    /// changed, and that no ConfigMap has the address. Returns why the Cluster does not have its
+    /// addresses.
+    pub(super) async fn release_unused(
+        &self,
+        cluster: &AddressableCluster,
+        unused: &UnusedClaim,
+    ) -> Result<Problem, CallError> {
+        let UnusedClaim { claim, config_maps } = unused;
+        let name = claim.name_any();
+        let namespace = claim.namespace().unwrap_or_default();
+        let clusters = self.addressable_clusters(&namespace);
+        let current = clusters.get(&cluster.name_any()).await?;
+        let is_unchanged = current.is_some_and(|current| {
+            current.metadata.uid == cluster.metadata.uid
+                && current.metadata.annotations == cluster.metadata.annotations
+                && current.spec == cluster.spec
+        });
+        if !is_unchanged {
             // Its event follows.
-            let uid = claim.uid().unwrap_or_default();
-            claims.delete(&claim.name_any(), &uid).await?;
+            let why = "the Cluster has changed meanwhile";
+            return Ok(Problem::new(conditions::ADDRESSES_PENDING, why));
+        }
+        let client = self.config_maps(&namespace);
+        for config_map in config_maps {
+            let found = client.get_maybe_invalid(config_map).await?;
+            let is_of_cluster = found.is_some_and(|found| {
+                let mut owners = found.meta().owner_references.iter().flatten();
+                owners.any(|owner| Some(&owner.uid) == cluster.metadata.uid.as_ref())
+            });
+            if is_of_cluster {
+                let why = format!(
+                    "it is not used, and ConfigMap {config_map} can have its address; delete the ConfigMap, and the \
+                     claim is released"
+                );
+                let reason = conditions::DELIVERY_FAILED;
+                return Ok(Problem::of_claim(reason, &name, &why));
+            }
+        }
+        self.release(claim).await?;
+        let why = "it is not used, and is released";
+        Ok(Problem::of_claim(conditions::ADDRESSES_PENDING, &name, why))
+    }
+
+    /// Deletes a claim that has not changed. If it is being deleted already, removes its finalizer.
+    async fn release(&self, claim: &IPAddressClaim) -> Result<(), CallError> {
+        let metadata = &claim.metadata;
+        let claims = self
+            .contract
+            .claims(metadata.namespace.as_deref().unwrap_or_default());
+        if metadata.deletion_timestamp.is_none() {
+            // Its event follows, and then its finalizer is removed.
+            let uid = metadata.uid.as_deref().unwrap_or_default();
+            let version = metadata.resource_version.as_deref().unwrap_or_default();
+            claims
+                .delete_unchanged(&claim.name_any(), uid, version)
+                .await?;
             return Ok(());
         }
         match finalizer::remove(&claims, claim, names::PROTECT_CLUSTER_ADDRESS).await {
@@ -65,40 +202,33 @@ impl AddressingReconciler {
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
+        self.absences
+            .end(Uid::of(metadata.uid.as_deref().unwrap_or_default()));
         Ok(())
     }
 
     /// Whether the Cluster exists for which a claim was created.
-    async fn has_cluster(
-        &self,
-        addressing: &ClusterAddressing,
-        claim: &IPAddressClaim,
-    ) -> Result<bool, CallError> {
+    async fn has_cluster(&self, claim: &IPAddressClaim) -> Result<bool, CallError> {
         let namespace = claim.namespace().unwrap_or_default();
         let of_claim = claim.cluster_name().unwrap_or_default();
         let name = owner(claim).map_or(of_claim, |owner| owner.name.as_str());
         if let Some(cluster) = self.clusters.get(&namespace, name)
-            && is_claim_of(claim, &cluster.metadata, addressing)
+            && is_claim_of(claim, &cluster.metadata)
         {
             return Ok(true);
         }
         let clusters = self.addressable_clusters(&namespace);
         let found = clusters.get_maybe_invalid(name).await?;
-        Ok(found.is_some_and(|found| is_claim_of(claim, found.meta(), addressing)))
+        Ok(found.is_some_and(|found| is_claim_of(claim, found.meta())))
     }
 
     /// Whether a live list shows a claim of a ClusterAddressing with the finalizer.
-    pub(super) async fn has_claims(
-        &self,
-        addressing: &ClusterAddressing,
-    ) -> Result<bool, CallError> {
-        let namespace = addressing.namespace().unwrap_or_default();
-        let selector = format!(
-            "{}={}",
-            names::CLUSTER_ADDRESSING_LABEL,
-            addressing.name_any()
-        );
-        let claims = self.contract.claims(&namespace).with_labels(&selector);
+    pub(super) async fn has_claims(&self, addressing: &NamespacedName) -> Result<bool, CallError> {
+        let selector = format!("{}={}", names::CLUSTER_ADDRESSING_LABEL, addressing.name());
+        let claims = self
+            .contract
+            .claims(addressing.namespace())
+            .with_labels(&selector);
         let mut found = false;
         claims
             .for_each_page(|page| {
@@ -111,16 +241,32 @@ impl AddressingReconciler {
     }
 }
 
-fn is_of(claim: &IPAddressClaim, addressing: &ClusterAddressing) -> bool {
-    let label = claim.labels().get(names::CLUSTER_ADDRESSING_LABEL);
-    label.map(String::as_str) == addressing.metadata.name.as_deref()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The time since the creation of a claim.
-fn age(claim: &IPAddressClaim) -> Duration {
-    let Some(created) = &claim.metadata.creation_timestamp else {
-        return Duration::ZERO;
-    };
-    let age = clock::timestamp().duration_since(created.0);
-    Duration::try_from(age).unwrap_or_default()
+    #[test]
+    fn grace_counts_from_the_first_absence() {
+        let absences = Absences::new(Duration::from_mins(1));
+        let (claim, start) = (Uid::of("claim"), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(absences.record(claim, start), Duration::from_mins(1));
+        assert_eq!(absences.record(claim, after(50)), Duration::from_secs(10));
+        assert!(absences.record(claim, after(60)).is_zero());
+        // The Cluster exists again.
+        absences.end(claim);
+        assert_eq!(absences.record(claim, after(61)), Duration::from_mins(1));
+        let other = Uid::of("other");
+        assert_eq!(absences.record(other, after(90)), Duration::from_mins(1));
+    }
+
+    #[test]
+    fn old_absences_are_forgotten() {
+        let absences = Absences::new(Duration::from_mins(1));
+        let start = Instant::now();
+        absences.record(Uid::of("gone"), start);
+        let later = start + Duration::from_mins(1) + RETENTION;
+        absences.record(Uid::of("claim"), later);
+        assert_eq!(absences.since.lock().len(), 1);
+    }
 }

@@ -35,6 +35,16 @@ impl<K: Resource + Clone + Send + Sync + 'static> Seen<K> {
         self.objects.lock().get(namespace, name).cloned()
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        let objects = self.objects.lock();
+        objects.iter().map(|(_, _, it)| Arc::clone(it)).collect()
+    }
+
+    /// Whether the last state of an object could be decoded, so that it can be written.
+    pub(super) fn is_current(&self, namespace: &str, name: &str) -> bool {
+        self.objects.lock().preconditions(namespace, name).is_some()
+    }
+
     /// The objects of a namespace that match, ordered by name.
     pub(super) fn select(&self, namespace: &str, matches: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let objects = self.objects.lock();
@@ -107,10 +117,18 @@ impl<K: Resource + Clone + Send + Sync + 'static> EventHandler<K> for Seen<K> {
 
     /// What was known of the object stays.
     fn apply_invalid(&self, object: &Invalid) {
-        let (metadata, now) = (&object.metadata, Instant::now());
-        self.objects
+        let metadata = &object.metadata;
+        let is_news = self
+            .objects
             .lock()
-            .see_undecodable(Origin::Watch, metadata, now);
+            .see_undecodable(Origin::Watch, metadata, Instant::now());
+        let namespace = metadata.namespace.as_deref().unwrap_or_default();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        if let Some(known) = self.get(namespace, name)
+            && is_news
+        {
+            (self.enqueue)(&known);
+        }
     }
 
     fn delete_invalid(&self, object: &Invalid) {
@@ -119,5 +137,51 @@ impl<K: Resource + Clone + Send + Sync + 'static> EventHandler<K> for Seen<K> {
 
     fn restored(&self) {
         self.objects.lock().restored();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use capi_ipam_provider::api::IPAddressClaim;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn metadata(version: &str) -> ObjectMeta {
+        let metadata =
+            json!({"name": "c", "namespace": "n", "uid": "u", "resourceVersion": version});
+        serde_json::from_value(metadata).unwrap()
+    }
+
+    fn claim(version: &str) -> IPAddressClaim {
+        IPAddressClaim {
+            metadata: metadata(version),
+            ..IPAddressClaim::default()
+        }
+    }
+
+    #[test]
+    fn undecodable_state_is_announced_and_the_last_one_stays() {
+        let enqueued = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&enqueued);
+        let enqueue = move |_: &IPAddressClaim| {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        let seen = Seen::new(|_, _| false, enqueue);
+        seen.apply(&claim("1"));
+        assert!(seen.is_current("n", "c"));
+        seen.apply_invalid(&Invalid {
+            error: "spec".to_owned(),
+            metadata: Box::new(metadata("2")),
+            spec: Value::Null,
+        });
+        assert!(!seen.is_current("n", "c"));
+        assert!(seen.get("n", "c").is_some());
+        assert_eq!(enqueued.load(Ordering::Relaxed), 2);
+        seen.apply(&claim("3"));
+        assert!(seen.is_current("n", "c"));
+        assert_eq!(seen.all().len(), 1);
     }
 }

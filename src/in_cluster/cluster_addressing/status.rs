@@ -22,7 +22,7 @@ const MAX_NAMED: usize = 3;
 /// # Errors
 /// What is wrong with the specification.
 pub(super) fn validated(addressing: &ClusterAddressing) -> Result<Selector, String> {
-    let problems = addressing.spec.problems();
+    let problems = addressing.problems();
     let mut texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
     match addressing.spec.selector() {
         Ok(selector) if texts.is_empty() => return Ok(selector),
@@ -45,8 +45,11 @@ pub(super) fn status(
     let mut list = before.conditions.clone();
     let ready = ready(addressing, outcomes, kept).with_observed_generation(generation);
     conditions::set_ready(&mut list, ready, clock::now());
-    let drifted = drifted(known).with_observed_generation(generation);
-    conditions::set(&mut list, drifted, clock::now());
+    let is_known = outcomes.is_ok() && addressing.metadata.deletion_timestamp.is_none();
+    if is_known {
+        let drifted = drifted(known).with_observed_generation(generation);
+        conditions::set(&mut list, drifted, clock::now());
+    }
     let problem = |outcome: &Outcome| {
         outcome.problem.as_ref().map(|problem| ClusterProblem {
             cluster: outcome.cluster.clone(),
@@ -55,7 +58,6 @@ pub(super) fn status(
         })
     };
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let is_known = outcomes.is_ok() && addressing.metadata.deletion_timestamp.is_none();
     let mut status = ClusterAddressingStatus {
         observed_generation: generation,
         conditions: list,
@@ -111,7 +113,7 @@ fn ready(
     } else {
         conditions::DELIVERY_FAILED
     };
-    let message = format!("without addresses: {}", named(&waiting));
+    let message = format!("not ready: {}", named(&waiting));
     not_ready(reason, message)
 }
 
@@ -200,5 +202,60 @@ impl AddressingReconciler {
             StatusWrite::Delayed(delay) => Some(delay),
             StatusWrite::Unchanged | StatusWrite::Written(_) => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn addressing() -> ClusterAddressing {
+        serde_json::from_value(json!({
+            "metadata": {"name": "bonn", "namespace": "n"}, "spec": {"clusterSelector": {}, "items": []}}))
+        .unwrap()
+    }
+
+    fn outcome(is_ready: bool, reason: &str) -> Outcome {
+        Outcome {
+            cluster: "alpha".to_owned(),
+            is_ready,
+            problem: Some(super::super::Problem::new(reason, "why")),
+            retry: None,
+        }
+    }
+
+    fn state_of(status: &ClusterAddressingStatus, type_: &str) -> (String, String) {
+        let found = conditions::find(&status.conditions, type_).unwrap();
+        let reason = found.reason.as_deref().unwrap_or_default();
+        (found.status.to_string(), reason.to_owned())
+    }
+
+    #[test]
+    fn cluster_without_its_claim_is_not_ready() {
+        let outcomes = [outcome(false, conditions::CLAIM_MISSING)];
+        let status = status(&addressing(), &Ok(&outcomes), 0);
+        assert_eq!((status.clusters, status.ready), (1, 0));
+        let ready = state_of(&status, conditions::READY);
+        assert_eq!(
+            ready,
+            ("False".to_owned(), conditions::DELIVERY_FAILED.to_owned())
+        );
+        assert_eq!(state_of(&status, conditions::DRIFTED).0, "True");
+    }
+
+    #[test]
+    fn drift_is_kept_while_the_specification_is_invalid() {
+        let mut addressing = addressing();
+        let outcomes = [outcome(true, conditions::ADDRESS_CHANGED)];
+        addressing.status = Some(status(&addressing, &Ok(&outcomes), 0));
+        let status = status(&addressing, &Err("spec.items: wrong".to_owned()), 0);
+        assert_eq!(
+            state_of(&status, conditions::READY).1,
+            conditions::INVALID_SPEC
+        );
+        assert_eq!(state_of(&status, conditions::DRIFTED).0, "True");
+        assert_eq!(status.problems.len(), 1);
     }
 }

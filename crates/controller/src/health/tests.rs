@@ -130,6 +130,23 @@ fn refusal_of_an_unlisted_kind_counts_at_once() {
 }
 
 #[test]
+fn refusal_of_an_optional_kind_does_not_count() {
+    let health = Health::default();
+    let optional = health.optional();
+    let gate = optional.register_watch("racks");
+    for _ in 0..2 {
+        assert_eq!(gate.refused("forbidden"), Duration::ZERO);
+    }
+    assert!(health.problems().is_empty() && health.pending().is_empty());
+    assert!(health.process.refusals.lock().is_empty());
+    // Who uses it sees why it waits.
+    assert_eq!(optional.pending(), ["racks: forbidden"]);
+    // Other kinds count.
+    health.register_watch("nodes").refused("forbidden");
+    assert_eq!(health.problems(), ["nodes: forbidden"]);
+}
+
+#[test]
 fn missing_kind_makes_the_process_not_ready() {
     let health = Health::default();
     let awaited = health.detached().await_kind("claims");

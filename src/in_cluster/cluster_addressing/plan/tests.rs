@@ -37,6 +37,10 @@ fn endpoint_and_pods() -> ClusterAddressing {
 
 /// The claim that the plan creates for an item, as the API server returns it, and its address.
 fn claim(item: &str, address: Option<(&str, i64)>) -> ItemClaim {
+    let kind = match item {
+        "endpoint" => "InClusterIPPool",
+        _ => "InClusterPrefixPool",
+    };
     let claim = json!({
         "metadata": {
             "name": format!("alpha-{item}"), "namespace": "n",
@@ -45,8 +49,7 @@ fn claim(item: &str, address: Option<(&str, i64)>) -> ItemClaim {
             "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "alpha",
                 "uid": CLUSTER_UID}],
         },
-        "spec": {"clusterName": "alpha", "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool",
-            "name": "p"}},
+        "spec": {"clusterName": "alpha", "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "p"}},
     });
     let address = address.map(|(address, prefix)| IPAddressSpec {
         address: address.to_owned(),
@@ -88,6 +91,19 @@ fn delivered(steps: &[Step]) -> AddressableCluster {
         Some(Step::WriteCluster(wanted)) => wanted.as_ref().clone(),
         last => panic!("the Cluster is expected: {last:?}"),
     }
+}
+
+/// The claim that a plan without another step releases.
+fn released(steps: &[Step]) -> &UnusedClaim {
+    match steps {
+        [Step::ReleaseClaim(unused)] => unused,
+        steps => panic!("one claim is released: {steps:?}"),
+    }
+}
+
+fn deleted(known: &mut ItemClaim) {
+    known.claim.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
 }
 
 fn with_class() -> AddressableCluster {
@@ -154,6 +170,7 @@ fn all_fields_are_written_at_once() {
     assert_eq!(steps.len(), 1);
     let after = delivered(&steps);
     let record = json!({
+        "item:endpoint": "10.0.0.10", "item:pods": "10.128.16.0/20",
         "spec.clusterNetwork.pods": "10.128.16.0/20", "spec.controlPlaneEndpoint": "10.0.0.10",
         "spec.topology.variables[vip]": "10.0.0.10",
     });
@@ -176,13 +193,28 @@ fn field_with_a_value_is_never_changed() {
     let mut cluster = with_class();
     let found = json!({"pods": {"cidrBlocks": ["192.168.0.0/16"]}});
     cluster.spec.cluster_network = serde_json::from_value(found).unwrap();
-    let steps = steps(&cluster, &endpoint_and_pods(), &bound());
+    let to = json!([{"clusterNetwork": "Pods"}, {"variable": {"name": "pods"}}]);
+    let addressing = addressing(&[item("pods", "InClusterPrefixPool", &to)]);
+    let mut claims = bound();
+    claims.remove("endpoint");
+    let steps = steps(&cluster, &addressing, &claims);
     let (reason, message) = only_problem(&steps);
     assert_eq!(reason, conditions::VALUE_PRESENT);
     assert_eq!(
         message,
         "item pods has 10.128.16.0/20, and spec.clusterNetwork.pods is 192.168.0.0/16 already"
     );
+}
+
+#[test]
+fn claim_of_an_item_that_the_user_has_written_is_released() {
+    let mut cluster = with_class();
+    let found = json!({"pods": {"cidrBlocks": ["192.168.0.0/16"]}});
+    cluster.spec.cluster_network = serde_json::from_value(found).unwrap();
+    let steps = steps(&cluster, &endpoint_and_pods(), &bound());
+    let unused = released(&steps);
+    assert_eq!(unused.claim.name_any(), "alpha-pods");
+    assert_eq!(unused.config_maps, Vec::<String>::new());
 }
 
 #[test]
@@ -194,6 +226,14 @@ fn item_that_the_user_has_written_needs_no_claim() {
     claims.remove("pods");
     let after = delivered(&steps(&cluster, &endpoint_and_pods(), &claims));
     assert_eq!(after.spec.cluster_network, cluster.spec.cluster_network);
+    let annotation = &after.annotations()[&annotation("bonn")];
+    assert!(
+        annotation.contains(r#""item:pods":"set by the user""#),
+        "{annotation}"
+    );
+    // Its claim is not missed.
+    let again = super::plan(&after, &endpoint_and_pods(), &claims, Versions::default());
+    assert_eq!(again, []);
     assert_eq!(after.spec.control_plane_endpoint.unwrap().host, "10.0.0.10");
 }
 
@@ -232,13 +272,15 @@ fn port_and_empty_host_are_kept_and_filled() {
 
 #[test]
 fn variable_needs_a_cluster_class() {
-    let steps = steps(&cluster(&json!({})), &endpoint_and_pods(), &bound());
-    let (reason, message) = only_problem(&steps);
-    assert_eq!(reason, conditions::VALUE_PRESENT);
-    assert!(
-        message.contains("the Cluster has no spec.topology"),
-        "{message}"
-    );
+    for claims in [BTreeMap::new(), bound()] {
+        let steps = steps(&cluster(&json!({})), &endpoint_and_pods(), &claims);
+        let (reason, message) = only_problem(&steps);
+        assert_eq!(reason, conditions::VALUE_PRESENT);
+        assert!(
+            message.contains("the Cluster has no spec.topology"),
+            "{message}"
+        );
+    }
 }
 
 #[test]
@@ -353,17 +395,82 @@ fn claim_of_somebody_else_is_not_used() {
 }
 
 #[test]
-fn claim_that_is_being_deleted_is_not_used() {
+fn claim_that_is_being_deleted_is_released_before_the_delivery() {
+    let resources = json!([{"resource": "MetalLB"}, {"resource": "Values"}]);
+    let pods = json!([{"clusterNetwork": "Pods"}]);
+    let addressing = addressing(&[
+        item("lb", "InClusterPrefixPool", &resources),
+        item("pods", "InClusterPrefixPool", &pods),
+    ]);
     let mut claims = bound();
-    let deleted = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    claims
-        .get_mut("pods")
-        .unwrap()
-        .claim
-        .metadata
-        .deletion_timestamp = deleted;
-    let steps = steps(&with_class(), &endpoint_and_pods(), &claims);
+    claims.remove("endpoint");
+    claims.insert("lb", claim("lb", Some(("10.0.1.0", 29))));
+    let pods = claims.get_mut("pods").unwrap();
+    deleted(pods);
+    let steps_of_first = steps(&with_class(), &addressing, &claims);
+    let unused = released(&steps_of_first);
+    assert_eq!(unused.claim.name_any(), "alpha-pods");
+    // One of them can have its address.
+    assert_eq!(unused.config_maps, ["alpha-lb-metallb", "alpha-lb-values"]);
+    // Without the finalizer it is gone soon.
+    claims.get_mut("pods").unwrap().claim.metadata.finalizers = None;
+    let steps = steps(&with_class(), &addressing, &claims);
     assert!(only_problem(&steps).1.ends_with("it is being deleted"));
+}
+
+#[test]
+fn claim_that_is_being_deleted_is_kept_after_the_delivery() {
+    let mut again = delivered(&steps(&with_class(), &endpoint_and_pods(), &bound()));
+    let mut claims = bound();
+    deleted(claims.get_mut("pods").unwrap());
+    assert_eq!(steps(&again, &endpoint_and_pods(), &claims), []);
+    // A Cluster that was created again owns it, too. It gets no finalizer, which the API server
+    // would refuse.
+    again.metadata.uid = Some("another".to_owned());
+    let pods = &mut claims.get_mut("pods").unwrap().claim.metadata;
+    pods.finalizers = Some(vec!["example.com/other".to_owned()]);
+    let steps = steps(&again, &endpoint_and_pods(), &claims);
+    let Some(Step::ProtectClaim(write)) = steps.last() else {
+        panic!("{steps:?}");
+    };
+    assert_eq!(owner(&write.1).unwrap().uid, "another");
+    assert_eq!(write.1.finalizers(), ["example.com/other"]);
+}
+
+#[test]
+fn claim_from_another_pool_is_not_used() {
+    let mut claims = bound();
+    let pods = &mut claims.get_mut("pods").unwrap().claim;
+    "other".clone_into(&mut pods.spec.pool_ref.name);
+    let steps_of_claims = steps(&with_class(), &endpoint_and_pods(), &claims);
+    let (reason, message) = only_problem(&steps_of_claims);
+    assert_eq!(reason, conditions::CLAIM_NAME_IN_USE);
+    let expected = "IPAddressClaim alpha-pods: it claims from InClusterPrefixPool other, and item pods from \
+                    InClusterPrefixPool p; delete it, and it is created again";
+    assert_eq!(message, expected);
+    // Neither is one that somebody else has created, after the delivery.
+    let written = delivered(&steps(&with_class(), &endpoint_and_pods(), &bound()));
+    let metadata = &mut claims.get_mut("pods").unwrap().claim.metadata;
+    metadata.owner_references = None;
+    metadata.finalizers = None;
+    let steps = steps(&written, &endpoint_and_pods(), &claims);
+    assert_eq!(only_problem(&steps).0, conditions::CLAIM_MISSING);
+}
+
+#[test]
+fn address_that_does_not_exist_is_reported() {
+    let mut claims = bound();
+    for (name, known) in &mut claims {
+        known.claim.status = serde_json::from_value(json!({"addressRef": {"name": name}})).unwrap();
+    }
+    claims.get_mut("pods").unwrap().address = None;
+    let steps = steps(&with_class(), &endpoint_and_pods(), &claims);
+    let (reason, message) = only_problem(&steps);
+    assert_eq!(reason, conditions::DELIVERY_FAILED);
+    assert!(
+        message.ends_with("its IPAddress does not exist"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -402,6 +509,68 @@ fn address_that_is_not_valid_is_reported() {
             "{address}/{prefix}"
         );
     }
+}
+
+#[test]
+fn values_have_what_the_user_has_written() {
+    let endpoint = json!([{"controlPlaneEndpoint": {"port": 6443}}]);
+    let pods = json!([{"clusterNetwork": "Pods"}]);
+    let addressing = addressing(&[
+        item("endpoint", "InClusterIPPool", &endpoint),
+        item("pods", "InClusterPrefixPool", &pods),
+        item(
+            "lb",
+            "InClusterPrefixPool",
+            &json!([{"resource": "Values"}]),
+        ),
+    ]);
+    let claims = BTreeMap::from([("lb", claim("lb", Some(("10.0.1.0", 29))))]);
+    let spec = json!({
+        "controlPlaneEndpoint": {"host": "api.example", "port": 6443},
+        "clusterNetwork": {"pods": {"cidrBlocks": ["192.168.0.0/16"]}},
+    });
+    let steps = steps(&cluster(&spec), &addressing, &claims);
+    let [
+        Step::CheckCluster(checked),
+        Step::CreateConfigMap(config_map),
+        Step::WriteCluster(written),
+    ] = &*steps
+    else {
+        panic!("{steps:?}");
+    };
+    assert_eq!(checked, written);
+    let manifest = &config_map.data.as_ref().unwrap()["manifest.yaml"];
+    let manifest: Value = serde_json::from_str(manifest).unwrap();
+    let expected = json!({
+        "endpoint.address": "api.example",
+        "lb.address": "10.0.1.0", "lb.cidr": "10.0.1.0/29", "lb.range": "10.0.1.0-10.0.1.7",
+        "pods.address": "192.168.0.0", "pods.cidr": "192.168.0.0/16", "pods.range": "192.168.0.0-192.168.255.255",
+    });
+    assert_eq!(manifest["data"], expected);
+}
+
+#[test]
+fn claim_of_an_item_with_resources_only_is_missed() {
+    let to = json!([{"resource": "MetalLB"}]);
+    let addressing = addressing(&[item("lb", "InClusterPrefixPool", &to)]);
+    let claims = BTreeMap::from([("lb", claim("lb", Some(("10.0.1.0", 29))))]);
+    let written = delivered(&steps(&cluster(&json!({})), &addressing, &claims));
+    let record = &written.annotations()[&annotation("bonn")];
+    assert_eq!(record, r#"{"item:lb":"10.0.1.0/29"}"#);
+    assert_eq!(steps(&written, &addressing, &claims), []);
+    let steps = steps(&written, &addressing, &BTreeMap::new());
+    assert_eq!(only_problem(&steps).0, conditions::CLAIM_MISSING);
+}
+
+#[test]
+fn items_of_the_record_are_looked_up() {
+    let written = delivered(&steps(&with_class(), &endpoint_and_pods(), &bound()));
+    let to = json!([{"clusterNetwork": "Services"}]);
+    let changed = addressing(&[item("services", "InClusterPrefixPool", &to)]);
+    let found: Vec<String> = item_names(&written, &changed).into_iter().collect();
+    assert_eq!(found, ["endpoint", "pods", "services"]);
+    let found: Vec<String> = item_names(&with_class(), &changed).into_iter().collect();
+    assert_eq!(found, ["services"]);
 }
 
 #[test]
@@ -450,13 +619,20 @@ fn manifests_are_created_before_the_cluster_is_written() {
 }
 
 #[test]
-fn record_that_is_not_valid_still_says_that_addresses_were_written() {
-    let mut cluster = with_class();
-    let annotation = annotation(&endpoint_and_pods());
-    cluster
-        .annotations_mut()
-        .insert(annotation, "text".to_owned());
-    assert_eq!(steps(&cluster, &endpoint_and_pods(), &BTreeMap::new()), []);
+fn record_that_is_not_valid_is_reported_and_nothing_is_written() {
+    for text in ["text", "", "{}", "[]"] {
+        let mut cluster = with_class();
+        let record = (annotation("bonn"), text.to_owned());
+        cluster.annotations_mut().extend([record]);
+        for claims in [BTreeMap::new(), bound()] {
+            let steps = steps(&cluster, &endpoint_and_pods(), &claims);
+            let (reason, message) = only_problem(&steps);
+            assert_eq!(reason, conditions::DELIVERY_FAILED, "{text}");
+            let expected = "the annotation addressing.ipam.cluster.x-k8s.io/bonn is not a record";
+            assert!(message.starts_with(expected), "{message}");
+        }
+        assert!(!is_delivered(&cluster, &endpoint_and_pods()));
+    }
 }
 
 /// The states of an item that a plan distinguishes.
@@ -538,7 +714,12 @@ fn check_rules(states: [(&str, &str); 2]) {
         usize::from(is_complete),
         "{states:?}: {steps:?}"
     );
-    let reports = |step: &Step| matches!(step, Step::CreateClaim(_) | Step::Report(_));
+    let reports = |step: &Step| {
+        matches!(
+            step,
+            Step::CreateClaim(_) | Step::ReleaseClaim(_) | Step::Report(_)
+        )
+    };
     assert_eq!(
         steps.iter().any(reports),
         !is_complete,

@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::{Rule, add, limit};
-use crate::cluster_addressing::{ENDPOINT_POOL, NETWORK_POOL, ONE_TARGET, POOL_KINDS};
+use crate::cluster_addressing::{
+    ENDPOINT_POOL, NETWORK_POOL, ONE_TARGET, POOL_KINDS, VARIABLE_NAME, VARIABLE_PATH,
+};
 use crate::crds::CrdError;
 
 /// The maximum number of items.
@@ -70,14 +72,11 @@ fn targets(schema: &mut Value) -> Result<(), CrdError> {
     let fields = "[has(self.controlPlaneEndpoint), has(self.variable), has(self.clusterNetwork), has(self.resource)]";
     let one = Rule::new(format!("{fields}.exists_one(is_set, is_set)"), ONE_TARGET);
     add(schema, "spec.items[].to[]", [one])?;
-    let name = Rule::new(
-        "self.matches('^[-_a-zA-Z0-9]+$')",
-        "must consist of letters, digits, dashes and underscores",
-    );
+    let name = Rule::new("self.matches('^[-_a-zA-Z0-9]+$')", VARIABLE_NAME);
     add(schema, "spec.items[].to[].variable.name", [name])?;
     let path = Rule::new(
         "self.matches('^[-_a-zA-Z0-9]+([.][-_a-zA-Z0-9]+)*$')",
-        "must be the names of fields, separated by dots",
+        VARIABLE_PATH,
     );
     add(schema, "spec.items[].to[].variable.path", [path])
 }
