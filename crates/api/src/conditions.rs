@@ -2,6 +2,20 @@
 //! reservations.
 
 pub use capi_ipam_contract::conditions::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Sets `Ready`, and if it is False `Reconciling` or `Stalled`. A registry that cannot be reached,
+/// or that waits for other management clusters, is reconciling, and so are its networks.
+pub fn set_ready(conditions: &mut Vec<Condition>, ready: Condition, now: Time) -> bool {
+    let retried = [
+        INITIALIZATION_FAILED,
+        REGISTRY_UNREACHABLE,
+        REGISTRY_RESTORED,
+    ];
+    let reason = ready.reason.as_deref().unwrap_or_default();
+    let is_retried = retried.contains(&reason);
+    set_ready_or_retried(conditions, ready, is_retried, now)
+}
 
 /// Condition type of pools: another pool of a different scope contains the same addresses.
 pub const OVERLAPPING: &str = "Overlapping";

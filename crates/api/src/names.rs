@@ -2,6 +2,7 @@
 //! in-cluster provider, which this provider replaces in place.
 
 pub use capi_ipam_contract::names::*;
+use kube::core::ObjectMeta;
 
 /// Storage version of the kinds of this provider.
 pub const POOL_VERSION: &str = "v1alpha2";
@@ -48,3 +49,14 @@ pub const IN_CLUSTER_LEASE: &str = "7bb7acb4.ipam.cluster.x-k8s.io";
 /// Finalizer on a network: the network is not removed while pools belong to it or addresses are
 /// reserved in it.
 pub const PROTECT_NETWORK: &str = "ipam.cluster.x-k8s.io/ProtectNetwork";
+
+/// Finalizer on a registry: the registry is not removed while networks share blocks through it.
+pub const PROTECT_REGISTRY: &str = "ipam.cluster.x-k8s.io/ProtectRegistry";
+
+/// Whether an annotation allows the deletion of an object that is in use.
+pub fn allow_deletion_in_use(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    [SKIP_VALIDATE_DELETE, DELETE_FOR_MOVE]
+        .iter()
+        .any(|name| annotations.is_some_and(|all| all.contains_key(*name)))
+}

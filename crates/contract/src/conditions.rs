@@ -13,11 +13,15 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::kstatus::{
     INITIALIZATION_FAILED, INVALID_SPEC, RECONCILING, STALLED, UNPROCESSED_GENERATION,
-    observed_generation, progress, set_ready, written_status,
+    observed_generation, set_ready, set_ready_or_retried, written_status,
 };
 
 /// Condition type: the object is fully reconciled.
 pub const READY: &str = "Ready";
+/// Reason of an object that is reconciled.
+pub const RECONCILED: &str = "Reconciled";
+/// Reason of an object whose reconcile fails.
+pub const RECONCILE_FAILED: &str = "ReconcileFailed";
 /// Condition type: the object is not reconciled because it, its Cluster or its pool is paused.
 pub const PAUSED: &str = "Paused";
 

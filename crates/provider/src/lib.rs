@@ -134,9 +134,11 @@ mod pools;
 mod reconciler;
 mod release;
 mod repair;
+mod reported;
 mod restore;
 mod selection;
 mod setup;
+mod status_fields;
 mod status_rate;
 mod status_writer;
 mod sweep;
@@ -179,6 +181,7 @@ pub mod advanced {
     pub use crate::repair::{
         AbandonedObjects, Found, Release, ReleaseAbandoned, Repair, Repaired, run_repair,
     };
+    pub use crate::reported::{Reported, Reporting};
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
     pub use crate::status_rate::STATUS_INTERVAL;

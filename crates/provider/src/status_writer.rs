@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
@@ -12,11 +13,14 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
-use kube::Resource;
-use tracing::{info, warn};
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{debug, info, warn};
 
 use crate::api::Uid;
 use crate::api::conditions::{self, Condition};
+use crate::status_fields;
 use crate::status_rate::StatusLimiter;
 
 /// Writes the status of the objects of a controller.
@@ -29,6 +33,8 @@ pub struct StatusWriter<K: Resource> {
     is_warning: fn(&Condition) -> bool,
     expectations: Arc<Expectations>,
     limiter: StatusLimiter,
+    /// Whether it is logged that no status can be written.
+    is_reported: AtomicBool,
 }
 
 /// The result of [`StatusWriter::write_limited`].
@@ -58,6 +64,7 @@ impl<K: ApiObject> StatusWriter<K> {
             is_warning,
             expectations: Arc::default(),
             limiter: StatusLimiter::new(interval),
+            is_reported: AtomicBool::new(false),
         }
     }
 
@@ -101,6 +108,57 @@ impl<K: ApiObject> StatusWriter<K> {
             Some(written) => StatusWrite::Written(Box::new(written)),
             None => StatusWrite::Unchanged,
         })
+    }
+
+    /// Writes fields of the status of an object, within the rate limit. Other fields are kept. Logs
+    /// once if the kind has no status.
+    ///
+    /// # Errors
+    /// If the object cannot be serialized, or the write fails.
+    pub(crate) async fn write_fields<S>(
+        &self,
+        client: &ResourceClient<K>,
+        object: &K,
+        fields: &S,
+    ) -> Result<StatusWrite<K>, CallError>
+    where
+        S: Serialize + DeserializeOwned + Default + PartialEq,
+    {
+        if *fields == status_fields::read(object) {
+            return Ok(StatusWrite::Unchanged);
+        }
+        let name = object.name_any();
+        let wanted =
+            status_fields::with(object, fields).map_err(|source| CallError::Serialize {
+                operation: format!("patch the status of {name}"),
+                source,
+            })?;
+        match self.write_limited(client, object, &wanted).await {
+            Err(error) if error.is_not_found() => {
+                let found = client.get(&name).await?;
+                if found.is_none_or(|found| found.meta().uid != object.meta().uid) {
+                    return Err(error);
+                }
+                let why = "their CustomResourceDefinition has no status subresource";
+                self.report_missing(why);
+                Ok(StatusWrite::Unchanged)
+            }
+            Ok(StatusWrite::Unchanged) => {
+                self.report_missing("the type of the objects has no status");
+                Ok(StatusWrite::Unchanged)
+            }
+            write => write,
+        }
+    }
+
+    /// Logs once why no status can be written.
+    fn report_missing(&self, why: &str) {
+        let kind = K::kind(&self.version);
+        if self.is_reported.swap(true, Ordering::Relaxed) {
+            debug!(%kind, why, "the status of an object is not written");
+        } else {
+            warn!(%kind, why, "the status of the objects is not written");
+        }
     }
 
     /// Writes the status of `wanted`, without a rate limit. `None` if there is nothing to write.

@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain, own_namespace};
-use capi_ipam_controller::clock;
-use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
+use capi_ipam_controller::controller::{
+    Action, Attempt, Cause, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+};
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
+use capi_ipam_controller::{clock, finalizer};
 use capi_ipam_ledger::{BlockObstacle, Ledger};
 use capi_ipam_provider::advanced::StatusWriter;
 use capi_ipam_registry::{
@@ -25,7 +27,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::measured::{MeasuredRegistry, RequestMetrics};
 use super::open_registry::{
@@ -88,6 +90,7 @@ pub(in crate::in_cluster) fn start(
         Arc::clone(&context.ledger) as _,
         gates.registries.clone(),
     );
+    let reconciler = Finalized::new(reconciler, names::PROTECT_REGISTRY);
     manager.run_controller(controller.concurrency(WORKERS), main, reconciler);
 }
 
@@ -137,13 +140,6 @@ impl Reconciler for RegistryReconciler {
             self.report_obstacle(&name, &BlockObstacle::NoRegistry);
             return Ok(Action::AwaitChange);
         }
-        if self
-            .status_writer
-            .expectations()
-            .is_stale(registry.as_ref(), Instant::now())
-        {
-            return Ok(Action::Requeue(EXPECTATION_TTL));
-        }
         if self.with(&name, |known| known.has_lost_fields(&registry)) {
             self.context.ledger.change(Ledger::note_lost_fields);
         }
@@ -153,6 +149,13 @@ impl Reconciler for RegistryReconciler {
             .read(|ledger| ledger.networks().have_definitions_problem())
         {
             return Ok(Action::Requeue(definitions::RETRY_DELAY));
+        }
+        let mut deletion = None;
+        if is_deleting(&registry) {
+            deletion = match self.find_blocker(&registry) {
+                None => return Ok(Action::AwaitChange),
+                blocker => blocker,
+            };
         }
         let opened = self.connect(&registry).await;
         let open = opened.as_ref().ok().cloned();
@@ -172,7 +175,16 @@ impl Reconciler for RegistryReconciler {
             Some(open) if open.records.is_complete() => self.confirm(&registry, open).await,
             _ => None,
         };
-        self.write_status(&registry, opened, id.as_deref()).await?;
+        let known = registry.status.as_ref();
+        let known = known.and_then(|status| status.registry_id.as_deref());
+        let ready = match deletion {
+            Some(message) => {
+                Condition::new(conditions::READY, false, conditions::DELETING, message)
+            }
+            None => ready(&opened, known),
+        };
+        self.write_status(&registry, opened, id.as_deref(), ready)
+            .await?;
         if let (Some(open), Some(id)) = (&open, &id) {
             open.begin_to_use(id, &registry.status.clone().unwrap_or_default());
         }
@@ -184,7 +196,66 @@ impl Reconciler for RegistryReconciler {
     }
 }
 
+impl Protect for RegistryReconciler {
+    fn objects(&self, _: &IPRegistry) -> ResourceClient<IPRegistry> {
+        self.registries.clone()
+    }
+
+    fn protection(&self, registry: &IPRegistry) -> Protection {
+        let expectations = self.status_writer.expectations();
+        if expectations.is_stale(registry, Instant::now()) {
+            return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
+        }
+        // One without the finalizer is used as long as it exists.
+        if is_deleting(registry) && !finalizer::is_set(registry, names::PROTECT_REGISTRY) {
+            return Protection::Unmanaged;
+        }
+        Protection::Managed
+    }
+
+    fn protected(&self, registry: &IPRegistry) {
+        let expectations = self.status_writer.expectations();
+        expectations.expect(registry, Instant::now());
+    }
+
+    /// The finalizer protects no address: the registry is used without it, too.
+    async fn rejected(
+        &self,
+        registry: &IPRegistry,
+        error: CallError,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, CallError> {
+        if attempt.cause > Cause::Requeued {
+            let (name, error) = (registry.name_any(), error_chain(&error));
+            warn!(
+                registry = name,
+                error, "cannot add the finalizer, will retry"
+            );
+        }
+        self.reconcile(Arc::new(registry.clone()), attempt).await
+    }
+}
+
+fn is_deleting(registry: &IPRegistry) -> bool {
+    registry.metadata.deletion_timestamp.is_some()
+}
+
 impl RegistryReconciler {
+    /// What a registry in deletion waits for.
+    fn find_blocker(&self, registry: &IPRegistry) -> Option<String> {
+        if names::allow_deletion_in_use(&registry.metadata) {
+            return None;
+        }
+        if !self.gates.iter().all(ReadinessGate::is_ready) {
+            return Some("waiting for the list of networks".to_owned());
+        }
+        let name = registry.name_any();
+        let ledger = &self.context.ledger;
+        let networks = ledger.read(|ledger| ledger.networks_of_registry(&name));
+        let networks = networks.join(", ");
+        (!networks.is_empty()).then(|| format!("used by IPNetwork {networks}"))
+    }
+
     /// Changes what is known of a registry.
     fn with<R>(&self, name: &str, change: impl FnOnce(&mut Known) -> R) -> R {
         let mut all = self.states.lock();
@@ -340,11 +411,12 @@ impl RegistryReconciler {
         registry: &IPRegistry,
         opened: Result<Arc<OpenRegistry>, ConnectError>,
         id: Option<&str>,
+        ready: Condition,
     ) -> Result<(), CallError> {
         let before = registry.status.clone().unwrap_or_default();
         let mut list = before.conditions.clone();
         let known = before.registry_id.as_deref();
-        let ready = ready(&opened, known).with_observed_generation(registry.metadata.generation);
+        let ready = ready.with_observed_generation(registry.metadata.generation);
         conditions::set_ready(&mut list, ready, clock::now());
         // A registry that replaces another one is named when all other management clusters use it, too: until then,
         // those of the former one are waited for, also by a process that starts.
@@ -403,7 +475,8 @@ fn conditions_of(registry: &IPRegistry) -> Vec<Condition> {
 
 /// Whether a condition reports a problem.
 fn is_problem(condition: &Condition) -> bool {
-    condition.type_ == conditions::READY && condition.status == "False"
+    let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
+    condition.type_ == conditions::READY && condition.status == "False" && !is_requested
 }
 
 /// The condition Ready of a registry.

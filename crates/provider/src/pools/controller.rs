@@ -1,7 +1,6 @@
 //! The controller of the pools of a provider: their finalizer and their status.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, PrunedFields, ResourceClient, error_chain};
@@ -14,17 +13,17 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
 use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::MaybeInvalid;
+use kube::Resource;
 use kube::core::ObjectMeta;
-use kube::{Resource, ResourceExt};
-use tracing::{debug, warn};
 
-use super::status::{self, PoolCounts, PoolState};
+use super::status::{self, PoolCounts, PoolState, PoolStatus};
 use super::{PoolProvider, Shared};
 use crate::adapter::PoolKind;
 use crate::api::{IPAddress, PoolReference, is_paused};
 use crate::pending_creates::PendingCreates;
 use crate::selection::Selection;
 use crate::setup::ProviderSetup;
+use crate::status_fields;
 use crate::status_rate::STATUS_INTERVAL;
 use crate::status_writer::{StatusWrite, StatusWriter};
 
@@ -50,8 +49,6 @@ pub(super) struct PoolReconciler<P: PoolProvider> {
     status: StatusWriter<P::Pool>,
     /// The status fields that the served definition does not have.
     pruned_fields: PrunedFields,
-    /// Whether it is logged that the status cannot be written.
-    is_reported: AtomicBool,
 }
 
 /// What a pool in deletion waits for.
@@ -147,11 +144,10 @@ impl<P: PoolProvider> PoolReconciler<P> {
                 setup.manager.events.clone(),
                 (),
                 STATUS_INTERVAL,
-                |pool| status::of(pool).conditions,
+                |pool| status_fields::read::<_, PoolStatus>(pool).conditions,
                 status::is_warning,
             ),
             pruned_fields: PrunedFields::default(),
-            is_reported: AtomicBool::new(false),
         }
     }
 
@@ -256,13 +252,6 @@ impl<P: PoolProvider> PoolReconciler<P> {
         if !self.shared.options.status {
             return Ok(None);
         }
-        let failed = |source| CallError::Serialize {
-            operation: format!("patch the status of {}", pool.name_any()),
-            source,
-        };
-        let mut object = serde_json::to_value(pool).map_err(failed)?;
-        let before_value = object.get("status").filter(|status| !status.is_null());
-        let before = status::read(before_value);
         let key = NamespacedName::of(pool.meta());
         let problem = self.shared.provider.validate(pool).err();
         let capacity = self.shared.provider.capacity(pool);
@@ -275,48 +264,17 @@ impl<P: PoolProvider> PoolReconciler<P> {
             deletion: deletion.map(str::to_owned),
             is_paused: is_paused(pool.meta()),
         };
-        let wanted = state.status(before.clone());
-        if wanted == before {
-            return Ok(None);
-        }
-        let merged = status::merge(before_value, &wanted).map_err(failed)?;
-        if let Some(fields) = object.as_object_mut() {
-            fields.insert("status".to_owned(), merged);
-        }
-        let desired: P::Pool = serde_json::from_value(object).map_err(failed)?;
+        let wanted = state.status(status_fields::read(pool));
         let client = self.objects(pool);
-        let write = self.status.write_limited(&client, pool, &desired);
-        match write.await {
-            Ok(StatusWrite::Delayed(wait)) => return Ok(Some(wait)),
-            Ok(StatusWrite::Written(written)) => self.shared.pools.see(Origin::Response, &written),
-            Ok(StatusWrite::Unchanged) => {
-                self.report_missing("the type of the pools has no status");
+        let write = self.status.write_fields(&client, pool, &wanted);
+        Ok(match write.await? {
+            StatusWrite::Delayed(wait) => Some(wait),
+            StatusWrite::Written(written) => {
+                self.shared.pools.see(Origin::Response, &written);
+                None
             }
-            Err(error) if error.is_not_found() && self.exists(&client, pool).await? => {
-                self.report_missing("their CustomResourceDefinition has no status subresource");
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(None)
-    }
-
-    async fn exists(
-        &self,
-        client: &ResourceClient<P::Pool>,
-        pool: &P::Pool,
-    ) -> Result<bool, CallError> {
-        let found = client.get(&pool.name_any()).await?;
-        Ok(found.is_some_and(|found| found.meta().uid == pool.meta().uid))
-    }
-
-    /// Logs once why no status can be written.
-    fn report_missing(&self, why: &str) {
-        let kind = P::Pool::kind(&());
-        if self.is_reported.swap(true, Ordering::Relaxed) {
-            debug!(%kind, why, "the status of a pool is not written");
-        } else {
-            warn!(%kind, why, "the status of pools is not written");
-        }
+            StatusWrite::Unchanged => None,
+        })
     }
 }
 
