@@ -130,6 +130,7 @@ mod metrics;
 mod options;
 mod owner_versions;
 mod pending_creates;
+mod pool_controller;
 mod pools;
 mod reconciler;
 mod release;
@@ -178,6 +179,7 @@ pub mod advanced {
     pub use crate::ip_address::new_ip_address;
     pub use crate::metrics::METRICS;
     pub use crate::options::{ClaimOptions, SweepOptions};
+    pub use crate::pool_controller::{PoolControl, PoolPlan, run_pools};
     pub use crate::repair::{
         AbandonedObjects, Found, Release, ReleaseAbandoned, Repair, Repaired, run_repair,
     };

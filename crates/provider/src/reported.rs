@@ -355,3 +355,129 @@ where
         self.report(object, attempt, Ok(action)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Error;
+
+    use capi_ipam_controller::controller::reconcile_fn;
+    use k8s_openapi::api::core::v1::Node;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    enum Failed {
+        #[error("no place")]
+        Place(#[from] Error),
+        #[error(transparent)]
+        Request(#[from] CallError),
+    }
+
+    fn reason(error: &Failed) -> Option<&'static str> {
+        match error {
+            Failed::Place(_) => Some("NoPlace"),
+            Failed::Request(_) => None,
+        }
+    }
+
+    /// The conditions after an attempt: type, status, reason and message.
+    fn after(
+        node: serde_json::Value,
+        attempt: Attempt<Conflicts>,
+        result: Result<Action, Failed>,
+    ) -> Vec<String> {
+        // Nothing is sent.
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = kube::Client::try_from(config).unwrap();
+        let (events, _) = EventPublisher::new(client.clone(), "test", "test");
+        let nodes = ResourceClient::new(kube::Api::<Node>::all(client), &());
+        let inner = reconcile_fn(async |_: Arc<Node>| Ok::<_, Failed>(Action::AwaitChange))
+            .with_retry(|_, failures| {
+                if failures < 3 {
+                    Retry::After(Duration::ZERO)
+                } else {
+                    Retry::GiveUp
+                }
+            });
+        let reported = Reported::new(inner, &events, move |_: &Node| nodes.clone(), reason);
+        let node: Node = serde_json::from_value(json!({"metadata": node})).unwrap();
+        let Some((ready, is_retried)) = reported.ready(&node, &attempt, &result) else {
+            return Vec::new();
+        };
+        let mut list = Vec::new();
+        set_ready_or_retried(&mut list, ready, is_retried, clock::now());
+        let text = |one: Condition| {
+            format!(
+                "{}={} {} {}",
+                one.type_,
+                one.status,
+                one.reason.unwrap_or_default(),
+                one.message.unwrap_or_default()
+            )
+        };
+        list.into_iter().map(text).collect()
+    }
+
+    fn attempt(failures: u32) -> Attempt<Conflicts> {
+        Attempt {
+            failures,
+            ..Attempt::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn conditions_follow_the_outcome() {
+        let (node, deleting) = (
+            json!({}),
+            json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        );
+        let later = Action::Requeue(Duration::from_secs(1));
+        for action in [Action::AwaitChange, later] {
+            assert_eq!(
+                after(node.clone(), attempt(0), Ok(action)),
+                ["Ready=True Reconciled "]
+            );
+        }
+        let mut waiting = attempt(0);
+        let action = waiting.wait("RackMissing", "rack a does not exist", Duration::ZERO);
+        assert_eq!(
+            after(node.clone(), waiting, Ok(action)),
+            [
+                "Ready=False RackMissing rack a does not exist",
+                "Reconciling=True RackMissing rack a does not exist"
+            ]
+        );
+        for (failures, progress) in [(0, "Reconciling"), (2, "Stalled")] {
+            assert_eq!(
+                after(node.clone(), attempt(failures), Err(Error.into())),
+                [
+                    "Ready=False NoPlace no place".to_owned(),
+                    format!("{progress}=True NoPlace no place")
+                ]
+            );
+        }
+        let request = || {
+            Err(CallError::TimedOut {
+                operation: "get a".to_owned(),
+            }
+            .into())
+        };
+        assert_eq!(after(node.clone(), attempt(0), request()), [""; 0]);
+        let lasting = after(node, attempt(2), request());
+        assert!(
+            lasting.concat().contains("ReconcileFailed cannot get a"),
+            "{lasting:?}"
+        );
+        assert_eq!(
+            after(deleting.clone(), attempt(0), Ok(Action::AwaitChange)),
+            [""; 0]
+        );
+        let mut used = attempt(0);
+        let action = used.wait(DELETING, "used by 1 object", Duration::ZERO);
+        assert_eq!(
+            after(deleting, used, Ok(action)),
+            ["Ready=False Deleting used by 1 object"]
+        );
+    }
+}

@@ -133,10 +133,23 @@ impl<K: ApiObject> StatusWriter<K> {
                 operation: format!("patch the status of {name}"),
                 source,
             })?;
-        match self.write_limited(client, object, &wanted).await {
+        self.write_or_log(client, object, &wanted).await
+    }
+
+    /// Like [`Self::write_limited`], for a `wanted` that differs. Logs once if the kind has no status.
+    ///
+    /// # Errors
+    /// If the write fails.
+    pub(crate) async fn write_or_log(
+        &self,
+        client: &ResourceClient<K>,
+        before: &K,
+        wanted: &K,
+    ) -> Result<StatusWrite<K>, CallError> {
+        match self.write_limited(client, before, wanted).await {
             Err(error) if error.is_not_found() => {
-                let found = client.get(&name).await?;
-                if found.is_none_or(|found| found.meta().uid != object.meta().uid) {
+                let found = client.get(&before.name_any()).await?;
+                if found.is_none_or(|found| found.meta().uid != before.meta().uid) {
                     return Err(error);
                 }
                 let why = "their CustomResourceDefinition has no status subresource";

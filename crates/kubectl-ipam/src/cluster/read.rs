@@ -352,6 +352,7 @@ impl Cluster {
                     reason: format!("no answer within {timeout:?} to: {operation}"),
                 }
             }
+            CallError::Shared { source, .. } => self.error(source),
             CallError::Serialize { .. } => Error::Unreachable {
                 server,
                 reason: error_chain(error),
