@@ -187,14 +187,14 @@ impl<'a> Loader<'a> {
         let listed = self.list_in(kind, namespace, &mut each).await;
         if let Err(Error::Forbidden(right)) = listed {
             self.note(&right);
-            K::table(&mut self.objects, kind).list.missing(right);
+            self.objects.list_mut(kind).missing(right);
             if namespace.is_none() && !kind.is_global() {
                 self.list_own_namespace(kind, &mut each).await?;
             }
         } else {
             listed?;
         }
-        K::table(&mut self.objects, kind).list.finish();
+        self.objects.list_mut(kind).finish();
         self.warnings.extend(self.objects.undecodable(kind));
         Ok(())
     }
@@ -208,7 +208,7 @@ impl<'a> Loader<'a> {
     ) -> Result<(), Error> {
         let own = self.cluster.namespace.clone();
         match self.list_in(kind, Some(&own), each).await {
-            Ok(()) => K::table(&mut self.objects, kind).list.only(&own),
+            Ok(()) => self.objects.list_mut(kind).only(&own),
             Err(Error::Forbidden(_)) => {}
             Err(error) => return Err(error),
         }
@@ -284,7 +284,7 @@ impl<'a> Loader<'a> {
         }
         // Which pools are in a network depends on them.
         for right in namespaces.missing {
-            self.objects.networks.list.missing(right);
+            self.objects.list_mut(Kind::Network).missing(right);
         }
         Ok(())
     }

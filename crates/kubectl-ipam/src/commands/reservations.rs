@@ -77,12 +77,13 @@ pub(super) fn held_by(row: &ReservationRow) -> Error {
 
 /// The report of a change.
 pub(super) fn report(
+    loader: &Loader<'_>,
     action: ReservationAction,
     slot: &Slot,
     pool: &PoolKey,
     claim: Option<&NamespacedName>,
-    dry_run: DryRun,
 ) -> Report {
+    let dry_run = loader.cluster.dry_run;
     let network = if let Scope::Network(name) = &slot.scope {
         Some(name.to_string())
     } else {

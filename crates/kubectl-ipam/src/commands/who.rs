@@ -4,12 +4,11 @@ use capi_ipam_ip::Block;
 
 use super::{block_holders, claims};
 use crate::cli::Global;
-use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::input::{is_address_like, parse_block};
 use crate::load::Loader;
-use crate::model::{Report, holders, list, matches_of};
-use crate::objects::Kind;
+use crate::model::{Holder, Report, holders, list, matches_of};
+use crate::objects::{Kind, Objects};
 use crate::output;
 use crate::render::Style;
 
@@ -19,25 +18,22 @@ pub(super) async fn run(global: &Global, target: &str) -> Result<Code, Error> {
         return run_for_name(global, target).await;
     }
     let block = parse_block(target, false)?;
-    let cluster = Cluster::connect(global).await?;
-    let mut loader = Loader::new(&cluster);
-    let style = output::style(global);
-    let report = report(&mut loader, block).await?;
-    output::finish(&loader, &report, global.output, style)
+    let read = async |loader: &mut Loader<'_>| report(loader, block).await;
+    super::print(global, output::style(global), read).await
 }
 
 /// The addresses that a claim, machine or Cluster has.
 async fn run_for_name(global: &Global, name: &str) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
-    let mut loader = Loader::new(&cluster);
-    let namespace = global.listed_namespace(&cluster.namespace);
-    let claims = claims::named(&mut loader, namespace, name).await?;
-    let report = Report::ClaimList { claims };
     let style = Style {
         wide: output::is_text(global.output),
         ..output::style(global)
     };
-    output::finish(&loader, &report, global.output, style)
+    super::print(global, style, async |loader: &mut Loader<'_>| {
+        let namespace = global.listed_namespace(&loader.cluster.namespace);
+        let claims = claims::named(loader, namespace, name).await?;
+        Ok(Report::ClaimList { claims })
+    })
+    .await
 }
 
 /// Reads everything that can hold an address, and describes it.
@@ -46,25 +42,13 @@ async fn report(loader: &mut Loader<'_>, block: Block) -> Result<Report, Error> 
     loader
         .read(&[Kind::Address, Kind::Reservation], None)
         .await?;
-    let objects = &loader.objects;
-    let has_holder = objects
-        .addresses
-        .iter()
-        .any(|row| row.block.overlaps(block))
-        || objects
-            .reservations
-            .iter()
-            .any(|row| row.slot.block.overlaps(block));
-    if has_holder {
+    // Without a holder, no claim is of interest.
+    if !holders_of(&loader.objects, block).is_empty() {
         loader.read(&[Kind::Claim], None).await?;
     }
     let objects = &loader.objects;
     let pools = matches_of(objects, block);
-    let addresses = objects.addresses.iter();
-    let addresses = addresses.filter(|row| row.block.overlaps(block));
-    let reservations = objects.reservations.iter();
-    let reservations = reservations.filter(|row| row.slot.block.overlaps(block));
-    let holders = holders(objects, addresses, reservations);
+    let holders = holders_of(objects, block);
     let has_pools = objects.has(&Kind::POOLS);
     let has_holders = objects.has(&[Kind::Address, Kind::Reservation]);
     if pools.is_empty() && holders.is_empty() && has_pools && has_holders {
@@ -78,4 +62,14 @@ async fn report(loader: &mut Loader<'_>, block: Block) -> Result<Report, Error> 
         holders: list(holders, has_holders),
         blocks: block_holders::read(loader, block).await?,
     })
+}
+
+fn holders_of(objects: &Objects, block: Block) -> Vec<Holder> {
+    let addresses = objects.addresses.iter();
+    let reservations = objects.reservations.iter();
+    holders(
+        objects,
+        addresses.filter(|row| row.block.overlaps(block)),
+        reservations.filter(|row| row.slot.block.overlaps(block)),
+    )
 }
