@@ -11,7 +11,8 @@ mod write;
 pub(crate) use self::config::{KubeconfigNames, namespace};
 pub(crate) use self::failure::root_cause;
 pub(crate) use self::read::{
-    CLUSTERS, Cluster, OtherKind, PAGE_SIZE, WATCH_TIMEOUT, lease_selector, provider_selector,
+    CLUSTERS, Cluster, OtherKind, PAGE_SIZE, WATCH_TIMEOUT, lease_selector, named,
+    provider_selector,
 };
 pub(crate) use self::warnings::with_warnings;
 pub(crate) use self::write::{Created, Identity};

@@ -1,7 +1,6 @@
 //! The commands, one file each: read objects, compute the report, print it. `web` has its own
 //! module.
 
-mod block_holders;
 mod claims;
 mod confirm;
 mod convert;

@@ -252,19 +252,6 @@ impl<'a> Loader<'a> {
         Ok(found)
     }
 
-    /// The object with a name, if it exists and may be listed.
-    pub(crate) async fn read_named<K: Shown>(
-        &mut self,
-        kind: Kind,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<(), Error> {
-        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
-        let objects = &mut self.objects;
-        let each = |object: MaybeInvalid<K>| objects.apply(kind, Event::Apply(object));
-        self.cluster.list(kind, namespace, parameters, each).await
-    }
-
     /// Lists the networks, and for the ledger the namespaces if a network selects some.
     async fn list_networks(&mut self) -> Result<(), Error> {
         self.list::<IPNetwork>(Kind::Network, None).await?;

@@ -73,7 +73,12 @@ pub(crate) fn provider_selector() -> ListParams {
 
 /// Selects the lease for which the replicas of the provider compete, in all namespaces.
 pub(crate) fn lease_selector() -> ListParams {
-    ListParams::default().fields(&format!("metadata.name={}", names::IN_CLUSTER_LEASE))
+    named(names::IN_CLUSTER_LEASE)
+}
+
+/// Selects the objects with a name.
+pub(crate) fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}"))
 }
 
 impl Cluster {

@@ -12,29 +12,24 @@ use crate::output;
 
 /// Runs a subcommand; `None` is `list`.
 pub(super) async fn run(global: &Global, command: Option<&RegistryCommand>) -> Result<Code, Error> {
-    match command {
-        None => {
-            let flags = ListFlags::default();
-            list(global, &[], &flags, &RegistryAccess::default()).await
-        }
-        Some(RegistryCommand::List {
+    let list = RegistryCommand::List {
+        names: Vec::new(),
+        list: ListFlags::default(),
+        access: RegistryAccess::default(),
+    };
+    match command.unwrap_or(&list) {
+        RegistryCommand::List {
             names,
             list: flags,
             access,
-        }) => list(global, names, flags, access).await,
-        Some(RegistryCommand::Check(wanted)) => check::run(global, wanted).await,
-        Some(RegistryCommand::Return(wanted)) => return_block::run(global, wanted).await,
-        Some(RegistryCommand::Change(command)) => change::run(global, command).await,
+        } => {
+            let style = output::list_style(global, flags);
+            let read =
+                async |loader: &mut Loader<'_>| list::report(loader, names, flags, access).await;
+            super::print(global, style, read).await
+        }
+        RegistryCommand::Check(wanted) => check::run(global, wanted).await,
+        RegistryCommand::Return(wanted) => return_block::run(global, wanted).await,
+        RegistryCommand::Change(command) => change::run(global, command).await,
     }
-}
-
-async fn list(
-    global: &Global,
-    names: &[String],
-    flags: &ListFlags,
-    access: &RegistryAccess,
-) -> Result<Code, Error> {
-    let style = output::list_style(global, flags);
-    let read = async |loader: &mut Loader<'_>| list::report(loader, names, flags, access).await;
-    super::print(global, style, read).await
 }
