@@ -18,10 +18,6 @@ pub use self::kstatus::{
 
 /// Condition type: the object is fully reconciled.
 pub const READY: &str = "Ready";
-/// Reason of an object that is reconciled.
-pub const RECONCILED: &str = "Reconciled";
-/// Reason of an object whose reconcile fails.
-pub const RECONCILE_FAILED: &str = "ReconcileFailed";
 /// Condition type: the object is not reconciled because it, its Cluster or its pool is paused.
 pub const PAUSED: &str = "Paused";
 

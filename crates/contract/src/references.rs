@@ -5,9 +5,12 @@
 
 use std::collections::BTreeSet;
 
-pub use capi_ipam_objects::references::{PREFIX, of};
+pub use capi_ipam_objects::references::of;
 use kube::Resource;
 use sha2::{Digest, Sha256};
+
+/// What the finalizers of references begin with.
+pub const PREFIX: &str = "reference.ipam.cluster.x-k8s.io/";
 
 /// The longest part of a finalizer behind the slash.
 const MAX_NAME_LENGTH: usize = 63;

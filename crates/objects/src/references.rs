@@ -7,8 +7,8 @@ use kube::Resource;
 
 use crate::finalizer;
 
-/// What the finalizers of references begin with.
-pub const PREFIX: &str = "reference.ipam.cluster.x-k8s.io/";
+/// What the finalizers of references begin with, whatever the domain behind it.
+const PREFIX: &str = "reference.";
 
 /// The references to an object: its finalizers that are one.
 pub fn of<K: Resource>(object: &K) -> impl Iterator<Item = &str> {

@@ -15,12 +15,15 @@ use capi_ipam_controller::retry::Retry;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
-use crate::api::conditions::{
-    self, Condition, DELETING, READY, RECONCILE_FAILED, RECONCILED, set_ready_or_retried,
-};
+use crate::api::conditions::{self, Condition, DELETING, READY, set_ready_or_retried};
 use crate::status_fields;
 use crate::status_rate::STATUS_INTERVAL;
 use crate::status_writer::{StatusWrite, StatusWriter};
+
+/// Reason of an object that is reconciled.
+const RECONCILED: &str = "Reconciled";
+/// Reason of an object whose reconcile fails.
+const RECONCILE_FAILED: &str = "ReconcileFailed";
 
 /// Says who uses an object.
 type Users<K> = dyn Fn(&K) -> Option<String> + Send + Sync;
@@ -358,8 +361,6 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Error;
-
     use capi_ipam_controller::controller::reconcile_fn;
     use k8s_openapi::api::core::v1::Node;
     use serde_json::json;
@@ -369,23 +370,23 @@ mod tests {
     #[derive(Debug, thiserror::Error)]
     enum Failed {
         #[error("no place")]
-        Place(#[from] Error),
+        Place,
         #[error(transparent)]
         Request(#[from] CallError),
     }
 
     fn reason(error: &Failed) -> Option<&'static str> {
         match error {
-            Failed::Place(_) => Some("NoPlace"),
+            Failed::Place => Some("NoPlace"),
             Failed::Request(_) => None,
         }
     }
 
     /// The conditions after an attempt: type, status, reason and message.
     fn after(
-        node: serde_json::Value,
-        attempt: Attempt<Conflicts>,
-        result: Result<Action, Failed>,
+        node: &serde_json::Value,
+        attempt: &Attempt<Conflicts>,
+        result: &Result<Action, Failed>,
     ) -> Vec<String> {
         // Nothing is sent.
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
@@ -402,7 +403,7 @@ mod tests {
             });
         let reported = Reported::new(inner, &events, move |_: &Node| nodes.clone(), reason);
         let node: Node = serde_json::from_value(json!({"metadata": node})).unwrap();
-        let Some((ready, is_retried)) = reported.ready(&node, &attempt, &result) else {
+        let Some((ready, is_retried)) = reported.ready(&node, attempt, result) else {
             return Vec::new();
         };
         let mut list = Vec::new();
@@ -420,10 +421,9 @@ mod tests {
     }
 
     fn attempt(failures: u32) -> Attempt<Conflicts> {
-        Attempt {
-            failures,
-            ..Attempt::default()
-        }
+        let mut attempt = Attempt::default();
+        attempt.failures = failures;
+        attempt
     }
 
     #[tokio::test]
@@ -435,14 +435,14 @@ mod tests {
         let later = Action::Requeue(Duration::from_secs(1));
         for action in [Action::AwaitChange, later] {
             assert_eq!(
-                after(node.clone(), attempt(0), Ok(action)),
+                after(&node, &attempt(0), &Ok(action)),
                 ["Ready=True Reconciled "]
             );
         }
         let mut waiting = attempt(0);
         let action = waiting.wait("RackMissing", "rack a does not exist", Duration::ZERO);
         assert_eq!(
-            after(node.clone(), waiting, Ok(action)),
+            after(&node, &waiting, &Ok(action)),
             [
                 "Ready=False RackMissing rack a does not exist",
                 "Reconciling=True RackMissing rack a does not exist"
@@ -450,7 +450,7 @@ mod tests {
         );
         for (failures, progress) in [(0, "Reconciling"), (2, "Stalled")] {
             assert_eq!(
-                after(node.clone(), attempt(failures), Err(Error.into())),
+                after(&node, &attempt(failures), &Err(Failed::Place)),
                 [
                     "Ready=False NoPlace no place".to_owned(),
                     format!("{progress}=True NoPlace no place")
@@ -463,20 +463,20 @@ mod tests {
             }
             .into())
         };
-        assert_eq!(after(node.clone(), attempt(0), request()), [""; 0]);
-        let lasting = after(node, attempt(2), request());
+        assert_eq!(after(&node, &attempt(0), &request()), [""; 0]);
+        let lasting = after(&node, &attempt(2), &request());
         assert!(
             lasting.concat().contains("ReconcileFailed cannot get a"),
             "{lasting:?}"
         );
         assert_eq!(
-            after(deleting.clone(), attempt(0), Ok(Action::AwaitChange)),
+            after(&deleting, &attempt(0), &Ok(Action::AwaitChange)),
             [""; 0]
         );
         let mut used = attempt(0);
         let action = used.wait(DELETING, "used by 1 object", Duration::ZERO);
         assert_eq!(
-            after(deleting, used, Ok(action)),
+            after(&deleting, &used, &Ok(action)),
             ["Ready=False Deleting used by 1 object"]
         );
     }

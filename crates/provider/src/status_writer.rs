@@ -157,7 +157,7 @@ impl<K: ApiObject> StatusWriter<K> {
                 Ok(StatusWrite::Unchanged)
             }
             Ok(StatusWrite::Unchanged) => {
-                self.report_missing("the type of the objects has no status");
+                self.report_missing("the API server would store nothing of it");
                 Ok(StatusWrite::Unchanged)
             }
             write => write,
