@@ -174,6 +174,16 @@ impl Protect for NetworkReconciler {
         self.insert(network);
     }
 
+    /// Its status is written while other objects refer to it.
+    async fn in_use(
+        &self,
+        network: Arc<IPNetwork>,
+        attempt: &mut Attempt<Conflicts>,
+    ) -> Result<Action, CallError> {
+        let action = self.reconcile(network, attempt).await?;
+        Ok(action.earlier(Action::Requeue(DELETION_RETRY_DELAY)))
+    }
+
     async fn rejected(
         &self,
         network: &IPNetwork,

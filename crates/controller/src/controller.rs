@@ -275,6 +275,12 @@ impl<S> Attempt<S> {
         Action::Requeue(delay)
     }
 
+    /// Waits for a dependency, see [`ready::require`](crate::ready::require).
+    pub fn wait_for(&mut self, dependency: &NotReady) -> Action {
+        let (message, delay) = (dependency.to_string(), dependency.delay());
+        self.wait("DependencyNotReady", message, delay)
+    }
+
     /// Adds what another reconciler has done in a part of this attempt, which was made by
     /// [`Self::with_state`]. Returns the state of the part.
     pub fn join<T>(&mut self, part: Attempt<T>) -> T {
@@ -359,7 +365,8 @@ impl Action {
 }
 
 impl From<NotReady> for Action {
-    /// Waits for a dependency, which is no failure.
+    /// Waits for a dependency, which is no failure. [`Attempt::wait_for`] also says so in the
+    /// status.
     fn from(dependency: NotReady) -> Self {
         Self::Requeue(dependency.delay())
     }

@@ -217,8 +217,10 @@ impl<C: PoolControl> Reconciler for PoolReconciler<C> {
         pool: Arc<C::Pool>,
         attempt: &mut Attempt<Conflicts>,
     ) -> Result<Action, CallError> {
-        // Without a finalizer nothing else asks.
-        if let Protection::Postponed(action) = self.protection(&pool) {
+        // Without a finalizer nothing else asks. Otherwise the action would release a pool in deletion.
+        if self.control.finalizer().is_none()
+            && let Protection::Postponed(action) = self.protection(&pool)
+        {
             return Ok(action);
         }
         let result = self.reconcile_pool(&pool, None).await;
@@ -251,6 +253,16 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
     fn protected(&self, pool: &C::Pool) {
         self.status.expectations().expect(pool, Instant::now());
         self.control.seen(pool);
+    }
+
+    /// Counts and conditions are written while other objects refer to the pool.
+    async fn in_use(
+        &self,
+        pool: Arc<C::Pool>,
+        attempt: &mut Attempt<Conflicts>,
+    ) -> Result<Action, CallError> {
+        let action = self.reconcile(pool, attempt).await?;
+        Ok(action.earlier(Action::Requeue(CHECK_INTERVAL)))
     }
 
     /// Reports in the status that the API server rejects the finalizer, if it does so lastingly.

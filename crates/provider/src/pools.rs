@@ -237,7 +237,11 @@ fn start_controller<P: PoolProvider>(
         shared: Arc::clone(shared),
         pending_creates: Arc::clone(&setup.pending_creates),
     };
-    let controller = controller.undecodable(undecodable);
+    let controller = if shared.options.finalizer.is_some() {
+        controller.undecodable(undecodable)
+    } else {
+        controller
+    };
     run_pools(setup.manager, controller, main, (), control);
 }
 

@@ -54,7 +54,10 @@ struct ReadyStatus {
 /// | waits ([`Attempt::wait`]) | `False`, with the reason and the message of the wait | `Reconciling` |
 /// | fails and is retried | `False`, with the reason and the text of the error | `Reconciling` |
 /// | fails with [`Retry::GiveUp`] | `False`, with the reason and the text of the error | `Stalled` |
-/// | of an object in deletion | `False`, reason `Deleting`, with what it waits for | |
+/// | of an object in deletion waits | `False`, reason `Deleting`, with what it waits for | |
+///
+/// An attempt that panics or times out is not reported, and neither is one that has done nothing
+/// yet ([`Attempt::keeps_cause`]). The policy of retries is asked twice for each failure.
 ///
 /// A transition is logged, and one to `False` is a warning event. A status that the API server
 /// rejects lastingly is an event, too.
@@ -194,15 +197,17 @@ where
         let not_ready = |reason, message: String| Condition::new(READY, false, reason, message);
         match (result, &attempt.waits_for) {
             (Err(error), _) => {
-                let reason = match (self.reason)(error) {
-                    Some(reason) => reason,
-                    None if attempt.is_rejected_lastingly() => RECONCILE_FAILED,
-                    None => return None,
-                };
                 let failures = attempt.failures.saturating_add(1);
                 let is_retried = self.inner.retry(error, failures) != Retry::GiveUp;
+                let reason = match (self.reason)(error) {
+                    Some(reason) => reason,
+                    None if !is_retried || attempt.is_rejected_lastingly() => RECONCILE_FAILED,
+                    None => return None,
+                };
                 Some((not_ready(reason, error_chain(error)), is_retried))
             }
+            // It has done nothing yet.
+            (Ok(_), _) if attempt.keeps_cause => None,
             (Ok(Action::AwaitChange), _) if is_deleting(object) => None,
             (Ok(_), waiting) if is_deleting(object) => {
                 let message = waiting.as_ref().map(|waiting| waiting.message.clone());
@@ -225,15 +230,24 @@ where
     ) -> Result<Action, R::Error> {
         let mut of_status = attempt.with_state(attempt.state.conflicts);
         of_status.waits_for = attempt.waits_for.take();
+        of_status.keeps_cause = attempt.keeps_cause;
         let Some((ready, is_retried)) = self.ready(object, &of_status, &result) else {
             return result;
         };
+        // No later attempt would write it.
+        let is_last = result.is_err() && !is_retried;
+        if is_last {
+            self.status.write_at_once(object);
+        }
         let written = self.write(object, ready, is_retried).await;
         if let Err(error) = &written {
             self.status.failed(object, error, &of_status);
         }
         let next = of_status.conclude(is_deleting(object), written, CONFLICT_DELAY);
         attempt.state.conflicts = of_status.state;
+        if is_last && !matches!(next, Ok(Action::AwaitChange)) {
+            return Ok(next?);
+        }
         // The failure of the attempt itself says more.
         let action = result?;
         Ok(action.earlier(next?))
@@ -350,12 +364,12 @@ where
 
     async fn in_use(
         &self,
-        object: &R::Object,
+        object: Arc<R::Object>,
         attempt: &mut Attempt<Reporting<R::State>>,
     ) -> Result<Action, R::Error> {
-        let users = (self.users)(object).unwrap_or_default();
+        let users = (self.users)(&object).unwrap_or_default();
         let action = attempt.wait(DELETING, users, IN_USE_DELAY);
-        self.report(object, attempt, Ok(action)).await
+        self.report(&object, attempt, Ok(action)).await
     }
 }
 
@@ -473,6 +487,9 @@ mod tests {
             after(&deleting, &attempt(0), &Ok(Action::AwaitChange)),
             [""; 0]
         );
+        let mut nothing = attempt(0);
+        nothing.keeps_cause = true;
+        assert_eq!(after(&node, &nothing, &Ok(later)), [""; 0]);
         let mut used = attempt(0);
         let action = used.wait(DELETING, "used by 1 object", Duration::ZERO);
         assert_eq!(

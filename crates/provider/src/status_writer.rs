@@ -86,6 +86,11 @@ impl<K: ApiObject> StatusWriter<K> {
         self.limiter.delay(uid_of(object), true, Instant::now())
     }
 
+    /// The next write of the object is not delayed.
+    pub(crate) fn write_at_once(&self, object: &K) {
+        self.limiter.retry(uid_of(object), Instant::now());
+    }
+
     /// Writes the status of `wanted` if the rate limit permits it: a transition of a condition at
     /// once, and counts alone after a short delay.
     ///
@@ -207,7 +212,7 @@ impl<K: ApiObject> StatusWriter<K> {
     /// of its backoff, writes at once. Publishes a warning event if the API server rejects the
     /// object or its status lastingly: then the conditions cannot report it.
     pub fn failed(&self, object: &K, error: &CallError, attempt: &Attempt<Conflicts>) {
-        self.limiter.retry(uid_of(object), Instant::now());
+        self.write_at_once(object);
         let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();
         if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
             return;

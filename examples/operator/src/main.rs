@@ -74,7 +74,10 @@ impl Reconciler for Servers {
         let name = server.spec.rack.as_str();
         let reference = references::name_of(&*server, &());
         let keep = references::set(&self.racks, std::slice::from_ref(&name), &reference);
-        traces::in_span(trace_span!("keep_rack", rack = name), keep).await?;
+        let kept = traces::in_span(trace_span!("keep_rack", rack = name), keep).await;
+        let is_refused = kept.as_ref().is_err_and(|error| reason(error).is_some());
+        self.refused.inc_by(is_refused.into());
+        kept?;
         let places = self.racks.get(name).await?.map(|rack| rack.spec.places);
         if places.is_some_and(|places| server.spec.place > places) {
             let problem = "spec.place: not in the rack";
@@ -84,8 +87,7 @@ impl Reconciler for Servers {
     }
 
     /// A rack can be created at any time.
-    fn retry(&self, error: &ReferenceError, _: u32) -> Retry {
-        self.refused.inc_by(reason(error).is_some().into());
+    fn retry(&self, _: &ReferenceError, _: u32) -> Retry {
         Retry::After(Duration::from_secs(5))
     }
 }

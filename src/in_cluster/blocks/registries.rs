@@ -140,6 +140,9 @@ impl Reconciler for RegistryReconciler {
             self.report_obstacle(&name, &BlockObstacle::NoRegistry);
             return Ok(Action::AwaitChange);
         }
+        if is_deleting(&registry) && names::allow_deletion_in_use(&registry.metadata) {
+            return Ok(Action::AwaitChange);
+        }
         if self.with(&name, |known| known.has_lost_fields(&registry)) {
             self.context.ledger.change(Ledger::note_lost_fields);
         }
@@ -178,9 +181,7 @@ impl Reconciler for RegistryReconciler {
         let known = registry.status.as_ref();
         let known = known.and_then(|status| status.registry_id.as_deref());
         let ready = match deletion {
-            Some(message) => {
-                Condition::new(conditions::READY, false, conditions::DELETING, message)
-            }
+            Some(message) => deleting(&message, &ready(&opened, known)),
             None => ready(&opened, known),
         };
         self.write_status(&registry, opened, id.as_deref(), ready)
@@ -218,6 +219,16 @@ impl Protect for RegistryReconciler {
         expectations.expect(registry, Instant::now());
     }
 
+    /// It is used while other objects refer to it.
+    async fn in_use(
+        &self,
+        registry: Arc<IPRegistry>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, CallError> {
+        let action = self.reconcile(registry, attempt).await?;
+        Ok(action.earlier(Action::Requeue(INTERVAL)))
+    }
+
     /// The finalizer protects no address: the registry is used without it, too.
     async fn rejected(
         &self,
@@ -225,13 +236,15 @@ impl Protect for RegistryReconciler {
         error: CallError,
         attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
-        if attempt.cause > Cause::Requeued {
+        if attempt.cause > Cause::Requeued && !error.is_conflict() {
             let (name, error) = (registry.name_any(), error_chain(&error));
             warn!(
                 registry = name,
                 error, "cannot add the finalizer, will retry"
             );
         }
+        // The registry is reconciled nevertheless.
+        attempt.keeps_cause = false;
         self.reconcile(Arc::new(registry.clone()), attempt).await
     }
 }
@@ -243,9 +256,6 @@ fn is_deleting(registry: &IPRegistry) -> bool {
 impl RegistryReconciler {
     /// What a registry in deletion waits for.
     fn find_blocker(&self, registry: &IPRegistry) -> Option<String> {
-        if names::allow_deletion_in_use(&registry.metadata) {
-            return None;
-        }
         if !self.gates.iter().all(ReadinessGate::is_ready) {
             return Some("waiting for the list of networks".to_owned());
         }
@@ -457,7 +467,7 @@ impl RegistryReconciler {
             return Ok(());
         };
         let was_problem = before.conditions.iter().any(is_problem);
-        if was_problem && !list.iter().any(is_problem) {
+        if was_problem && is_ready(&list) {
             let note = "the registry can be used again: blocks are taken and returned";
             let events = &self.context.events;
             events.normal(&written, &(), conditions::REGISTRY_READY, "Inspect", note);
@@ -477,6 +487,21 @@ fn conditions_of(registry: &IPRegistry) -> Vec<Condition> {
 fn is_problem(condition: &Condition) -> bool {
     let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
     condition.type_ == conditions::READY && condition.status == "False" && !is_requested
+}
+
+fn is_ready(list: &[Condition]) -> bool {
+    conditions::find(list, conditions::READY).is_some_and(|ready| ready.status == "True")
+}
+
+/// The condition Ready of a registry in deletion that waits, and would have another one.
+fn deleting(waits_for: &str, otherwise: &Condition) -> Condition {
+    let problem = otherwise.message.as_deref().unwrap_or_default();
+    let message = if problem.is_empty() {
+        waits_for.to_owned()
+    } else {
+        format!("{waits_for}; {problem}")
+    };
+    Condition::new(conditions::READY, false, conditions::DELETING, message)
 }
 
 /// The condition Ready of a registry.

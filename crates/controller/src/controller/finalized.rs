@@ -51,7 +51,7 @@ pub trait Protect: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallE
     /// before the last [reference](crate::references) is removed. By default nothing is reported.
     fn in_use(
         &self,
-        _object: &Self::Object,
+        _object: Arc<Self::Object>,
         _attempt: &mut Attempt<Self::State>,
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send {
         std::future::ready(Ok(Action::Requeue(IN_USE_DELAY)))
@@ -174,7 +174,7 @@ impl<R: Protect> Finalized<R> {
         attempt.cause = Cause::Deleting;
         // None is added to an object that is being deleted.
         if references::of(object.as_ref()).next().is_some() {
-            return self.inner.in_use(&object, attempt).await;
+            return self.inner.in_use(object, attempt).await;
         }
         let action = self.inner.reconcile(Arc::clone(&object), attempt).await?;
         if action != Action::AwaitChange {
