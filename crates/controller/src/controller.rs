@@ -55,7 +55,7 @@ use self::compaction::NoCompaction;
 pub use self::failure::Failure;
 pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_with_finalizer};
 pub use self::policy::Policy;
-pub use self::rejection::Conflicts;
+pub use self::rejection::{Conflicts, retry_write};
 use self::settings::{OnSourceError, Settings};
 pub use self::store::{Cached, Store};
 pub use self::then::{Then, ThenError};

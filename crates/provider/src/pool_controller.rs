@@ -9,13 +9,13 @@ use capi_ipam_controller::client::{
 };
 use capi_ipam_controller::controller::{
     Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    low_with_finalizer,
+    low_with_finalizer, retry_write,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::priority::Priority;
-use capi_ipam_controller::retry::{Retry, RetryPolicy};
+use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::watch::{WatchSpec, Watchable};
 use kube::Resource;
 
@@ -31,12 +31,6 @@ const DELETION_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// The delay before a pool in deletion is checked again whose provider has not searched what keeps
 /// it, and a pool that cannot be decoded.
 const CHECK_INTERVAL: Duration = Duration::from_mins(1);
-/// The delays before a pool is reconciled again after a failure: it recovers within seconds once
-/// the cause is gone.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(50),
-    max: Duration::from_secs(10),
-};
 
 /// What the controller of pools has to know of the pools of a provider.
 pub trait PoolControl: Send + Sync + 'static {
@@ -205,11 +199,7 @@ impl<C: PoolControl> Reconciler for PoolReconciler<C> {
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
-        if error.is_unserializable() {
-            Retry::GiveUp
-        } else {
-            Retry::After(RETRY.delay(failures))
-        }
+        retry_write(error, failures)
     }
 
     async fn reconcile(
@@ -280,5 +270,78 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
             }
         }
         self.conclude(pool, Err(error), attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use capi_ipam_controller::events::EventPublisher;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pool that its provider does not know any more, or whose deletion it has not searched.
+    struct Unknown;
+
+    impl PoolControl for Unknown {
+        type Pool = ConfigMap;
+
+        fn finalizer(&self) -> Option<&'static str> {
+            Some("example.com/protect")
+        }
+
+        fn client(&self, _: &ConfigMap) -> ResourceClient<ConfigMap> {
+            ResourceClient::new(kube::Api::namespaced(client(), "n"), &())
+        }
+
+        fn protection(&self, _: &ConfigMap) -> Protection {
+            Protection::Postponed(Action::AwaitChange)
+        }
+
+        fn seen(&self, _: &ConfigMap) {}
+
+        fn conditions(_: &ConfigMap) -> Vec<Condition> {
+            Vec::new()
+        }
+
+        fn is_warning(_: &Condition) -> bool {
+            false
+        }
+
+        async fn plan(
+            &self,
+            _: &ConfigMap,
+            _: Option<&str>,
+        ) -> Result<PoolPlan<ConfigMap>, CallError> {
+            Ok(PoolPlan::Report(None, Action::AwaitChange))
+        }
+    }
+
+    /// Nothing is sent.
+    fn client() -> kube::Client {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        kube::Client::try_from(config).unwrap()
+    }
+
+    /// [`Finalized`] removes the finalizer after [`Action::AwaitChange`].
+    #[tokio::test]
+    async fn pool_in_deletion_is_not_released_without_a_search() {
+        let (events, _) = EventPublisher::new(client(), "test", "test");
+        let conditions = Unknown::conditions;
+        let reconciler = PoolReconciler {
+            control: Unknown,
+            selection: Selection::default(),
+            status: StatusWriter::new(events, (), STATUS_INTERVAL, conditions, |_| false),
+            pruned_fields: PrunedFields::default(),
+        };
+        let metadata = json!({
+            "namespace": "n", "name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["example.com/protect"],
+        });
+        let pool: ConfigMap = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        let mut attempt = Attempt::default();
+        let action = reconciler.reconcile(Arc::new(pool), &mut attempt).await;
+        assert_eq!(action.unwrap(), Action::Requeue(CHECK_INTERVAL));
     }
 }

@@ -175,8 +175,7 @@ where
         object: Arc<R::Object>,
         attempt: &mut Attempt<Reporting<R::State>>,
     ) -> Result<Action, R::Error> {
-        let state = mem::take(&mut attempt.state.inner);
-        let mut part = attempt.with_state(state);
+        let mut part = part_of(attempt);
         let result = self.inner.reconcile(object, &mut part).await;
         attempt.state.inner = attempt.join(part);
         result
@@ -273,6 +272,12 @@ where
     }
 }
 
+/// The part of an attempt that the inner reconciler gets.
+fn part_of<S: Default>(attempt: &mut Attempt<Reporting<S>>) -> Attempt<S> {
+    let state = mem::take(&mut attempt.state.inner);
+    attempt.with_state(state)
+}
+
 fn is_deleting<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
@@ -355,8 +360,7 @@ where
         error: CallError,
         attempt: &mut Attempt<Reporting<R::State>>,
     ) -> Result<Action, R::Error> {
-        let state = mem::take(&mut attempt.state.inner);
-        let mut part = attempt.with_state(state);
+        let mut part = part_of(attempt);
         let result = self.inner.rejected(object, error, &mut part).await;
         attempt.state.inner = attempt.join(part);
         self.report(object, attempt, result).await

@@ -176,22 +176,11 @@ async fn check(cluster: &Cluster) -> Result<Diagnosed<'_>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Severity;
 
     #[test]
     fn only_a_change_in_progress_is_checked_twice() {
         let delay_of = |checks: &[Check]| {
-            let finding = |check: &Check| Finding {
-                severity: Severity::Error,
-                check: *check,
-                object: String::new(),
-                problem: String::new(),
-                since: None,
-                cause: None,
-                places: Vec::new(),
-                repair: String::new(),
-                commands: Vec::new(),
-            };
+            let finding = |check: &Check| check.finding("", "", "");
             let findings: Vec<Finding> = checks.iter().map(finding).collect();
             recheck_delay(&findings)
         };

@@ -414,7 +414,7 @@ impl Check {
         !lasting.contains(&self)
     }
 
-    pub(super) fn finding(
+    pub(crate) fn finding(
         self,
         object: impl Into<Subject>,
         problem: impl Into<String>,
