@@ -30,4 +30,22 @@ mod tests;
 mod view;
 mod warnings;
 
+use capi_ipam_webhook::denial;
+use kube::Resource;
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
 pub use view::View;
+
+/// Decodes the object of a request.
+fn decode<K>(object: Option<&Value>) -> Result<K, Box<Status>>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let object = object.ok_or_else(|| denial::bad_request("the request has no object"))?;
+    K::deserialize(object).map_err(|error| {
+        let kind = K::kind(&());
+        denial::bad_request(&format!("cannot decode the object as an {kind}: {error}"))
+    })
+}

@@ -123,8 +123,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
         group: names::GROUP,
         resources: &["ipregistries"],
         names: &[],
-        verbs: &["list", "watch"],
-        reason: "the registries in which networks share blocks with other management clusters",
+        verbs: &["get", "list", "watch", "patch", "update"],
+        reason: "the registries in which networks share blocks with other management clusters; their finalizer",
     },
     Rule {
         group: names::GROUP,

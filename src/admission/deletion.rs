@@ -21,15 +21,7 @@ pub(super) fn metadata(object: Option<&Value>) -> ObjectMeta {
 /// Whether an object can be deleted although it is in use: it has an annotation that allows this,
 /// or it is being deleted already. Its finalizer keeps it until it is no longer in use.
 pub(super) fn is_unchecked(metadata: &ObjectMeta) -> bool {
-    let annotated = |name: &str| {
-        metadata
-            .annotations
-            .as_ref()
-            .is_some_and(|all| all.contains_key(name))
-    };
-    annotated(names::SKIP_VALIDATE_DELETE)
-        || annotated(names::DELETE_FOR_MOVE)
-        || metadata.deletion_timestamp.is_some()
+    names::allow_deletion_in_use(metadata) || metadata.deletion_timestamp.is_some()
 }
 
 /// Denies a request that depends on what is in use, as long as this is still being listed.

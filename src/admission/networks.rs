@@ -8,13 +8,12 @@ use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::api::ObjectMeta;
 use kube::core::Status;
 use kube::core::response::StatusCause;
-use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::deletion::{is_unchecked, metadata, require_complete};
 use super::pools::same_spec;
 use super::view::View;
-use super::{scope_changes, shared_blocks};
+use super::{decode, scope_changes, shared_blocks};
 
 /// Decides on a request for a network.
 pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
@@ -33,15 +32,6 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
         }
         Operation::Connect => Ok(Vec::new()),
     }
-}
-
-fn decode(object: Option<&Value>) -> Result<IPNetwork, Box<Status>> {
-    let object = object.ok_or_else(|| denial::bad_request("the request has no object"))?;
-    IPNetwork::deserialize(object).map_err(|error| {
-        denial::bad_request(&format!(
-            "cannot decode the object as an IPNetwork: {error}"
-        ))
-    })
 }
 
 fn write(network: &IPNetwork, old: Option<&IPNetwork>, view: &dyn View) -> Decision {

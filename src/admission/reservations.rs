@@ -11,11 +11,10 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::ResourceExt;
-use kube::core::Status;
 use kube::core::response::StatusCause;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::decode;
 use super::view::View;
 
 /// Reservations are cluster-scoped, so messages about them name no namespaced object.
@@ -28,15 +27,6 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
         // It can only be released, and given to another claim afterwards.
         Operation::Update | Operation::Delete | Operation::Connect => Ok(Vec::new()),
     }
-}
-
-fn decode(object: Option<&Value>) -> Result<IPReservation, Box<Status>> {
-    let object = object.ok_or_else(|| denial::bad_request("the request has no object"))?;
-    IPReservation::deserialize(object).map_err(|error| {
-        denial::bad_request(&format!(
-            "cannot decode the object as an IPReservation: {error}"
-        ))
-    })
 }
 
 fn create(new: &IPReservation, view: &dyn View) -> Decision {

@@ -16,11 +16,12 @@ use capi_ipam_api::{
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
     Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+    retry_write,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::retry::{Retry, RetryPolicy};
+use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, trace_span};
 use capi_ipam_ip::Family;
@@ -41,11 +42,6 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// How often to check whether everything is listed.
 const GATE_INTERVAL: Duration = Duration::from_millis(250);
-/// The delays before a network is reconciled again after a failure.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(50),
-    max: Duration::from_secs(10),
-};
 /// The maximum number of members that the status lists.
 const MAX_MEMBERS: usize = 50;
 
@@ -117,11 +113,7 @@ impl Reconciler for NetworkReconciler {
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
-        if error.is_unserializable() {
-            Retry::GiveUp
-        } else {
-            Retry::After(RETRY.delay(failures))
-        }
+        retry_write(error, failures)
     }
 
     async fn reconcile(
@@ -172,6 +164,16 @@ impl Protect for NetworkReconciler {
             .expectations()
             .expect(network, Instant::now());
         self.insert(network);
+    }
+
+    /// Its status is written while other objects refer to it.
+    async fn in_use(
+        &self,
+        network: Arc<IPNetwork>,
+        attempt: &mut Attempt<Conflicts>,
+    ) -> Result<Action, CallError> {
+        let action = self.reconcile(network, attempt).await?;
+        Ok(action.earlier(Action::Requeue(DELETION_RETRY_DELAY)))
     }
 
     async fn rejected(

@@ -8,24 +8,18 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolStatus, advice, names};
-use capi_ipam_controller::client::PrunedFields;
-use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    low_with_finalizer,
-};
-use capi_ipam_controller::expectations::EXPECTATION_TTL;
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::controller::{Action, ControllerBuilder, Protection};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::managed_fields::last_writer;
 use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, trace_span};
 use capi_ipam_ledger::{DrainingUse, PoolInfo, PoolUse};
-use capi_ipam_provider::advanced::{STATUS_INTERVAL, StatusWrite, StatusWriter};
+use capi_ipam_provider::advanced::{PoolControl, PoolPlan, STATUS_INTERVAL, run_pools};
 use kube::core::ObjectMeta;
 use kube::{Client, Resource, ResourceExt};
-use tracing::{Span, debug, field};
+use tracing::{Span, field};
 
 use self::status::PoolSnapshot;
 pub(super) use self::status::describe_counts;
@@ -41,12 +35,6 @@ const DELETION_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// The delay before a pool is checked again that is being deleted and waits for addresses in use.
 /// The ledger reports their release.
 const DELETION_CHECK_INTERVAL: Duration = Duration::from_mins(1);
-/// The delay before a pool is reconciled again after its first failure.
-const FIRST_RETRY_DELAY: Duration = Duration::from_millis(50);
-/// The maximum delay between two attempts at a pool that keeps failing.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(10);
-/// The number of pools of a kind that are reconciled concurrently.
-const CONCURRENCY: u16 = 4;
 
 /// Starts the controller of the pools of one kind, whose watch has the gate `gate`. It reconciles
 /// nothing before everything is listed that the counts of a pool depend on.
@@ -73,36 +61,17 @@ pub(super) fn start(
         handler,
         gate.clone(),
     );
-    let reconciler = PoolReconciler {
+    let control = InClusterControl {
         client: manager.client.clone(),
         context: Arc::clone(context),
-        status_writer: StatusWriter::new(
-            manager.events.clone(),
-            kind,
-            STATUS_INTERVAL,
-            |pool: &Pool| {
-                pool.status
-                    .as_ref()
-                    .map(|status| status.conditions.clone())
-                    .unwrap_or_default()
-            },
-            status::is_warning,
-        ),
-        pruned_fields: PrunedFields::default(),
         pools_synced: gates.pools.to_vec(),
         started: Instant::now(),
     };
     let controller = controller
-        .concurrency(CONCURRENCY)
         .transform(Pool::clear_spec)
-        // Counts, conditions and the deletion are background work.
-        .priority(low_with_finalizer(names::PROTECT_POOL))
-        // The ledger reports what has changed since a write of this process.
-        .wants(reconciler.status_writer.is_change_by_others())
         .undecodable(move |metadata| undecodable(kind, metadata))
         .span(|pool, _| span(pool));
-    let reconciler = Finalized::new(reconciler, names::PROTECT_POOL);
-    manager.run_controller(controller, main, reconciler);
+    run_pools(manager, controller, main, kind, control);
 }
 
 /// A pool in deletion of which only this is known. The ledger knows what is in use of it.
@@ -123,79 +92,28 @@ fn span(pool: &Pool) -> Span {
     )
 }
 
-/// Why a pool could not be reconciled.
-#[derive(Debug, thiserror::Error)]
-enum PoolError {
-    /// A request for the pool failed.
-    #[error(transparent)]
-    Call(#[from] CallError),
-    /// The objects that use a deleted pool could not be listed.
-    #[error("cannot list the reservations and IPAddresses of the pool")]
-    DeletionCheck(#[from] Arc<CallError>),
-}
-
-/// Reconciles the pools of one kind.
-struct PoolReconciler {
+/// The pools of one kind.
+struct InClusterControl {
     client: Client,
     context: Arc<Context>,
-    status_writer: StatusWriter<Pool>,
-    /// The status fields that the served definition does not have.
-    pruned_fields: PrunedFields,
     /// The gates of all kinds of pools.
     pools_synced: Vec<ReadinessGate>,
     started: Instant,
 }
 
-impl Reconciler for PoolReconciler {
-    type Object = Pool;
-    type State = Conflicts;
-    type Error = PoolError;
+impl PoolControl for InClusterControl {
+    type Pool = Pool;
 
-    /// A pool recovers within seconds once the cause of its failure is gone.
-    fn retry(&self, error: &PoolError, failures: u32) -> Retry {
-        match error {
-            PoolError::Call(error) if error.is_unserializable() => Retry::GiveUp,
-            _ => {
-                let policy = RetryPolicy {
-                    initial: FIRST_RETRY_DELAY,
-                    max: MAX_RETRY_DELAY,
-                };
-                Retry::After(policy.delay(failures))
-            }
-        }
+    fn finalizer(&self) -> Option<&'static str> {
+        Some(names::PROTECT_POOL)
     }
 
-    async fn reconcile(
-        &self,
-        pool: Arc<Pool>,
-        attempt: &mut Attempt<Conflicts>,
-    ) -> Result<Action, PoolError> {
-        let result = self.reconcile_pool(&pool).await;
-        if let Err(PoolError::Call(error)) = &result {
-            self.status_writer.failed(&pool, error, attempt);
-        }
-        outcome(&pool, result, attempt)
-    }
-}
-
-impl Protect for PoolReconciler {
-    fn objects(&self, pool: &Pool) -> ResourceClient<Pool> {
-        pool_client(&self.client, &PoolKey::of(pool))
-            .with_pruned_fields(self.pruned_fields.clone())
-            .requiring(pool.optional_fields().names())
+    fn client(&self, pool: &Pool) -> ResourceClient<Pool> {
+        let required = pool.optional_fields().names();
+        pool_client(&self.client, &PoolKey::of(pool)).requiring(required)
     }
 
     fn protection(&self, pool: &Pool) -> Protection {
-        if !self.context.selection.includes(pool) {
-            return Protection::Postponed(Action::AwaitChange);
-        }
-        if self
-            .status_writer
-            .expectations()
-            .is_stale(pool, Instant::now())
-        {
-            return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
-        }
         // Which pools overlap is known when all are listed. Otherwise the conditions would change
         // at every start.
         if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
@@ -212,70 +130,105 @@ impl Protect for PoolReconciler {
         match info {
             _ if has_problem => Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY)),
             None => Protection::Postponed(Action::AwaitChange),
-            Some(info) if info.paused || is_released(pool, &info) => Protection::Unmanaged,
+            Some(info) if info.paused => Protection::Unmanaged,
             Some(_) => Protection::Managed,
         }
     }
 
-    fn protected(&self, pool: &Pool) {
-        self.status_writer
-            .expectations()
-            .expect(pool, Instant::now());
+    fn seen(&self, pool: &Pool) {
         self.context.ledger.insert_pool(pool);
     }
 
-    async fn rejected(
+    fn conditions(pool: &Pool) -> Vec<Condition> {
+        match &pool.status {
+            Some(status) => status.conditions.clone(),
+            None => Vec::new(),
+        }
+    }
+
+    fn is_warning(condition: &Condition) -> bool {
+        status::is_warning(condition)
+    }
+
+    async fn plan(
         &self,
         pool: &Pool,
-        error: CallError,
-        attempt: &mut Attempt<Conflicts>,
-    ) -> Result<Action, PoolError> {
-        let result = self.handle_finalizer_error(pool, error, attempt).await;
-        outcome(pool, result.map_err(PoolError::from), attempt)
+        finalizer_error: Option<&str>,
+    ) -> Result<PoolPlan<Pool>, CallError> {
+        let key = PoolKey::of(pool);
+        let known = self.context.ledger.note(|ledger| {
+            ledger.pools_mut().set_notified(&key, false);
+            let info = ledger.pools().pool_info(&key)?;
+            let network = info.scope.network();
+            let awaits_identity = network.is_some_and(|network| ledger.awaits_identity(network));
+            Some((info, awaits_identity))
+        });
+        let Some((info, awaits_identity)) = known else {
+            // It was removed from the ledger a moment ago.
+            return Ok(PoolPlan::Later(STATUS_INTERVAL));
+        };
+        let mut blocker = None;
+        let is_protected = finalizer::is_set(pool, names::PROTECT_POOL);
+        if info.deleting && !info.paused && is_protected {
+            let Some(found) = self.find_blocker(&key, &info.uid) else {
+                // The end of the list notifies this controller.
+                return Ok(PoolPlan::Later(DELETION_RETRY_DELAY));
+            };
+            blocker = found.map_err(|source| CallError::Shared {
+                operation: "list the reservations and IPAddresses of the pool".to_owned(),
+                source,
+            })?;
+            if blocker.is_none() {
+                // No address of the deleted pool is in use.
+                return Ok(PoolPlan::Released);
+            }
+        }
+        // The counts of the status stay until it is known which blocks are those of this cluster.
+        let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
+        if is_starting && awaits_identity {
+            self.delayed(pool);
+            return Ok(PoolPlan::Later(STATUS_INTERVAL));
+        }
+        let writer = self.read_writer(pool, &info).await?;
+        let blocker = blocker.as_ref();
+        let Some(status) = self.status(pool, blocker, finalizer_error, writer.as_deref()) else {
+            return Ok(PoolPlan::Later(STATUS_INTERVAL));
+        };
+        let mut wanted = None;
+        if pool.status.as_ref() != Some(&status) {
+            let mut changed = pool.clone();
+            changed.status = Some(status);
+            wanted = Some(Box::new(changed));
+        }
+        Ok(PoolPlan::Report(wanted, next_check(blocker)))
     }
-}
 
-/// What follows from the result of a reconcile. A pool in deletion is only released by a
-/// reconcile that says so.
-fn outcome(
-    pool: &Pool,
-    result: Result<Action, PoolError>,
-    attempt: &mut Attempt<Conflicts>,
-) -> Result<Action, PoolError> {
-    match result {
-        Err(PoolError::Call(error)) if error.is_not_found() => {
-            Ok(if pool.metadata.deletion_timestamp.is_some() {
-                Action::Requeue(DELETION_RETRY_DELAY)
-            } else {
-                Action::AwaitChange
-            })
-        }
-        // Nothing can be reported in the status of a pool that cannot be decoded.
-        Err(PoolError::Call(error)) if error.invalid_response().is_some() => {
-            Ok(Action::Requeue(DELETION_CHECK_INTERVAL))
-        }
-        Err(PoolError::Call(error)) if error.is_conflict() => {
-            attempt.state.record();
-            debug!(pool = %PoolKey::of(pool), "conflict, will retry");
-            Ok(Action::Requeue(STATUS_INTERVAL))
-        }
-        outcome => {
-            attempt.state.reset();
-            outcome
+    fn delayed(&self, pool: &Pool) {
+        let key = PoolKey::of(pool);
+        let ledger = &self.context.ledger;
+        ledger.note(|ledger| ledger.pools_mut().set_notified(&key, true));
+    }
+
+    /// Reports what the last change of the specification removed, once the status describes it.
+    fn reported(&self, before: &Pool, after: &Pool) {
+        let key = PoolKey::of(before);
+        let ledger = &self.context.ledger;
+        let Some(info) = ledger.read(|ledger| ledger.pools().pool_info(&key)) else {
+            return;
+        };
+        if has_unreported_removal(before, &info) {
+            let names: Vec<&str> = info.removed_fields.names().collect();
+            let text = advice::fields_removed(&names.join(", "), last_writer(after.meta()));
+            let reason = conditions::FIELDS_REMOVED;
+            let events = &self.context.events;
+            events.warning(before, &before.kind, reason, "Observe", &text);
         }
     }
 }
 
 /// What follows a reconcile that does not release the pool.
-fn next_check(pool: &Pool, blocker: Option<&DeletionBlocker>) -> Action {
+fn next_check(blocker: Option<&DeletionBlocker>) -> Action {
     match blocker {
-        // The pool is paused, or the ledger does not know its deletion: nothing was searched, so
-        // the finalizer stays.
-        None if pool.metadata.deletion_timestamp.is_some()
-            && finalizer::is_set(pool, names::PROTECT_POOL) =>
-        {
-            Action::Requeue(DELETION_CHECK_INTERVAL)
-        }
         None => Action::AwaitChange,
         // The ledger enqueues the pool when its addresses change. It may never observe a change of
         // the others.
@@ -286,11 +239,6 @@ fn next_check(pool: &Pool, blocker: Option<&DeletionBlocker>) -> Action {
             | DeletionBlocker::Undecodable(_),
         ) => Action::Requeue(DELETION_RETRY_DELAY),
     }
-}
-
-/// Whether the pool is being deleted and no longer has the finalizer.
-fn is_released(pool: &Pool, info: &PoolInfo) -> bool {
-    info.deleting && !finalizer::is_set(pool, names::PROTECT_POOL)
 }
 
 /// The condition of a pool that stays in its network, of this specification.
@@ -334,104 +282,14 @@ fn has_unreported_removal(pool: &Pool, info: &PoolInfo) -> bool {
     !info.removed_fields.is_empty() && observed != pool.metadata.generation
 }
 
-/// What the last change of the specification removed, for the first status that describes it.
-fn removed_fields(pool: &Pool, info: &PoolInfo, writer: Option<&str>) -> Option<String> {
-    if !has_unreported_removal(pool, info) {
-        return None;
-    }
-    let names: Vec<&str> = info.removed_fields.names().collect();
-    Some(advice::fields_removed(&names.join(", "), writer))
-}
-
-impl PoolReconciler {
-    async fn reconcile_pool(&self, pool: &Pool) -> Result<Action, PoolError> {
-        let key = PoolKey::of(pool);
-        let known = self.context.ledger.note(|ledger| {
-            ledger.pools_mut().set_notified(&key, false);
-            let info = ledger.pools().pool_info(&key)?;
-            let network = info.scope.network();
-            let awaits_identity = network.is_some_and(|network| ledger.awaits_identity(network));
-            Some((info, awaits_identity))
-        });
-        let Some((info, awaits_identity)) = known else {
-            // It was removed from the ledger a moment ago.
-            return Ok(Action::Requeue(STATUS_INTERVAL));
-        };
-        let mut blocker = None;
-        if info.deleting && !info.paused && !is_released(pool, &info) {
-            let Some(found) = self.find_blocker(&key, &info.uid) else {
-                // The end of the list notifies this controller.
-                return Ok(Action::Requeue(DELETION_RETRY_DELAY));
-            };
-            blocker = found?;
-            if blocker.is_none() {
-                // No address of the deleted pool is in use.
-                return Ok(Action::AwaitChange);
-            }
-        }
-        // The counts of the status stay until it is known which blocks are those of this cluster.
-        let is_starting = self.started.elapsed() < IDENTITY_TIMEOUT && pool.status.is_some();
-        let ledger = &self.context.ledger;
-        if is_starting && awaits_identity {
-            ledger.note(|ledger| ledger.pools_mut().set_notified(&key, true));
-            return Ok(Action::Requeue(STATUS_INTERVAL));
-        }
-        let writer = self.read_writer(pool, &info).await?;
-        let Some(status) = self.status(pool, blocker.as_ref(), None, writer.as_deref()) else {
-            return Ok(Action::Requeue(STATUS_INTERVAL));
-        };
-        let removed = removed_fields(pool, &info, writer.as_deref());
-        if let Some(wait) = self.write_status(pool, status).await? {
-            ledger.note(|ledger| ledger.pools_mut().set_notified(&key, true));
-            return Ok(Action::Requeue(wait));
-        }
-        if let Some(removed) = removed {
-            let reason = conditions::FIELDS_REMOVED;
-            let events = &self.context.events;
-            events.warning(pool, &pool.kind, reason, "Observe", &removed);
-        }
-        Ok(next_check(pool, blocker.as_ref()))
-    }
-
-    /// Handles a failure to add the finalizer. That the API server rejects it on a pool that is
-    /// being deleted is expected; other repeated failures are reported in the conditions of the
-    /// pool.
-    async fn handle_finalizer_error(
-        &self,
-        pool: &Pool,
-        error: CallError,
-        attempt: &Attempt<Conflicts>,
-    ) -> Result<Action, CallError> {
-        let (key, client) = (PoolKey::of(pool), self.objects(pool));
-        let is_conflict = error.is_conflict();
-        let is_reported = attempt.is_rejected_lastingly();
-        if error.is_not_found() || (is_conflict && !is_reported) {
-            return Err(error);
-        }
-        let current = client.get(&key.name).await?;
-        let Some(current) = current.filter(|found| found.metadata.deletion_timestamp.is_none())
-        else {
-            return Ok(Action::AwaitChange);
-        };
-        if is_reported {
-            let problem = error_chain(&error);
-            if let Some(status) = self.status(&current, None, Some(&problem), None) {
-                self.write_status(&current, status).await?;
-            }
-        }
-        Err(error)
-    }
-
+impl InClusterControl {
     /// Reads who last wrote a pool whose status names that writer.
     async fn read_writer(&self, pool: &Pool, info: &PoolInfo) -> Result<Option<String>, CallError> {
-        let names_writer = kept_condition(pool).is_none() && info.is_kept_in_network;
-        if !names_writer && !has_unreported_removal(pool, info) {
+        if kept_condition(pool).is_some() || !info.is_kept_in_network {
             return Ok(None);
         }
-        let found = self
-            .objects(pool)
-            .get_maybe_invalid(&pool.name_any())
-            .await?;
+        let client = self.client(pool);
+        let found = client.get_maybe_invalid(&pool.name_any()).await?;
         let writer = found.as_ref().and_then(|found| last_writer(found.meta()));
         Ok(writer.map(str::to_owned))
     }
@@ -484,50 +342,5 @@ impl PoolReconciler {
             network: report.network,
             conditions: list,
         })
-    }
-
-    /// Writes the status if it has changed. Returns the remaining delay if the rate limit does not
-    /// permit a write now.
-    async fn write_status(
-        &self,
-        pool: &Pool,
-        status: PoolStatus,
-    ) -> Result<Option<Duration>, CallError> {
-        if pool.status.as_ref() == Some(&status) {
-            return Ok(None);
-        }
-        let mut wanted = pool.clone();
-        wanted.status = Some(status);
-        let client = self.objects(pool);
-        let write = self.status_writer.write_limited(&client, pool, &wanted);
-        match write.await? {
-            StatusWrite::Unchanged => Ok(None),
-            StatusWrite::Delayed(wait) => Ok(Some(wait)),
-            StatusWrite::Written(written) => {
-                self.context.ledger.insert_pool(&written);
-                Ok(None)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use capi_ipam_api::InClusterKind;
-
-    use super::*;
-
-    /// What is not searched is not released: a paused pool, and one whose deletion the ledger does
-    /// not know.
-    #[test]
-    fn deleted_pool_without_a_search_is_not_released() {
-        let key = PoolKey::new(InClusterKind::IPPool, Some("default"), "a");
-        let mut pool = Pool::reference(&key, Some("1".to_owned()));
-        assert_eq!(next_check(&pool, None), Action::AwaitChange);
-        pool.metadata.deletion_timestamp = Some(clock::now());
-        assert_eq!(next_check(&pool, None), Action::AwaitChange);
-        pool.metadata.finalizers = Some(vec![names::PROTECT_POOL.to_owned()]);
-        let waits = Action::Requeue(DELETION_CHECK_INTERVAL);
-        assert_eq!(next_check(&pool, None), waits);
     }
 }

@@ -7,7 +7,7 @@ use support::prelude::*;
 
 use crate::faults::start_with_api_server;
 use crate::interceptor::{Held, Interceptor};
-use crate::site::{Hub, ManagementCluster, NETWORK, REGISTRY, Site};
+use crate::site::{Hub, ManagementCluster, NETWORK, Site};
 
 /// A network without its registry says so, also after a restart. Nothing is released.
 #[tokio::test]
@@ -18,8 +18,7 @@ async fn network_without_its_registry_is_not_ready() {
     west.create_pool("p", "10.0.1.0-10.0.1.15").await;
     west.bind("p", &numbered("a-", 3)).await;
 
-    let registries = west.registries();
-    west.consumer.delete_object(&registries, REGISTRY).await;
+    west.delete_registry().await;
     let text = "create the IPRegistry site";
     west.wait_for_network_message(NETWORK, "RegistryNotFound", text)
         .await;
@@ -39,7 +38,7 @@ async fn network_without_its_registry_is_not_ready() {
     };
     assert_eq!(ready(&before), ready(&after));
 
-    let created = create(&registries, &object(site.hub.registry("west"))).await;
+    let created = create(&west.registries(), &object(site.hub.registry("west"))).await;
     created.expect("the registry is valid");
     west.wait_for_network_message(NETWORK, "NetworkReady", "")
         .await;

@@ -9,7 +9,7 @@ use support::prelude::*;
 
 use crate::faults::start_with_api_server;
 use crate::interceptor::{Held, Interceptor};
-use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, REGISTRY, Site};
+use crate::site::{FLAGS, Hub, ManagementCluster, NETWORK, Site};
 
 /// How long the manager can do something that it must not do.
 const WAIT: Duration = Duration::from_secs(5);
@@ -140,10 +140,7 @@ async fn copy_with_another_identity_takes_no_block_of_the_original() {
     let of_original = copy.bind("p", &numbered("o-", 3)).await;
     site.wait_for_holder("10.0.1.0/30", Some("west")).await;
 
-    let annotation = "ipam.cluster.x-k8s.io/skip-validate-delete-webhook=";
-    let kubectl = |arguments: &[&str]| copy.control_plane.kubectl(arguments);
-    kubectl(&["annotate", "ipregistries", REGISTRY, annotation]);
-    kubectl(&["delete", "ipregistries", REGISTRY]);
+    copy.delete_registry().await;
     let created = create(&copy.registries(), &object(site.hub.registry("east"))).await;
     created.expect("the registry is valid");
     let text = copy.wait_for_conflict("True").await;
@@ -162,9 +159,8 @@ async fn copy_with_another_identity_takes_no_block_of_the_original() {
 
 /// The identity of an IPRegistry is immutable: another one takes its place.
 async fn replace_registry(cluster: &ManagementCluster, registry: serde_json::Value) {
-    let registries = cluster.registries();
-    cluster.consumer.delete_object(&registries, "site").await;
-    let created = create(&registries, &object(registry)).await;
+    cluster.delete_registry().await;
+    let created = create(&cluster.registries(), &object(registry)).await;
     created.expect("the registry is valid");
 }
 

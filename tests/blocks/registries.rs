@@ -137,6 +137,23 @@ async fn site_records(hub: &Hub, cluster: &ManagementCluster) {
     }
 }
 
+/// Without webhooks, too.
+#[tokio::test]
+async fn registry_in_use_is_kept() {
+    let blocks = json!({"registry": "site", "size": 4, "spare": 0, "keepSeconds": 3600});
+    let site = Site::start(Hub::nats(), blocks).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &numbered("a-", 1)).await;
+    let arguments = ["delete", "ipregistries", REGISTRY, "--wait=false"];
+    west.control_plane.kubectl(&arguments);
+    let text = west.wait_for_registry("False", "Deleting").await;
+    assert_eq!(text, format!("used by IPNetwork {NETWORK}"));
+    // Blocks are taken from it as before.
+    west.bind("p", &numbered("b-", 8)).await;
+    west.delete_registry().await;
+}
+
 /// No webhook has prevented that a network names another registry before its blocks are returned.
 #[tokio::test]
 async fn block_of_another_registry_is_taken_again() {

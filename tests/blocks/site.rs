@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use capi_ipam_api::names::SKIP_VALIDATE_DELETE;
 use capi_ipam_api::{BlockRecord, IPNetwork, IPRegistry, conditions};
 use capi_ipam_registry::{Entry, Record};
 use futures::future::BoxFuture;
@@ -237,6 +238,25 @@ impl ManagementCluster {
 
     pub(crate) fn registries(&self) -> ResourceClient<IPRegistry> {
         ResourceClient::new(Api::all(self.consumer.client.clone()), &())
+    }
+
+    /// Deletes the registry, although networks use it.
+    pub(crate) async fn delete_registry(&self) {
+        let annotation = format!("{SKIP_VALIDATE_DELETE}=");
+        let kubectl = |arguments: &[&str]| self.control_plane.kubectl(arguments);
+        kubectl(&["annotate", "ipregistries", REGISTRY, &annotation]);
+        kubectl(&[
+            "delete",
+            "ipregistries",
+            REGISTRY,
+            "--wait=false",
+            "--ignore-not-found",
+        ]);
+        eventually("the registry is gone", || async {
+            let found = self.registries().get(REGISTRY).await.ok()?;
+            found.is_none().then_some(())
+        })
+        .await;
     }
 
     /// Waits until the condition Ready of the registry has this status and reason. Returns its

@@ -143,6 +143,11 @@ async fn changes_of_a_pool_are_logged_once() {
     for waiting in ["b", "c", "d"] {
         consumer.claim_waits(waiting, "web", "PoolExhausted").await;
     }
+    // The status of a pool is written every 250 ms at most.
+    let pools = consumer.pools_of(InClusterKind::IPPool);
+    consumer
+        .wait_for_condition(&pools, "web", "Exhausted", "True", "NoFreeAddress")
+        .await;
     consumer.release("a").await;
     consumer.wait_for_address("b").await;
     consumer

@@ -20,7 +20,7 @@ pub(crate) fn cni() -> Framework {
             "`NewPatchHelper`, `PatchHelper.Patch`" => capi_ipam_provider::controller::patch::write: "Compares two values, and sends at most one request for each of object and status, with the version that was read as precondition.";
             "`PatchHelper.HasChanges`" => capi_ipam_provider::controller::patch::Changes.is_empty: "The changes are a value, which is computed without a request.";
             "Finalizer and status of a pool" => capi_ipam_provider::prelude::PoolOptions: "The reconciler of the framework writes both.";
-            "Conditions with kstatus reasons" => capi_ipam_provider::api::conditions::Condition: "`Ready`, and for pools `Reconciling` and `Stalled`.";
+            "Conditions with kstatus reasons" => capi_ipam_provider::advanced::Reported: "`Ready`, `Reconciling` and `Stalled` follow from the outcome of each attempt, also for other kinds.";
         },
     }
 }

@@ -274,6 +274,8 @@ async fn use_registry(consumer: &Consumer, plane: &ControlPlane) {
         Some(message.contains("Secret"))
     })
     .await;
+    // Waits until its finalizer is removed.
+    plane.kubectl(&["delete", "ipregistries", &consumer.namespace]);
 }
 
 /// A slice is assigned, marked as empty, and returned.

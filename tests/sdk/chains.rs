@@ -9,7 +9,7 @@ use std::{
 use capi_ipam_controller::{
     client::{CallError, connect},
     controller::{Action, Attempt, Changed, Failure, Reconciler, reconcile_fn, watch_fn},
-    finalizer, patch,
+    finalizer, patch, references,
     retry::Retry,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -19,6 +19,7 @@ use support::prelude::*;
 use crate::{config_maps, consumer, control_plane, program::Program};
 
 const FINALIZER: &str = "sdk-test.example.com/closure";
+const REFERENCE: &str = "reference.ipam.cluster.x-k8s.io/server.0";
 
 /// What has happened, in order.
 #[derive(Clone, Default)]
@@ -183,6 +184,59 @@ async fn closures_have_a_finalizer_and_a_policy() {
     let all = record.0.lock().expect("it is not poisoned").clone();
     assert_eq!(all[..3], ["first true", "a 0", "first true"]);
     assert!(all.contains(&"clean up 1".to_owned()), "{all:?}");
+    program.stop();
+}
+
+#[tokio::test]
+async fn object_in_use_is_not_cleaned_up() {
+    let consumer = consumer().await;
+    let maps = config_maps(&consumer);
+    let record = Record::default();
+    let [of_reconcile, of_clean_up] = std::array::from_fn(|_| record.clone());
+    let reconcile = reconcile_fn(move |_: Arc<ConfigMap>| {
+        of_reconcile.push("reconciled");
+        std::future::ready(Ok::<_, CallError>(Action::AwaitChange))
+    });
+    let client = maps.clone();
+    let of_map = move |_: &ConfigMap| client.clone();
+    let reconciler = reconcile.finalizer(FINALIZER, of_map, move |_: Arc<ConfigMap>| {
+        of_clean_up.push("clean up");
+        std::future::ready(Ok(Action::AwaitChange))
+    });
+    let client = consumer.client.clone();
+    let program = start(client, &consumer.namespace, reconciler, &record);
+    let map = object(json!({"metadata": {"name": "used", "finalizers": [REFERENCE]}}));
+    let created = maps.create(&map).await.expect("it can be created");
+    record.wait_for_last("reconciled").await;
+    let uid = created.uid().unwrap_or_default();
+    maps.delete("used", &uid).await.expect("it can be deleted");
+    // Another object, whose clean-up comes after that of the first one would.
+    let other = object(json!({"metadata": {"name": "free"}}));
+    let created = maps.create(&other).await.expect("it can be created");
+    eventually("the other object has the finalizer", || async {
+        let found = maps.get("free").await.ok()??;
+        finalizer::is_set(&found, FINALIZER).then_some(())
+    })
+    .await;
+    let uid = created.uid().unwrap_or_default();
+    maps.delete("free", &uid).await.expect("it can be deleted");
+    eventually("the other object is gone", || async {
+        maps.get("free").await.ok()?.is_none().then_some(())
+    })
+    .await;
+    let cleaned_up = || {
+        let all = record.0.lock().expect("it is not poisoned");
+        all.iter().filter(|what| *what == "clean up").count()
+    };
+    assert_eq!(cleaned_up(), 1);
+    references::clear(&maps, REFERENCE)
+        .await
+        .expect("it can be removed");
+    eventually("the object is gone", || async {
+        maps.get("used").await.ok()?.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(cleaned_up(), 2);
     program.stop();
 }
 

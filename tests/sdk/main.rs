@@ -22,6 +22,7 @@ mod pools;
 mod program;
 mod protected_pools;
 mod references;
+mod reported;
 mod sources;
 mod sweep;
 mod upgrade;

@@ -15,6 +15,7 @@ mod deletion;
 mod labels;
 mod lagging;
 mod late_clusters;
+mod late_networks;
 mod late_reads;
 mod limits;
 mod namespaces;

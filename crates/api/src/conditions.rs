@@ -2,6 +2,22 @@
 //! reservations.
 
 pub use capi_ipam_contract::conditions::*;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Sets `Ready`, and if it is False `Reconciling` or `Stalled`. A registry that cannot be reached,
+/// or that waits for other management clusters, is reconciling, and so are its networks and a
+/// ClusterAddressing whose claims are not bound yet.
+pub fn set_ready(conditions: &mut Vec<Condition>, ready: Condition, now: Time) -> bool {
+    let retried = [
+        INITIALIZATION_FAILED,
+        REGISTRY_UNREACHABLE,
+        REGISTRY_RESTORED,
+        ADDRESSES_PENDING,
+    ];
+    let reason = ready.reason.as_deref().unwrap_or_default();
+    let is_retried = retried.contains(&reason);
+    set_ready_or_retried(conditions, ready, is_retried, now)
+}
 
 /// Condition type of pools: another pool of a different scope contains the same addresses.
 pub const OVERLAPPING: &str = "Overlapping";
@@ -148,6 +164,10 @@ pub const NETWORK_READY: &str = "NetworkReady";
 
 /// Condition type of a ClusterAddressing: somebody changed an address in a Cluster.
 pub const DRIFTED: &str = "Drifted";
+
+/// Reason of a ClusterAddressing with Clusters that wait for addresses which are being allocated,
+/// and of such a Cluster.
+pub const ADDRESSES_PENDING: &str = "AddressesPending";
 
 /// Reason of a ClusterAddressing all of whose Clusters have their addresses.
 pub const ADDRESSES_READY: &str = "AddressesReady";

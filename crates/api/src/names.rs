@@ -2,6 +2,7 @@
 //! in-cluster provider, which this provider replaces in place.
 
 pub use capi_ipam_contract::names::*;
+use kube::core::ObjectMeta;
 
 /// Storage version of the kinds of this provider.
 pub const POOL_VERSION: &str = "v1alpha2";
@@ -62,3 +63,14 @@ pub const PROTECT_CLUSTER_ADDRESSING: &str = "ipam.cluster.x-k8s.io/ProtectClust
 /// Finalizer on an IPAddressClaim of a Cluster: its address is not released before the Cluster is
 /// gone.
 pub const PROTECT_CLUSTER_ADDRESS: &str = "ipam.cluster.x-k8s.io/ProtectClusterAddress";
+
+/// Finalizer on a registry: the registry is not removed while networks share blocks through it.
+pub const PROTECT_REGISTRY: &str = "ipam.cluster.x-k8s.io/ProtectRegistry";
+
+/// Whether an annotation allows the deletion of an object that is in use.
+pub fn allow_deletion_in_use(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    [SKIP_VALIDATE_DELETE, DELETE_FOR_MOVE]
+        .iter()
+        .any(|name| annotations.is_some_and(|all| all.contains_key(*name)))
+}

@@ -12,8 +12,8 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::kstatus::{
-    ADDRESSES_PENDING, INITIALIZATION_FAILED, INVALID_SPEC, RECONCILING, STALLED,
-    UNPROCESSED_GENERATION, observed_generation, progress, set_ready, written_status,
+    INITIALIZATION_FAILED, INVALID_SPEC, RECONCILING, STALLED, UNPROCESSED_GENERATION,
+    observed_generation, set_ready, set_ready_or_retried, written_status,
 };
 
 /// Condition type: the object is fully reconciled.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_objects::finalizer;
+pub use capi_ipam_objects::references::of;
 use kube::Resource;
 use sha2::{Digest, Sha256};
 
@@ -40,11 +40,6 @@ pub fn name_of<K: Resource>(user: &K, version: &K::DynamicType) -> String {
     let longest = MAX_NAME_LENGTH - HASH_LENGTH - 1;
     let kind: String = kind.to_lowercase().chars().take(longest).collect();
     format!("{PREFIX}{kind}.{hash}")
-}
-
-/// The references to an object: its finalizers that are one.
-pub fn of<K: Resource>(object: &K) -> impl Iterator<Item = &str> {
-    finalizer::all(object).filter(|finalizer| finalizer.starts_with(PREFIX))
 }
 
 /// Says by whom an object is used, such as `used by EtcdPool web and 2 other objects`; `None` if

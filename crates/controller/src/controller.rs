@@ -55,8 +55,8 @@ use self::compaction::NoCompaction;
 pub use self::failure::Failure;
 pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_with_finalizer};
 pub use self::policy::Policy;
-pub use self::rejection::Conflicts;
-use self::settings::Settings;
+pub use self::rejection::{Conflicts, retry_write};
+use self::settings::{OnSourceError, Settings};
 pub use self::store::{Cached, Store};
 pub use self::then::{Then, ThenError};
 pub use self::watcher::{Changed, WatchFn, watch_fn};
@@ -255,21 +255,60 @@ pub struct Attempt<S> {
     /// Whether the next attempt has the cause of this one although this one does not fail: it has
     /// done nothing yet. Set it together with [`Action::Requeue`].
     pub keeps_cause: bool,
+    /// What this attempt waits for, see [`Self::wait`].
+    pub waits_for: Option<Waiting>,
     /// Whether the cause is that of an earlier attempt, which has not handled it.
     pub(crate) is_carried: bool,
 }
 
 impl<S> Attempt<S> {
-    /// This attempt with another state.
-    pub(crate) fn with_state<T>(&self, state: T) -> Attempt<T> {
+    /// Reconciles the object again after `delay` at the latest, and says why: it waits for
+    /// something else, which is no failure. `reason` is that of a condition.
+    pub fn wait(
+        &mut self,
+        reason: &'static str,
+        message: impl Into<String>,
+        delay: Duration,
+    ) -> Action {
+        let message = message.into();
+        self.waits_for = Some(Waiting { reason, message });
+        Action::Requeue(delay)
+    }
+
+    /// Waits for a dependency, see [`ready::require`](crate::ready::require).
+    pub fn wait_for(&mut self, dependency: &NotReady) -> Action {
+        let (message, delay) = (dependency.to_string(), dependency.delay());
+        self.wait("DependencyNotReady", message, delay)
+    }
+
+    /// Adds what another reconciler has done in a part of this attempt, which was made by
+    /// [`Self::with_state`]. Returns the state of the part.
+    pub fn join<T>(&mut self, part: Attempt<T>) -> T {
+        self.keeps_cause |= part.keeps_cause;
+        self.waits_for = self.waits_for.take().or(part.waits_for);
+        part.state
+    }
+
+    /// This attempt with another state: for a reconciler that calls another one.
+    pub fn with_state<T>(&self, state: T) -> Attempt<T> {
         Attempt {
             cause: self.cause,
             failures: self.failures,
             state,
             keeps_cause: self.keeps_cause,
+            waits_for: None,
             is_carried: self.is_carried,
         }
     }
+}
+
+/// What an attempt waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// The reason of a condition.
+    pub reason: &'static str,
+    /// What it waits for, and what an operator can do.
+    pub message: String,
 }
 
 /// Why an object is reconciled. If there are several causes, the greatest one. The causes of a failed
@@ -306,6 +345,15 @@ pub enum Action {
 }
 
 impl Action {
+    /// The action after two reconcilers: the earlier one of two requeues.
+    #[must_use]
+    pub fn earlier(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Requeue(first), Self::Requeue(second)) => Self::Requeue(first.min(second)),
+            (Self::AwaitChange, action) | (action, Self::AwaitChange) => action,
+        }
+    }
+
     /// The value of the attribute `outcome` of the span of a reconcile: `done`, `retry` or `error`.
     pub fn outcome<E>(result: &Result<Self, E>) -> &'static str {
         match result {
@@ -317,7 +365,8 @@ impl Action {
 }
 
 impl From<NotReady> for Action {
-    /// Waits for a dependency, which is no failure.
+    /// Waits for a dependency, which is no failure. [`Attempt::wait_for`] also says so in the
+    /// status.
     fn from(dependency: NotReady) -> Self {
         Self::Requeue(dependency.delay())
     }
@@ -392,6 +441,9 @@ async fn forward<K>(
     }
 }
 
+/// Reads a watch of another kind until it ends. Calls a function with each of its failures.
+type Watching = dyn FnOnce(Arc<OnSourceError>) -> BoxFuture<'static, ()> + Send;
+
 /// Builds a controller from its watches and runs it. `S` is the compact form of objects in its
 /// cache; by default there is none.
 pub struct ControllerBuilder<K, S = Infallible> {
@@ -400,7 +452,7 @@ pub struct ControllerBuilder<K, S = Infallible> {
     trigger: Trigger<K>,
     triggered: mpsc::UnboundedReceiver<Triggered>,
     gates: Vec<ReadinessGate>,
-    watches: Vec<BoxFuture<'static, ()>>,
+    watches: Vec<Box<Watching>>,
     metrics: ControllerMetrics,
     priorities: Priorities,
     concurrency: u16,
@@ -468,8 +520,10 @@ where
     pub fn watch(&mut self, source: impl Source) {
         let opened = source.open();
         self.gates.push(opened.synced.clone());
-        let ended = read(opened).for_each(|()| std::future::ready(()));
-        self.watches.push(ended.boxed());
+        self.watches.push(Box::new(move |failed| {
+            let changes = read(opened, move |error| failed(error));
+            changes.for_each(|()| std::future::ready(())).boxed()
+        }));
     }
 
     /// Reconciles nothing before `synced` is ready, for example the watch of another controller.
@@ -494,6 +548,11 @@ where
             handler,
             synced,
         } = main.open();
+        let failed = &self.settings.on_source_error;
+        let watches = self.watches.into_iter();
+        let watches = watches.map(|watching| watching(Arc::clone(failed)));
+        // One task for each source: a single future would poll all of them whenever one wakes up.
+        let mut tasks: JoinSet<()> = watches.collect();
         let metrics = self.metrics.of(&self.name);
         let options = WorkerOptions {
             name: self.name,
@@ -504,8 +563,6 @@ where
         };
         let worker = Worker::new(options, reconciler, compaction, handler, self.store, synced);
         let (sender, received) = mpsc::channel(CHANGE_BUFFER);
-        // One task for each source: a single future would poll all of them whenever one wakes up.
-        let mut tasks: JoinSet<()> = self.watches.into_iter().collect();
         tasks.spawn(forward(changes, self.gates, sender));
         tokio::select! {
             () = worker.run(received, self.triggered, stop) => {}

@@ -191,18 +191,21 @@ impl<K: Watchable> Source for WatchSpec<K> {
 /// complete. The stream ends if the source does: a watch ends only if the API server no longer
 /// serves a kind that was listed.
 pub fn watch_into(source: impl Source) -> impl Stream<Item = ()> + Send + 'static {
-    read(source.open())
+    read(source.open(), |_| {})
 }
 
-/// Reads a source that is open, see [`watch_into`].
-pub(crate) fn read<K: Keyed>(opened: Opened<K>) -> impl Stream<Item = ()> + Send + 'static {
+/// Reads a source that is open, see [`watch_into`]. `failed` is called with each of its failures.
+pub(crate) fn read<K: Keyed>(
+    opened: Opened<K>,
+    failed: impl Fn(&str) + Send + 'static,
+) -> impl Stream<Item = ()> + Send + 'static {
     let Opened {
         changes, synced, ..
     } = opened;
-    changes.map(move |change| {
-        if matches!(change, Change::InitDone) {
-            synced.ready();
-        }
+    changes.map(move |change| match change {
+        Change::InitDone => synced.ready(),
+        Change::Failed(error) => failed(&error),
+        _ => {}
     })
 }
 

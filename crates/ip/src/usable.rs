@@ -137,6 +137,13 @@ impl UsableBlocks {
             .filter(|_| block.family() == self.family)
     }
 
+    /// Whether any block overlaps with `block`, which can have any length and family. By binary
+    /// search.
+    pub fn overlaps_block(&self, block: Block) -> bool {
+        let numbers = self.numbers_overlapping(block);
+        numbers.is_some_and(|numbers| self.set.overlaps(numbers))
+    }
+
     /// Returns the numbers of all blocks with the length of the pool that overlap with a span of
     /// addresses.
     pub(super) fn numbers_of(&self, addresses: Span) -> Option<Span> {

@@ -1,11 +1,9 @@
 //! The commands, one file each: read objects, compute the report, print it. `web` has its own
 //! module.
 
-mod block_holders;
 mod claims;
 mod confirm;
 mod convert;
-mod diagnose;
 mod doctor;
 mod export;
 mod networks;
@@ -16,20 +14,32 @@ mod reserve;
 mod show;
 mod snapshot;
 mod unreserve;
-mod version;
 mod watch;
 mod who;
 
-use crate::cli::{self, Cli, Command};
+use crate::cli::{self, Cli, Command, Format, Global};
+use crate::cluster::Cluster;
 use crate::error::{Code, Error};
+use crate::load::Loader;
+use crate::model::Report;
 use crate::output;
+use crate::render::Style;
 
 /// Runs a command, and returns the exit code.
 pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
     let global = &cli.global;
     match &cli.command {
-        Command::Pools { names, list } => pools::run(global, names, list).await,
-        Command::Networks { names, list } => networks::run(global, names, list).await,
+        Command::Pools { names, list } => {
+            let style = output::list_style(global, list);
+            let read =
+                async |loader: &mut Loader<'_>| pools::report(loader, global, names, list).await;
+            print(global, style, read).await
+        }
+        Command::Networks { names, list } => {
+            let style = output::list_style(global, list);
+            let read = async |loader: &mut Loader<'_>| networks::report(loader, names, list).await;
+            print(global, style, read).await
+        }
         Command::Who { target } => who::run(global, target).await,
         Command::Claims {
             names,
@@ -78,6 +88,28 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Export { pools } => export::run(global, pools).await,
         Command::Convert { file, source } => convert::run(global, file, source.as_deref()),
         Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
-        Command::Version => version::run(global.output),
+        Command::Version => output::print(&version(global.output)).map(|()| Code::Ok),
+    }
+}
+
+/// Reads a report and prints it.
+async fn print(
+    global: &Global,
+    style: Style,
+    read: impl AsyncFnOnce(&mut Loader<'_>) -> Result<Report, Error>,
+) -> Result<Code, Error> {
+    let cluster = Cluster::connect(global).await?;
+    let mut loader = Loader::new(&cluster);
+    let report = read(&mut loader).await?;
+    output::finish(&loader, &report, global.output, style)
+}
+
+/// The version of this program, as `kubectl version --client` prints it.
+fn version(format: Format) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match format {
+        Format::Json => format!("{{\n  \"clientVersion\": \"v{version}\"\n}}\n"),
+        Format::Yaml => format!("clientVersion: v{version}\n"),
+        _ => format!("Client Version: v{version}\n"),
     }
 }

@@ -187,14 +187,14 @@ impl<'a> Loader<'a> {
         let listed = self.list_in(kind, namespace, &mut each).await;
         if let Err(Error::Forbidden(right)) = listed {
             self.note(&right);
-            K::table(&mut self.objects, kind).list.missing(right);
+            self.objects.list_mut(kind).missing(right);
             if namespace.is_none() && !kind.is_global() {
                 self.list_own_namespace(kind, &mut each).await?;
             }
         } else {
             listed?;
         }
-        K::table(&mut self.objects, kind).list.finish();
+        self.objects.list_mut(kind).finish();
         self.warnings.extend(self.objects.undecodable(kind));
         Ok(())
     }
@@ -208,7 +208,7 @@ impl<'a> Loader<'a> {
     ) -> Result<(), Error> {
         let own = self.cluster.namespace.clone();
         match self.list_in(kind, Some(&own), each).await {
-            Ok(()) => K::table(&mut self.objects, kind).list.only(&own),
+            Ok(()) => self.objects.list_mut(kind).only(&own),
             Err(Error::Forbidden(_)) => {}
             Err(error) => return Err(error),
         }
@@ -252,19 +252,6 @@ impl<'a> Loader<'a> {
         Ok(found)
     }
 
-    /// The object with a name, if it exists and may be listed.
-    pub(crate) async fn read_named<K: Shown>(
-        &mut self,
-        kind: Kind,
-        namespace: Option<&str>,
-        name: &str,
-    ) -> Result<(), Error> {
-        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
-        let objects = &mut self.objects;
-        let each = |object: MaybeInvalid<K>| objects.apply(kind, Event::Apply(object));
-        self.cluster.list(kind, namespace, parameters, each).await
-    }
-
     /// Lists the networks, and for the ledger the namespaces if a network selects some.
     async fn list_networks(&mut self) -> Result<(), Error> {
         self.list::<IPNetwork>(Kind::Network, None).await?;
@@ -284,7 +271,7 @@ impl<'a> Loader<'a> {
         }
         // Which pools are in a network depends on them.
         for right in namespaces.missing {
-            self.objects.networks.list.missing(right);
+            self.objects.list_mut(Kind::Network).missing(right);
         }
         Ok(())
     }

@@ -20,7 +20,6 @@ mod regions;
 pub(crate) mod registry;
 mod search;
 mod show;
-mod size;
 mod slices;
 mod waiting_groups;
 mod window;
@@ -53,11 +52,11 @@ pub(crate) use self::overview::{
 };
 pub(crate) use self::parts::{health, parts};
 pub use self::pool_name::PoolName;
-pub(crate) use self::pools::pools;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
+pub(crate) use self::pools::{pools, size};
 pub use self::registry::{
-    BlockLine, BlockState, ClusterLine, ClusterState, NetworkBlocksLine, RecordAction,
-    RecordChange, RecordProblem, RegistryCheck, RegistryLine, RegistryRelease, RegistryState,
+    BlockLine, BlockState, ClusterLine, ClusterState, NetworkBlocksLine, ReadyState, RecordAction,
+    RecordChange, RecordProblem, RegistryCheck, RegistryLine, RegistryRelease,
 };
 pub(crate) use self::registry::{
     LastRecords, NetworkBlocks, RegistryFacts, Unread, network_blocks, registry_lines,
@@ -65,7 +64,6 @@ pub(crate) use self::registry::{
 pub(crate) use self::search::{SearchResult, search_address, search_text};
 pub use self::show::PoolDetails;
 pub(crate) use self::show::{show, specification};
-pub(crate) use self::size::size;
 pub use self::slices::SliceLine;
 pub(crate) use self::waiting_groups::{WaitingGroup, waiting_groups};
 pub(crate) use self::window::{MapPart, PoolWindow, View, window};

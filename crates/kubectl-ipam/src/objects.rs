@@ -1,10 +1,8 @@
 //! What the program keeps of each object: only what it shows.
 
-mod claim_entry;
 mod kind;
 mod lists;
 mod metadata;
-mod registry;
 #[cfg(test)]
 #[path = "objects/tests/samples.rs"]
 pub(crate) mod samples;
@@ -12,9 +10,9 @@ mod table;
 mod unserved;
 
 use capi_ipam_api::{
-    BlockLengths, IPNetwork, IPNetworkStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource,
-    Pool, PoolKey, PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot,
-    conditions, gateway_warnings, names,
+    BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec, IPRegistryStatus,
+    IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey, PoolNetwork, PoolSpec,
+    Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -25,14 +23,14 @@ use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim, is_pau
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-pub(crate) use self::claim_entry::ClaimEntry;
 pub(crate) use self::kind::Kind;
 pub(crate) use self::lists::{Objects, Shown};
 pub(crate) use self::metadata::Deletion;
 use self::metadata::{created, deletion, label, machine, own_finalizer};
-pub(crate) use self::registry::RegistryRow;
 pub(crate) use self::table::ListState;
-pub(crate) use self::unserved::{Cause, ServedKinds, UnservedClaim};
+#[cfg(test)]
+pub(crate) use self::unserved::UnservedPool;
+pub(crate) use self::unserved::{Cause, ClaimEntry, ServedKinds, UnservedClaim};
 
 /// Maximum number of problems of one specification that a message has.
 const MAX_PROBLEMS: usize = 3;
@@ -242,7 +240,7 @@ impl From<IPNetwork> for NetworkRow {
 }
 
 impl NetworkRow {
-    fn ready_condition(&self) -> Option<&Condition> {
+    pub(crate) fn ready(&self) -> Option<&Condition> {
         self.condition(conditions::READY)
     }
 
@@ -274,16 +272,9 @@ impl NetworkRow {
         shared_block(lengths, self.block_size()?, address)
     }
 
-    /// The status of `Ready`.
-    pub(crate) fn ready(&self) -> &str {
-        self.ready_condition()
-            .map_or("Unknown", |ready| ready.status.as_ref())
-    }
-
     /// The condition `Ready` if it is not True.
     pub(crate) fn problem(&self) -> Option<&Condition> {
-        self.ready_condition()
-            .filter(|ready| ready.status != "True")
+        self.ready().filter(|ready| ready.status != "True")
     }
 }
 
@@ -438,11 +429,44 @@ impl From<IPSlice> for SliceRow {
     }
 }
 
-/// A claim for a pool of this provider.
+/// A registry of blocks that management clusters share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RegistryRow {
+    pub(crate) name: String,
+    pub(crate) spec: IPRegistrySpec,
+    pub(crate) status: IPRegistryStatus,
+}
+
+impl From<IPRegistry> for RegistryRow {
+    fn from(registry: IPRegistry) -> Self {
+        Self {
+            name: registry.metadata.name.unwrap_or_default(),
+            spec: registry.spec,
+            status: registry.status.unwrap_or_default(),
+        }
+    }
+}
+
+impl RegistryRow {
+    /// The identity of this management cluster in the registry, once it is known.
+    pub(crate) fn cluster_id(&self) -> Option<&String> {
+        self.spec
+            .cluster_id
+            .as_ref()
+            .or(self.status.cluster_id.as_ref())
+    }
+
+    /// The condition `Ready`.
+    pub(crate) fn ready(&self) -> Option<&Condition> {
+        conditions::find(&self.status.conditions, conditions::READY)
+    }
+}
+
+/// A claim. `P` is what is known of its pool.
 #[derive(Clone, Debug)]
-pub(crate) struct ClaimRow {
+pub(crate) struct ClaimRow<P = PoolKey> {
     pub(crate) key: NamespacedName,
-    pub(crate) pool: PoolKey,
+    pub(crate) pool: P,
     /// Name of the IPAddress.
     pub(crate) bound: Option<Box<str>>,
     pub(crate) created: Option<Timestamp>,
@@ -465,7 +489,12 @@ pub(crate) struct ClaimRow {
 impl ClaimRow {
     /// `None` if the claim is for a pool of another provider.
     pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
-        let pool = PoolKey::of_claim(claim)?;
+        Some(Self::new(claim, PoolKey::of_claim(claim)?))
+    }
+}
+
+impl<P> ClaimRow<P> {
+    pub(crate) fn new(claim: &IPAddressClaim, pool: P) -> Self {
         let mut reason = None;
         let mut message = None;
         if let Some(ready) = find_condition(claim, conditions::READY)
@@ -478,7 +507,7 @@ impl ClaimRow {
             let condition = find_condition(claim, type_)?;
             (condition.status == status).then(|| text(condition.message.as_deref()))
         };
-        Some(Self {
+        Self {
             key: NamespacedName::of(&claim.metadata),
             pool,
             bound: claim.bound_address().map(Box::from),
@@ -492,7 +521,7 @@ impl ClaimRow {
             replaced: text_if(conditions::RESTORED_WITHOUT_ADDRESS, "True"),
             cluster: claim.cluster_name().map(Box::from),
             machine: machine(&claim.metadata),
-        })
+        }
     }
 
     /// The IPAddress to which the claim is bound.

@@ -16,7 +16,7 @@ use kube::api::ListParams;
 use tokio::time::timeout;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{Cluster, OtherKind, lease_selector, provider_selector};
+use crate::cluster::{self, Cluster, OtherKind, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{LeaseRow, RegistryFacts, Unread};
@@ -121,7 +121,7 @@ async fn secret(
     named: &SecretRef<'_>,
 ) -> Result<Secret, Error> {
     let namespace = manager_namespace(loader.cluster).await?;
-    let parameters = ListParams::default().fields(&format!("metadata.name={}", named.name));
+    let parameters = cluster::named(named.name);
     let found = loader
         .others::<Secret>(Some(&namespace), &parameters)
         .await?;
@@ -180,7 +180,7 @@ pub(crate) async fn known_identity(cluster: &Cluster, row: &RegistryRow) -> Resu
 
 /// The UID of the namespace that identifies this cluster; `None` if it cannot be read.
 pub(crate) async fn namespace_uid(cluster: &Cluster) -> Result<Option<String>, Error> {
-    let name = ListParams::default().fields(&format!("metadata.name={IDENTITY_NAMESPACE}"));
+    let name = cluster::named(IDENTITY_NAMESPACE);
     let found = allowed::<Namespace>(cluster, &name).await?;
     let namespace = found.into_iter().next();
     Ok(namespace.and_then(|namespace| namespace.metadata.uid))

@@ -7,6 +7,14 @@ use kube::Resource;
 
 use crate::finalizer;
 
+/// What the finalizers of references begin with, whatever the domain behind it.
+const PREFIX: &str = "reference.";
+
+/// The references to an object: its finalizers that are one.
+pub fn of<K: Resource>(object: &K) -> impl Iterator<Item = &str> {
+    finalizer::all(object).filter(|finalizer| finalizer.starts_with(PREFIX))
+}
+
 /// What is to be written so that a user refers to an object, or no longer does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {

@@ -130,13 +130,16 @@ mod metrics;
 mod options;
 mod owner_versions;
 mod pending_creates;
+mod pool_controller;
 mod pools;
 mod reconciler;
 mod release;
 mod repair;
+mod reported;
 mod restore;
 mod selection;
 mod setup;
+mod status_fields;
 mod status_rate;
 mod status_writer;
 mod sweep;
@@ -176,9 +179,11 @@ pub mod advanced {
     pub use crate::ip_address::new_ip_address;
     pub use crate::metrics::METRICS;
     pub use crate::options::{ClaimOptions, SweepOptions};
+    pub use crate::pool_controller::{PoolControl, PoolPlan, run_pools};
     pub use crate::repair::{
         AbandonedObjects, Found, Release, ReleaseAbandoned, Repair, Repaired, run_repair,
     };
+    pub use crate::reported::{Reported, Reporting};
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
     pub use crate::status_rate::STATUS_INTERVAL;

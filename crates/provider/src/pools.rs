@@ -16,10 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::ResourceClient;
-use capi_ipam_controller::controller::{ControllerBuilder, Finalized, Trigger, low_with_finalizer};
+use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::watch::WatchSpec;
 use kube::core::{ApiResource, NamespaceResourceScope, ObjectMeta};
 use kube::{Client, Resource};
@@ -28,7 +27,7 @@ use serde::de::DeserializeOwned;
 
 use self::addresses::PoolAddresses;
 use self::cache::PoolCache;
-use self::controller::PoolReconciler;
+use self::controller::WatchedControl;
 use self::handler::PoolHandler;
 pub use self::status::{PoolCounts, PoolStatus};
 use crate::adapter::{Allocation, HandlerError, PoolKind, ProviderAdapter, Released};
@@ -39,10 +38,8 @@ use crate::contract::ContractClient;
 #[cfg(doc)]
 use crate::options::ClaimOptions;
 use crate::options::PoolOptions;
+use crate::pool_controller::run_pools;
 use crate::setup::ProviderSetup;
-
-/// The number of pools that are reconciled concurrently.
-const POOL_CONCURRENCY: u16 = 4;
 
 /// Enqueues a pool.
 type EnqueuePool = Box<dyn Fn(NamespacedName) + Send + Sync>;
@@ -236,20 +233,16 @@ fn start_controller<P: PoolProvider>(
     shared: &Arc<Shared<P>>,
 ) {
     controller.wait_for(setup.addresses_synced.clone());
-    let reconciler = PoolReconciler::new(Arc::clone(shared), setup);
-    let controller = controller
-        .concurrency(POOL_CONCURRENCY)
-        .wants(reconciler.is_change_by_others());
-    let Some(finalizer) = shared.options.finalizer else {
-        let controller = controller.priority(|_, _| Priority::Low);
-        setup.manager.run_controller(controller, main, reconciler);
-        return;
+    let control = WatchedControl {
+        shared: Arc::clone(shared),
+        pending_creates: Arc::clone(&setup.pending_creates),
     };
-    let controller = controller
-        .priority(low_with_finalizer(finalizer))
-        .undecodable(undecodable);
-    let reconciler = Finalized::new(reconciler, finalizer);
-    setup.manager.run_controller(controller, main, reconciler);
+    let controller = if shared.options.finalizer.is_some() {
+        controller.undecodable(undecodable)
+    } else {
+        controller
+    };
+    run_pools(setup.manager, controller, main, (), control);
 }
 
 /// A pool in deletion of which only its metadata is known. Nothing else is used until it is

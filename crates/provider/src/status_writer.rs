@@ -4,6 +4,7 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
@@ -12,11 +13,14 @@ use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
-use kube::Resource;
-use tracing::{info, warn};
+use kube::{Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tracing::{debug, info, warn};
 
 use crate::api::Uid;
 use crate::api::conditions::{self, Condition};
+use crate::status_fields;
 use crate::status_rate::StatusLimiter;
 
 /// Writes the status of the objects of a controller.
@@ -29,6 +33,8 @@ pub struct StatusWriter<K: Resource> {
     is_warning: fn(&Condition) -> bool,
     expectations: Arc<Expectations>,
     limiter: StatusLimiter,
+    /// Whether it is logged that no status can be written.
+    is_reported: AtomicBool,
 }
 
 /// The result of [`StatusWriter::write_limited`].
@@ -58,6 +64,7 @@ impl<K: ApiObject> StatusWriter<K> {
             is_warning,
             expectations: Arc::default(),
             limiter: StatusLimiter::new(interval),
+            is_reported: AtomicBool::new(false),
         }
     }
 
@@ -77,6 +84,11 @@ impl<K: ApiObject> StatusWriter<K> {
     /// It counts as written then.
     pub fn delay(&self, object: &K) -> Option<Duration> {
         self.limiter.delay(uid_of(object), true, Instant::now())
+    }
+
+    /// The next write of the object is not delayed.
+    pub(crate) fn write_at_once(&self, object: &K) {
+        self.limiter.retry(uid_of(object), Instant::now());
     }
 
     /// Writes the status of `wanted` if the rate limit permits it: a transition of a condition at
@@ -101,6 +113,70 @@ impl<K: ApiObject> StatusWriter<K> {
             Some(written) => StatusWrite::Written(Box::new(written)),
             None => StatusWrite::Unchanged,
         })
+    }
+
+    /// Writes fields of the status of an object, within the rate limit. Other fields are kept. Logs
+    /// once if the kind has no status.
+    ///
+    /// # Errors
+    /// If the object cannot be serialized, or the write fails.
+    pub(crate) async fn write_fields<S>(
+        &self,
+        client: &ResourceClient<K>,
+        object: &K,
+        fields: &S,
+    ) -> Result<StatusWrite<K>, CallError>
+    where
+        S: Serialize + DeserializeOwned + Default + PartialEq,
+    {
+        if *fields == status_fields::read(object) {
+            return Ok(StatusWrite::Unchanged);
+        }
+        let name = object.name_any();
+        let wanted =
+            status_fields::with(object, fields).map_err(|source| CallError::Serialize {
+                operation: format!("patch the status of {name}"),
+                source,
+            })?;
+        self.write_or_log(client, object, &wanted).await
+    }
+
+    /// Like [`Self::write_limited`], for a `wanted` that differs. Logs once if the kind has no status.
+    ///
+    /// # Errors
+    /// If the write fails.
+    pub(crate) async fn write_or_log(
+        &self,
+        client: &ResourceClient<K>,
+        before: &K,
+        wanted: &K,
+    ) -> Result<StatusWrite<K>, CallError> {
+        match self.write_limited(client, before, wanted).await {
+            Err(error) if error.is_not_found() => {
+                let found = client.get(&before.name_any()).await?;
+                if found.is_none_or(|found| found.meta().uid != before.meta().uid) {
+                    return Err(error);
+                }
+                let why = "their CustomResourceDefinition has no status subresource";
+                self.report_missing(why);
+                Ok(StatusWrite::Unchanged)
+            }
+            Ok(StatusWrite::Unchanged) => {
+                self.report_missing("the API server would store nothing of it");
+                Ok(StatusWrite::Unchanged)
+            }
+            write => write,
+        }
+    }
+
+    /// Logs once why no status can be written.
+    fn report_missing(&self, why: &str) {
+        let kind = K::kind(&self.version);
+        if self.is_reported.swap(true, Ordering::Relaxed) {
+            debug!(%kind, why, "the status of an object is not written");
+        } else {
+            warn!(%kind, why, "the status of the objects is not written");
+        }
     }
 
     /// Writes the status of `wanted`, without a rate limit. `None` if there is nothing to write.
@@ -136,7 +212,7 @@ impl<K: ApiObject> StatusWriter<K> {
     /// of its backoff, writes at once. Publishes a warning event if the API server rejects the
     /// object or its status lastingly: then the conditions cannot report it.
     pub fn failed(&self, object: &K, error: &CallError, attempt: &Attempt<Conflicts>) {
-        self.limiter.retry(uid_of(object), Instant::now());
+        self.write_at_once(object);
         let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();
         if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
             return;

@@ -43,13 +43,13 @@ async fn server_keeps_its_rack() {
     let ready = "{.status.conditions[?(@.type=='Ready')].reason}";
     let other_place = "--patch={\"spec\":{\"place\":9}}";
     plane.kubectl_apply(SAMPLE);
-    wait_for(&plane, "server/web", ready, "Placed").await;
+    wait_for(&plane, "server/web", ready, "Reconciled").await;
     // The rack of the other server does not exist yet.
     wait_for(&plane, "server/db", ready, "RackNotUsable").await;
     plane.kubectl_apply(
         "{apiVersion: example.com/v1, kind: Rack, metadata: {name: b}, spec: {places: 2}}",
     );
-    wait_for(&plane, "server/db", ready, "Placed").await;
+    wait_for(&plane, "server/db", ready, "Reconciled").await;
     plane.kubectl(&["patch", "server", "web", "--type=merge", other_place]);
     wait_for(&plane, "server/web", ready, "InvalidSpec").await;
     plane.kubectl(&[
@@ -59,11 +59,12 @@ async fn server_keeps_its_rack() {
         "--type=merge",
         "--patch={\"spec\":{\"places\":9}}",
     ]);
-    wait_for(&plane, "server/web", ready, "Placed").await;
+    wait_for(&plane, "server/web", ready, "Reconciled").await;
 
     plane.kubectl(&["delete", "rack", "a", "--wait=false"]);
     plane.kubectl(&["delete", "server", "db"]);
-    wait_for(&plane, "rack/a", "{.metadata.name}", "a").await;
+    let message = "{.status.conditions[?(@.type=='Ready')].message}";
+    wait_for(&plane, "rack/a", message, "used by Server web").await;
     plane.kubectl(&["delete", "server", "web"]);
     wait_for(&plane, "rack/a", "{.metadata.name}", "").await;
     drop(manager);

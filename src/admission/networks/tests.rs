@@ -1,6 +1,7 @@
 use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
 use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, PoolKey, Scope, ScopeChange};
 use capi_ipam_ip::Block;
+use serde_json::Value;
 
 use super::*;
 use crate::admission::tests::Cluster;

@@ -1,37 +1,38 @@
 //! The controller of registries: connects to each, starts what drives its blocks, and reports its
 //! state.
 
+mod status;
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{IPRegistry, IPRegistryStatus, LAST_SEEN_PRECISION, RegistryCluster, names};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPRegistryStatus, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain, own_namespace};
-use capi_ipam_controller::clock;
-use capi_ipam_controller::controller::{Action, Attempt, Cause, ControllerBuilder, Reconciler};
+use capi_ipam_controller::controller::{
+    Action, Attempt, Cause, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+};
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::watch::{WatchApi, WatchSpec};
+use capi_ipam_controller::watch::{MaybeInvalid, WatchApi, WatchSpec};
+use capi_ipam_controller::{clock, finalizer};
 use capi_ipam_ledger::{BlockObstacle, Ledger};
 use capi_ipam_provider::advanced::StatusWriter;
 use capi_ipam_registry::{
     Created, IDENTITY_NAMESPACE, Key, Record, RegistryError, RegistryRecord, open, secret_of,
 };
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
+use self::status::{clusters_of, conditions_of, deleting, is_problem, is_ready, ready};
 use super::measured::{MeasuredRegistry, RequestMetrics};
-use super::open_registry::{
-    ConnectError, Identity, MAX_CLUSTERS, OpenRegistry, Requester, Trouble,
-};
-use super::recovery::RECOVERY_TIMEOUT;
+use super::open_registry::{ConnectError, Identity, OpenRegistry, Requester};
 use super::running::{Running, START_DELAY, Start, Tasks};
 use super::state_metrics::{Known, RegistryStates};
 use crate::in_cluster::context::Context;
@@ -62,6 +63,7 @@ pub(in crate::in_cluster) fn start(
     let namespace = own_namespace(client, &manager.options.leader_election_namespace);
     let reconciler = RegistryReconciler {
         registries: ResourceClient::new(Api::all(client.clone()), &()).requiring_fields(),
+        networks: ResourceClient::new(Api::all(client.clone()), &()),
         secrets: ResourceClient::new(Api::namespaced(client.clone(), &namespace), &()),
         namespaces: ResourceClient::new(Api::all(client.clone()), &()),
         namespace,
@@ -88,11 +90,13 @@ pub(in crate::in_cluster) fn start(
         Arc::clone(&context.ledger) as _,
         gates.registries.clone(),
     );
+    let reconciler = Finalized::new(reconciler, names::PROTECT_REGISTRY);
     manager.run_controller(controller.concurrency(WORKERS), main, reconciler);
 }
 
 struct RegistryReconciler {
     registries: ResourceClient<IPRegistry>,
+    networks: ResourceClient<IPNetwork>,
     secrets: ResourceClient<Secret>,
     namespaces: ResourceClient<Namespace>,
     /// The namespace of the manager.
@@ -137,12 +141,8 @@ impl Reconciler for RegistryReconciler {
             self.report_obstacle(&name, &BlockObstacle::NoRegistry);
             return Ok(Action::AwaitChange);
         }
-        if self
-            .status_writer
-            .expectations()
-            .is_stale(registry.as_ref(), Instant::now())
-        {
-            return Ok(Action::Requeue(EXPECTATION_TTL));
+        if is_deleting(&registry) && names::allow_deletion_in_use(&registry.metadata) {
+            return Ok(Action::AwaitChange);
         }
         if self.with(&name, |known| known.has_lost_fields(&registry)) {
             self.context.ledger.change(Ledger::note_lost_fields);
@@ -153,6 +153,13 @@ impl Reconciler for RegistryReconciler {
             .read(|ledger| ledger.networks().have_definitions_problem())
         {
             return Ok(Action::Requeue(definitions::RETRY_DELAY));
+        }
+        let mut deletion = None;
+        if is_deleting(&registry) {
+            deletion = match self.find_blocker(&registry).await? {
+                None => return Ok(Action::AwaitChange),
+                blocker => blocker,
+            };
         }
         let opened = self.connect(&registry).await;
         let open = opened.as_ref().ok().cloned();
@@ -172,7 +179,14 @@ impl Reconciler for RegistryReconciler {
             Some(open) if open.records.is_complete() => self.confirm(&registry, open).await,
             _ => None,
         };
-        self.write_status(&registry, opened, id.as_deref()).await?;
+        let known = registry.status.as_ref();
+        let known = known.and_then(|status| status.registry_id.as_deref());
+        let ready = match deletion {
+            Some(message) => deleting(&message, &ready(&opened, known)),
+            None => ready(&opened, known),
+        };
+        self.write_status(&registry, opened, id.as_deref(), ready)
+            .await?;
         if let (Some(open), Some(id)) = (&open, &id) {
             open.begin_to_use(id, &registry.status.clone().unwrap_or_default());
         }
@@ -184,7 +198,90 @@ impl Reconciler for RegistryReconciler {
     }
 }
 
+impl Protect for RegistryReconciler {
+    fn objects(&self, _: &IPRegistry) -> ResourceClient<IPRegistry> {
+        self.registries.clone()
+    }
+
+    fn protection(&self, registry: &IPRegistry) -> Protection {
+        let expectations = self.status_writer.expectations();
+        if expectations.is_stale(registry, Instant::now()) {
+            return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
+        }
+        // One without the finalizer is used as long as it exists.
+        if is_deleting(registry) && !finalizer::is_set(registry, names::PROTECT_REGISTRY) {
+            return Protection::Unmanaged;
+        }
+        Protection::Managed
+    }
+
+    fn protected(&self, registry: &IPRegistry) {
+        let expectations = self.status_writer.expectations();
+        expectations.expect(registry, Instant::now());
+    }
+
+    /// It is used while other objects refer to it.
+    async fn in_use(
+        &self,
+        registry: Arc<IPRegistry>,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, CallError> {
+        let action = self.reconcile(registry, attempt).await?;
+        Ok(action.earlier(Action::Requeue(INTERVAL)))
+    }
+
+    /// The finalizer protects no address: the registry is used without it, too.
+    async fn rejected(
+        &self,
+        registry: &IPRegistry,
+        error: CallError,
+        attempt: &mut Attempt<()>,
+    ) -> Result<Action, CallError> {
+        if attempt.cause > Cause::Requeued && !error.is_conflict() {
+            let (name, error) = (registry.name_any(), error_chain(&error));
+            warn!(
+                registry = name,
+                error, "cannot add the finalizer, will retry"
+            );
+        }
+        // The registry is reconciled nevertheless.
+        attempt.keeps_cause = false;
+        self.reconcile(Arc::new(registry.clone()), attempt).await
+    }
+}
+
+/// Whether a network shares blocks through a registry.
+fn names_registry(network: &IPNetwork, registry: &str) -> bool {
+    let blocks = network.spec.blocks.as_ref();
+    blocks.is_some_and(|blocks| blocks.registry == registry)
+}
+
+fn is_deleting(registry: &IPRegistry) -> bool {
+    registry.metadata.deletion_timestamp.is_some()
+}
+
 impl RegistryReconciler {
+    /// What a registry in deletion waits for: in the ledger, and if it knows of nothing, on the API
+    /// server.
+    async fn find_blocker(&self, registry: &IPRegistry) -> Result<Option<String>, CallError> {
+        if !self.gates.iter().all(ReadinessGate::is_ready) {
+            return Ok(Some("waiting for the list of networks".to_owned()));
+        }
+        let name = registry.name_any();
+        let ledger = &self.context.ledger;
+        let mut networks = ledger.read(|ledger| ledger.networks_of_registry(&name));
+        if networks.is_empty() {
+            let use_page = |page: Vec<MaybeInvalid<IPNetwork>>| {
+                let valid = page.into_iter().filter_map(|network| network.0.ok());
+                let users = valid.filter(|network| names_registry(network, &name));
+                networks.extend(users.map(|network| network.name_any()));
+            };
+            self.networks.for_each_page(use_page).await?;
+        }
+        let networks = networks.join(", ");
+        Ok((!networks.is_empty()).then(|| format!("used by IPNetwork {networks}")))
+    }
+
     /// Changes what is known of a registry.
     fn with<R>(&self, name: &str, change: impl FnOnce(&mut Known) -> R) -> R {
         let mut all = self.states.lock();
@@ -340,11 +437,12 @@ impl RegistryReconciler {
         registry: &IPRegistry,
         opened: Result<Arc<OpenRegistry>, ConnectError>,
         id: Option<&str>,
+        ready: Condition,
     ) -> Result<(), CallError> {
         let before = registry.status.clone().unwrap_or_default();
         let mut list = before.conditions.clone();
         let known = before.registry_id.as_deref();
-        let ready = ready(&opened, known).with_observed_generation(registry.metadata.generation);
+        let ready = ready.with_observed_generation(registry.metadata.generation);
         conditions::set_ready(&mut list, ready, clock::now());
         // A registry that replaces another one is named when all other management clusters use it, too: until then,
         // those of the former one are waited for, also by a process that starts.
@@ -385,113 +483,13 @@ impl RegistryReconciler {
             return Ok(());
         };
         let was_problem = before.conditions.iter().any(is_problem);
-        if was_problem && !list.iter().any(is_problem) {
+        if was_problem && is_ready(&list) {
             let note = "the registry can be used again: blocks are taken and returned";
             let events = &self.context.events;
             events.normal(&written, &(), conditions::REGISTRY_READY, "Inspect", note);
         }
         Ok(())
     }
-}
-
-fn conditions_of(registry: &IPRegistry) -> Vec<Condition> {
-    match &registry.status {
-        Some(status) => status.conditions.clone(),
-        None => Vec::new(),
-    }
-}
-
-/// Whether a condition reports a problem.
-fn is_problem(condition: &Condition) -> bool {
-    condition.type_ == conditions::READY && condition.status == "False"
-}
-
-/// The condition Ready of a registry.
-fn ready(opened: &Result<Arc<OpenRegistry>, ConnectError>, known: Option<&str>) -> Condition {
-    let (reason, message) = match opened {
-        Ok(opened) => match opened.trouble() {
-            Some(trouble) => described(opened, &trouble, known),
-            None => return Condition::new(conditions::READY, true, conditions::REGISTRY_READY, ""),
-        },
-        Err(error) if error.is_of_settings() => (conditions::INVALID_SPEC, error_chain(error)),
-        Err(error) => (conditions::REGISTRY_UNREACHABLE, error_chain(error)),
-    };
-    Condition::new(conditions::READY, false, reason, message)
-}
-
-/// The reason and the message of the condition Ready.
-fn described(
-    opened: &OpenRegistry,
-    trouble: &Trouble,
-    known: Option<&str>,
-) -> (&'static str, String) {
-    let (name, cluster) = (&opened.name, &opened.cluster);
-    match trouble {
-        Trouble::Replaced => (
-            conditions::REGISTRY_REPLACED,
-            replaced_message(opened, known),
-        ),
-        Trouble::IdInUse(Some(uid)) => (
-            conditions::CLUSTER_ID_IN_USE,
-            format!(
-                "clusterID {cluster} belongs to the management cluster whose namespace kube-system has the UID {uid}: no block \
-                 is taken, returned or used; set a different spec.clusterID here, or if that cluster no longer exists, take \
-                 over its blocks with kubectl ipam registry adopt --registry {name}"
-            ),
-        ),
-        Trouble::IdInUse(None) => (
-            conditions::CLUSTER_ID_IN_USE,
-            format!(
-                "another process writes with the clusterID {cluster}: no block is taken, returned or used; set a different \
-                 spec.clusterID in each management cluster, including a copy that was restored from a backup"
-            ),
-        ),
-        Trouble::Unreachable(problem) => (
-            conditions::REGISTRY_UNREACHABLE,
-            format!(
-                "{problem}; addresses of held blocks are still allocated and released, and no block is taken or returned"
-            ),
-        ),
-        Trouble::Restored(awaited) => (conditions::REGISTRY_RESTORED, restored_message(awaited)),
-        Trouble::Listing => (
-            conditions::REGISTRY_UNREACHABLE,
-            "the records of the registry are being listed".to_owned(),
-        ),
-    }
-}
-
-/// What a registry that has lost writes waits for.
-fn restored_message(awaited: &[String]) -> String {
-    let wait = if awaited.is_empty() {
-        "its records are written".to_owned()
-    } else {
-        format!(
-            "waiting for these management clusters: {}",
-            awaited.join(", ")
-        )
-    };
-    format!(
-        "the registry has lost writes, as after a restore from a backup, or replaces another one: no block is taken until all \
-         management clusters have written their records to it, at most for {} minutes; {wait}; start the managers of all \
-         of them; addresses of held blocks are still allocated and released",
-        RECOVERY_TIMEOUT.as_secs() / 60
-    )
-}
-
-/// What an operator has to do about a registry that is not the one of the status.
-fn replaced_message(opened: &OpenRegistry, known: Option<&str>) -> String {
-    let known = known.unwrap_or_default();
-    let found = match opened.records.registry_id() {
-        Some(found) => format!("has the identity {found} instead of {known}"),
-        None => format!("has no record of its identity, which was {known}"),
-    };
-    format!(
-        "the registry {found}: it is another one, or has lost its records. Nothing is written to it; addresses of held \
-         blocks are still allocated and released. Correct the servers or the Secret, or restore the records; if all \
-         management clusters of the network use this registry from now on, run kubectl annotate ipregistries {} {}={known}",
-        opened.name,
-        names::REPLACED_REGISTRY_ANNOTATION
-    )
 }
 
 /// Whether a registry whose records are listed is another one than that of the status. An operator can confirm that
@@ -517,34 +515,6 @@ async fn create_identity(opened: &OpenRegistry) -> Result<String, RegistryError>
         registry: opened.name.clone(),
         source: format!("the record {} cannot be decoded", Key::Registry).into(),
     })
-}
-
-/// The management clusters of a registry, in order of their identities.
-fn clusters_of(opened: &OpenRegistry) -> Vec<RegistryCluster> {
-    let mut found = Vec::new();
-    for (id, entry) in opened.records.clusters() {
-        let (blocks, seen) = match entry.record() {
-            Some(Record::Cluster(record)) => (record.blocks, record.seen.clone()),
-            _ => (0, None),
-        };
-        found.push(RegistryCluster {
-            id: id.into(),
-            blocks: blocks.into(),
-            last_seen: seen.map(rounded),
-        });
-    }
-    found.truncate(MAX_CLUSTERS);
-    found
-}
-
-/// A time as the status shows it.
-fn rounded(time: Time) -> Time {
-    let second = time.0.as_second();
-    let second = second.saturating_sub(second.rem_euclid(LAST_SEEN_PRECISION));
-    match k8s_openapi::jiff::Timestamp::from_second(second) {
-        Ok(rounded) => Time(rounded),
-        Err(_) => time,
-    }
 }
 
 #[cfg(test)]

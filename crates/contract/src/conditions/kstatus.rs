@@ -22,24 +22,18 @@ pub const INVALID_SPEC: &str = "InvalidSpec";
 /// it.
 pub const INITIALIZATION_FAILED: &str = "InitializationFailed";
 
-/// Reason of an object that waits for addresses which are being allocated.
-pub const ADDRESSES_PENDING: &str = "AddressesPending";
-
 /// The observed generation of an object that no controller has processed: the default in the
 /// definition of a kind. By the rules of kstatus such an object is in progress.
 pub const UNPROCESSED_GENERATION: i64 = -1;
 
 /// Returns `Reconciling` or `Stalled` for an object that is not ready, with the reason and the
 /// message of `ready`. An object that is ready, paused or being deleted has neither.
-pub fn progress(ready: &Condition) -> Option<Condition> {
-    if ready.status == "True" {
+fn progress(ready: &Condition, is_retried: bool) -> Option<Condition> {
+    let is_expected = [PAUSED_REASON, DELETING].contains(&ready.reason.as_deref()?);
+    if ready.status == "True" || is_expected {
         return None;
     }
-    let type_ = match ready.reason.as_deref()? {
-        PAUSED_REASON | DELETING => return None,
-        INITIALIZATION_FAILED | ADDRESSES_PENDING => RECONCILING,
-        _ => STALLED,
-    };
+    let type_ = if is_retried { RECONCILING } else { STALLED };
     Some(Condition {
         type_: type_.into(),
         status: "True".into(),
@@ -47,9 +41,22 @@ pub fn progress(ready: &Condition) -> Option<Condition> {
     })
 }
 
-/// Sets `Ready`, and `Reconciling` or `Stalled` as it requires. Returns whether the list changed.
+/// Sets `Ready`, and `Stalled` if it is False, or `Reconciling` with the reason
+/// [`INITIALIZATION_FAILED`]. Returns whether the list changed.
 pub fn set_ready(conditions: &mut Vec<Condition>, ready: Condition, now: Time) -> bool {
-    let progress = progress(&ready);
+    let is_retried = ready.reason.as_deref() == Some(INITIALIZATION_FAILED);
+    set_ready_or_retried(conditions, ready, is_retried, now)
+}
+
+/// Sets `Ready`, and if it is False `Reconciling` for an object that can become ready although
+/// nobody changes it (`is_retried`), else `Stalled`. Returns whether the list changed.
+pub fn set_ready_or_retried(
+    conditions: &mut Vec<Condition>,
+    ready: Condition,
+    is_retried: bool,
+    now: Time,
+) -> bool {
+    let progress = progress(&ready, is_retried);
     let mut is_changed = set(conditions, ready, now.clone());
     for absent in [RECONCILING, STALLED] {
         if progress.as_ref().is_none_or(|found| found.type_ != absent) {

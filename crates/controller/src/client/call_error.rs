@@ -1,5 +1,7 @@
 //! Errors of requests to the API server: what they mean, and their text.
 
+use std::sync::Arc;
+
 use super::REQUEST_TIMEOUT;
 use capi_ipam_objects::maybe_invalid::Invalid;
 
@@ -41,6 +43,15 @@ pub enum CallError {
         /// Why it cannot be decoded, and its metadata.
         #[source]
         source: Invalid,
+    },
+    /// A request failed whose result several callers wait for.
+    #[error("cannot {operation}")]
+    Shared {
+        /// What the caller needs the result for.
+        operation: String,
+        /// The error of the request.
+        #[source]
+        source: Arc<CallError>,
     },
     /// The object could not be serialized; a bug in this program. Nothing was sent.
     #[error("cannot {operation}: the request cannot be serialized")]
@@ -177,6 +188,7 @@ impl CallError {
         match self {
             Self::TimedOut { .. } => true,
             Self::Serialize { .. } | Self::Undecodable { .. } => false,
+            Self::Shared { source, .. } => source.outcome_is_unknown(),
             Self::Failed { .. } => match self.status() {
                 Some(status) => status.code >= 500,
                 None => !self.was_not_sent(),

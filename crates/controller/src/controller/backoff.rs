@@ -115,6 +115,7 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
             cause,
             is_carried,
             keeps_cause: false,
+            waits_for: None,
             ..std::mem::take(&mut entry.attempt)
         })
     }

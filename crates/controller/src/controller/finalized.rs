@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use capi_ipam_objects::references;
 use kube::Resource;
 use kube::core::ObjectMeta;
 use tracing::info;
@@ -17,6 +18,10 @@ use crate::watch::Keyed;
 
 /// The delay after a conflict with another write of the object, whose event comes soon.
 const CONFLICT_DELAY: Duration = Duration::from_millis(250);
+
+/// The delay before an object in deletion that others use is reconciled again. The removal of the
+/// last reference enqueues it earlier.
+const IN_USE_DELAY: Duration = Duration::from_mins(1);
 
 /// What [`Finalized`] has to know of a reconciler.
 pub trait Protect: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>> {
@@ -41,6 +46,16 @@ pub trait Protect: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallE
     ) -> impl Future<Output = Result<Action, Self::Error>> + Send {
         std::future::ready(Err(error.into()))
     }
+
+    /// Called with an object that is being deleted while others refer to it. It is not reconciled
+    /// before the last [reference](crate::references) is removed. By default nothing is reported.
+    fn in_use(
+        &self,
+        _object: Arc<Self::Object>,
+        _attempt: &mut Attempt<Self::State>,
+    ) -> impl Future<Output = Result<Action, Self::Error>> + Send {
+        std::future::ready(Ok(Action::Requeue(IN_USE_DELAY)))
+    }
 }
 
 /// What [`Finalized`] does with an object.
@@ -57,7 +72,8 @@ pub enum Protection {
 /// Adds a finalizer to each object before the first reconcile, so that no deletion is missed, and
 /// adds it again if somebody removes it.
 ///
-/// The inner reconciler gets an object that is being deleted with [`Cause::Deleting`], until it
+/// The inner reconciler gets an object that is being deleted with [`Cause::Deleting`], once no other
+/// object has a [reference](crate::references) to it, until it
 /// returns [`Action::AwaitChange`]: then there is nothing left to release, and the finalizer is
 /// removed. With [`Action::Requeue`] or an error the object remains, and so it must not return
 /// [`Action::AwaitChange`] if it does not know. A new object has the cause [`Cause::Created`], also
@@ -156,6 +172,10 @@ impl<R: Protect> Finalized<R> {
         attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
         attempt.cause = Cause::Deleting;
+        // None is added to an object that is being deleted.
+        if references::of(object.as_ref()).next().is_some() {
+            return self.inner.in_use(object, attempt).await;
+        }
         let action = self.inner.reconcile(Arc::clone(&object), attempt).await?;
         if action != Action::AwaitChange {
             return Ok(action);
@@ -246,7 +266,8 @@ pub struct CleanUp<R, O, C> {
 }
 
 impl<R, O, C> CleanUp<R, O, C> {
-    pub(super) fn new(inner: R, objects: O, clean_up: C) -> Self {
+    /// Calls `clean_up` with an object that is being deleted, in place of `inner`.
+    pub fn new(inner: R, objects: O, clean_up: C) -> Self {
         Self {
             inner,
             objects,

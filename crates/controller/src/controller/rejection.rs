@@ -6,6 +6,7 @@ use tracing::debug;
 
 use super::{Action, Attempt};
 use crate::client::CallError;
+use crate::retry::{Retry, RetryPolicy};
 
 /// The number of failures after which a rejected write is reported.
 const FAILURES_BEFORE_REPORT: u32 = 2;
@@ -27,6 +28,23 @@ impl Conflicts {
     /// Records that an attempt ended otherwise.
     pub fn reset(&mut self) {
         self.0 = 0;
+    }
+}
+
+/// The delays after failures of a reconciler that writes the status of an object: it recovers
+/// within seconds once the cause is gone.
+const WRITE_RETRY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(50),
+    max: Duration::from_secs(10),
+};
+
+/// Decides what follows a failed attempt to write an object or its status. One that cannot be
+/// serialized fails until it changes.
+pub fn retry_write(error: &CallError, failures: u32) -> Retry {
+    if error.is_unserializable() {
+        Retry::GiveUp
+    } else {
+        Retry::After(WRITE_RETRY.delay(failures))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use kube::core::ObjectMeta;
 use tracing::{Span, field};
@@ -16,7 +17,7 @@ type Starting<K> = dyn Fn(&K) -> Option<Box<dyn Any + Send>> + Send + Sync;
 type PriorityOf<K> = dyn Fn(&K, Cause) -> Priority + Send + Sync;
 type IsChange<K> = dyn Fn(&K, &K) -> bool + Send + Sync;
 type Undecodable<K> = dyn Fn(&ObjectMeta) -> Option<K> + Send + Sync;
-type OnSourceError = dyn Fn(&str) + Send + Sync;
+pub(super) type OnSourceError = dyn Fn(&str) + Send + Sync;
 type SpanOf<K> = dyn Fn(&K, &Attempt<()>) -> Span + Send + Sync;
 
 /// The settings of a controller. Each has a default.
@@ -26,7 +27,7 @@ pub(super) struct Settings<K> {
     pub(super) wants: Box<IsChange<K>>,
     pub(super) dequeues: Box<IsChange<K>>,
     pub(super) undecodable: Box<Undecodable<K>>,
-    pub(super) on_source_error: Box<OnSourceError>,
+    pub(super) on_source_error: Arc<OnSourceError>,
     pub(super) span: Box<SpanOf<K>>,
     pub(super) transform: fn(&mut K),
 }
@@ -39,7 +40,7 @@ impl<K: Keyed> Default for Settings<K> {
             wants: Box::new(|_, _| true),
             dequeues: Box::new(|waiting, newer| Fingerprint::of(waiting) != Fingerprint::of(newer)),
             undecodable: Box::new(|_| None),
-            on_source_error: Box::new(|_| {}),
+            on_source_error: Arc::new(|_| {}),
             span: Box::new(span),
             transform: |_| {},
         }
@@ -131,14 +132,15 @@ where
         self
     }
 
-    /// Called when the source of reconciled objects fails, before it is opened again. The watches of
-    /// Kubernetes kinds log their failures themselves. It must be fast.
+    /// Called when the source of reconciled objects fails, or that of another
+    /// [watch](Self::watch), before it is opened again. The watches of Kubernetes kinds log their
+    /// failures themselves. It must be fast.
     #[must_use]
     pub fn on_source_error(
         mut self,
         on_source_error: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        self.settings.on_source_error = Box::new(on_source_error);
+        self.settings.on_source_error = Arc::new(on_source_error);
         self
     }
 

@@ -245,6 +245,27 @@ async fn object_is_enqueued_after_a_delay() {
 }
 
 #[tokio::test]
+async fn failures_of_all_sources_are_reported() {
+    let (health, failures) = (Health::default(), Arc::new(Mutex::new(Vec::new())));
+    let (of_main, main) = ChannelSource::new(&health);
+    let (of_other, other) = ChannelSource::new(&health);
+    let mut controller = ControllerBuilder::new("items");
+    controller.watch(other);
+    let seen = Arc::clone(&failures);
+    let controller = controller.on_source_error(move |error| seen.lock().push(error.to_owned()));
+    let stop = CancellationToken::new();
+    let running = controller.run(main, stop.clone(), Arc::new(Recorder::default()));
+    let running = tokio::spawn(running);
+    of_other.send(Change::Failed("other".to_owned()));
+    until(|| *failures.lock() == ["other"]).await;
+    of_other.list(Vec::new());
+    of_main.send(Change::Failed("main".to_owned()));
+    until(|| *failures.lock() == ["other", "main"]).await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
 async fn end_of_a_source_ends_the_controller() {
     for ends_main in [true, false] {
         let health = Health::default();

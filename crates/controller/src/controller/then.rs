@@ -37,14 +37,6 @@ impl<A, B> Then<A, B> {
     }
 }
 
-/// The action after both reconcilers: the earlier one of two requeues.
-fn earlier(first: Action, second: Action) -> Action {
-    match (first, second) {
-        (Action::Requeue(first), Action::Requeue(second)) => Action::Requeue(first.min(second)),
-        (Action::AwaitChange, action) | (action, Action::AwaitChange) => action,
-    }
-}
-
 /// Runs one of the reconcilers with its part of the state.
 async fn run<R: Reconciler>(
     reconciler: &R,
@@ -57,8 +49,7 @@ async fn run<R: Reconciler>(
     }
     let mut of_part = attempt.with_state(std::mem::take(state));
     let result = reconciler.reconcile(Arc::clone(object), &mut of_part).await;
-    *state = of_part.state;
-    attempt.keeps_cause |= of_part.keeps_cause;
+    *state = attempt.join(of_part);
     result
 }
 
@@ -81,8 +72,8 @@ where
         let first = run(&self.first, &object, &mut of_both, of_first).await;
         let first = first.map_err(ThenError::First)?;
         let second = run(&self.second, &object, &mut of_both, of_second).await;
-        attempt.keeps_cause = of_both.keeps_cause;
-        Ok(earlier(first, second.map_err(ThenError::Second)?))
+        attempt.join(of_both);
+        Ok(first.earlier(second.map_err(ThenError::Second)?))
     }
 
     fn wants_deleted(&self, object: &Self::Object) -> bool {

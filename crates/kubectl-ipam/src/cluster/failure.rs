@@ -11,17 +11,7 @@ pub(super) fn one_line(text: &str) -> String {
 
 /// The cause of a failed connection: the last error of the chain, in plain words.
 pub(super) fn cause(error: &(dyn Error + 'static)) -> String {
-    let mut root = error;
-    let mut kind = None;
-    loop {
-        if let Some(io) = root.downcast_ref::<std::io::Error>() {
-            kind = Some(io.kind());
-        }
-        match root.source() {
-            Some(source) => root = source,
-            None => break,
-        }
-    }
+    let (root, kind) = root_cause(error);
     match kind {
         Some(ErrorKind::ConnectionRefused) => "the connection was refused".to_owned(),
         Some(ErrorKind::TimedOut) => "there was no answer".to_owned(),
@@ -38,6 +28,22 @@ fn plain(text: &str) -> String {
     match text.split_once(" (os error ") {
         Some((words, _)) => words.to_owned(),
         None => text.to_owned(),
+    }
+}
+
+/// The last error of a chain, and the kind of the last one that the system has reported.
+pub(crate) fn root_cause<'a>(
+    error: &'a (dyn Error + 'static),
+) -> (&'a (dyn Error + 'static), Option<ErrorKind>) {
+    let mut root = error;
+    let mut kind = None;
+    loop {
+        let io = root.downcast_ref::<std::io::Error>();
+        kind = io.map(std::io::Error::kind).or(kind);
+        match root.source() {
+            Some(source) => root = source,
+            None => return (root, kind),
+        }
     }
 }
 

@@ -17,9 +17,8 @@ use tower::util::MapResponseLayer;
 
 use super::config::config;
 use super::failure::{cause, one_line};
-use super::kinds::CLUSTERS;
 use super::warnings;
-use crate::cli::Global;
+use crate::cli::{DryRun, Global};
 use crate::error::{Error, MissingRight};
 use crate::objects::{Kind, ServedKinds, Shown};
 
@@ -51,7 +50,7 @@ pub(crate) struct Cluster {
     /// Whether the caller acts as another user.
     pub(crate) impersonates: bool,
     /// Whether changes are sent to the API server.
-    pub(super) sends_changes: bool,
+    pub(crate) dry_run: DryRun,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +62,24 @@ struct Items<T> {
 pub(crate) trait OtherKind: Resource<DynamicType = ()> + DeserializeOwned {}
 
 impl<T: Resource<DynamicType = ()> + DeserializeOwned> OtherKind for T {}
+
+/// The plural of the kind Cluster, which the program does not read.
+pub(crate) const CLUSTERS: &str = "clusters";
+
+/// Selects the Deployments and the pods in the manifests of both providers.
+pub(crate) fn provider_selector() -> ListParams {
+    ListParams::default().labels("cluster.x-k8s.io/provider=ipam-in-cluster")
+}
+
+/// Selects the lease for which the replicas of the provider compete, in all namespaces.
+pub(crate) fn lease_selector() -> ListParams {
+    named(names::IN_CLUSTER_LEASE)
+}
+
+/// Selects the objects with a name.
+pub(crate) fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}"))
+}
 
 impl Cluster {
     /// Reads the kubeconfig and the served versions.
@@ -104,7 +121,7 @@ impl Cluster {
             served: BTreeMap::new(),
             kinds,
             impersonates: flags.impersonate.is_some(),
-            sends_changes: true,
+            dry_run: DryRun::None,
         };
         cluster.discover().await?;
         Ok(cluster)
@@ -352,6 +369,7 @@ impl Cluster {
                     reason: format!("no answer within {timeout:?} to: {operation}"),
                 }
             }
+            CallError::Shared { source, .. } => self.error(source),
             CallError::Serialize { .. } => Error::Unreachable {
                 server,
                 reason: error_chain(error),

@@ -54,7 +54,7 @@ impl Identity {
 impl Cluster {
     /// The same API server, to which a dry run of the client sends no change.
     pub(crate) fn with_dry_run(mut self, dry_run: DryRun) -> Self {
-        self.sends_changes = dry_run != DryRun::Client;
+        self.dry_run = dry_run;
         self
     }
 
@@ -77,12 +77,9 @@ impl Cluster {
     }
 
     /// Creates a reservation. Without an answer, it is read to find out whether it was created.
-    pub(crate) async fn create_reservation(
-        &self,
-        new: &IPReservation,
-        dry_run: bool,
-    ) -> Result<Created, Error> {
-        if !self.sends_changes {
+    pub(crate) async fn create_reservation(&self, new: &IPReservation) -> Result<Created, Error> {
+        let dry_run = self.dry_run.is_dry_run();
+        if self.dry_run == DryRun::Client {
             return Ok(Created::New);
         }
         let api: Api<IPReservation> = Api::all(self.client.clone());
@@ -114,7 +111,6 @@ impl Cluster {
         name: &str,
         version: &Identity,
         empty_since: Timestamp,
-        dry_run: bool,
     ) -> Result<(), Error> {
         let api: Api<IPSlice> = Api::all(self.client.clone());
         let change = json!({
@@ -122,12 +118,12 @@ impl Cluster {
             "spec": {"emptySince": Time(empty_since)},
         });
         let parameters = PatchParams {
-            dry_run,
+            dry_run: self.dry_run.is_dry_run(),
             field_manager: Some(FIELD_MANAGER.to_owned()),
             field_validation: Some(ValidationDirective::Strict),
             ..PatchParams::default()
         };
-        if !self.sends_changes {
+        if self.dry_run == DryRun::Client {
             return Ok(());
         }
         let operation = || format!("patch ipslices {name}");
@@ -147,9 +143,8 @@ impl Cluster {
         &self,
         name: &str,
         version: &Identity,
-        dry_run: bool,
     ) -> Result<(), Error> {
-        if !self.sends_changes {
+        if self.dry_run == DryRun::Client {
             return Ok(());
         }
         let api: Api<IPReservation> = Api::all(self.client.clone());
@@ -161,7 +156,7 @@ impl Cluster {
                 resource_version: Some(version.resource_version.clone()),
             };
             let parameters = DeleteParams {
-                dry_run,
+                dry_run: self.dry_run.is_dry_run(),
                 preconditions: Some(preconditions),
                 ..DeleteParams::default()
             };

@@ -10,8 +10,8 @@ use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::input::{PoolText, matches, parse_claim};
 use crate::load::Loader;
-use crate::model::{ClaimLine, Report, claims};
-use crate::objects::{ClaimRow, Kind, Objects, UnservedClaim};
+use crate::model::{ClaimLine, ClaimState, Report, claims};
+use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedClaim};
 use crate::output;
 use crate::render::Style;
 
@@ -29,28 +29,25 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     fn includes(&self, claim: &ClaimRow) -> bool {
-        self.is_named(&claim.key)
-            && (!self.only_waiting || claim.is_waiting())
-            && self.pool.is_none_or(|pool| matches(&claim.pool, pool))
-            && self.is_of_cluster(claim.cluster.as_deref())
+        self.selects(claim) && self.pool.is_none_or(|pool| matches(&claim.pool, pool))
     }
 
     /// The same for a claim that this provider does not serve. One that another provider has bound
     /// is listed only if it is named.
     fn includes_unserved(&self, claim: &UnservedClaim) -> bool {
-        self.is_named(&claim.key)
+        let pool = &claim.pool;
+        let is_served_by_other = claim.bound.is_some() && pool.cause == Cause::OtherProvider;
+        self.selects(claim)
+            && (!self.names.is_empty() || !is_served_by_other)
+            && self.pool.is_none_or(|name| pool.is_named(name))
+    }
+
+    /// Whether a claim is one of those that are listed, whatever its pool.
+    fn selects<P>(&self, claim: &ClaimRow<P>) -> bool {
+        let mut names = self.names.iter();
+        (self.names.is_empty() || names.any(|name| has_name(&claim.key, name)))
             && (!self.only_waiting || claim.is_waiting())
-            && (!self.names.is_empty() || !claim.is_served_by_other())
-            && self.pool.is_none_or(|pool| claim.has_pool(pool))
-            && self.is_of_cluster(claim.cluster.as_deref())
-    }
-
-    fn is_of_cluster(&self, cluster: Option<&str>) -> bool {
-        self.cluster.is_none() || self.cluster == cluster
-    }
-
-    fn is_named(&self, claim: &NamespacedName) -> bool {
-        self.names.is_empty() || self.names.iter().any(|name| has_name(claim, name))
+            && (self.cluster.is_none() || self.cluster == claim.cluster.as_deref())
     }
 
     /// Fails if no claim has one of the names.
@@ -137,13 +134,15 @@ async fn report(
     loader.read(&[Kind::Claim], namespace).await?;
     // A claim that is named has to exist, whatever the other flags select.
     let missing = wanted.require_all(&loader.objects, namespace);
-    let objects = &loader.objects;
-    let mut served = objects.served();
-    served.retain(|claim| wanted.includes(claim));
-    let mut unserved = objects.unserved();
-    unserved.retain(|claim| wanted.includes_unserved(claim));
-    let is_empty = served.is_empty() && unserved.is_empty();
-    if is_empty || missing.is_err() {
+    let lines = |objects: &Objects| {
+        lines(
+            objects,
+            |it| wanted.includes(it),
+            |it| wanted.includes_unserved(it),
+        )
+    };
+    let found = lines(&loader.objects);
+    if found.is_empty() || missing.is_err() {
         // What may not be read is unknown, not missing.
         if missing.is_err() || wanted.names.is_empty() {
             loader.require_known(&[Kind::Claim], || "the list of claims".to_owned())?;
@@ -156,18 +155,12 @@ async fn report(
         if let Some(pool) = wanted.pool.filter(|_| namespace.is_some()) {
             loader.find_pool(pool).await?;
         }
-        return Ok(Report::ClaimList { claims: Vec::new() });
-    }
-    // A waiting claim has no address.
-    if !wanted.only_waiting && !served.is_empty() {
+    } else if found.iter().any(|it| it.state != ClaimState::Unserved) && !wanted.only_waiting {
+        // A waiting claim has no address.
         loader.read(&[Kind::Address], namespace).await?;
     }
     Ok(Report::ClaimList {
-        claims: lines(
-            &loader.objects,
-            |it| wanted.includes(it),
-            |it| wanted.includes_unserved(it),
-        ),
+        claims: lines(&loader.objects),
     })
 }
 
@@ -199,16 +192,10 @@ pub(super) async fn named(
     loader
         .read(&[Kind::Claim, Kind::Address], in_namespace)
         .await?;
-    let is_named = |key: &NamespacedName, machine: Option<&str>, cluster: Option<&str>| {
-        let machine = machine.unwrap_or_default();
-        // A machine is a kind and a name.
-        let machine = machine.rsplit_once('/').map_or(machine, |(_, name)| name);
-        key.name() == name || machine == name || cluster == Some(name)
-    };
     let found = lines(
         &loader.objects,
-        |it| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref()),
-        |it| is_named(&it.key, it.machine.as_deref(), it.cluster.as_deref()),
+        |it| belongs_to(it, name),
+        |it| belongs_to(it, name),
     );
     if found.is_empty() {
         loader.require_known(&[Kind::Claim], || format!("which claims {text} has"))?;
@@ -218,4 +205,12 @@ pub(super) async fn named(
         });
     }
     Ok(found)
+}
+
+/// Whether a claim, its machine or its Cluster has a name.
+fn belongs_to<P>(claim: &ClaimRow<P>, name: &str) -> bool {
+    let machine = claim.machine.as_deref().unwrap_or_default();
+    // A machine is a kind and a name.
+    let machine = machine.rsplit_once('/').map_or(machine, |(_, name)| name);
+    claim.key.name() == name || machine == name || claim.cluster.as_deref() == Some(name)
 }

@@ -1,26 +1,12 @@
 //! `pools`: the pools with their occupancy, once or as they change.
 
 use crate::cli::{Global, ListFlags};
-use crate::cluster::Cluster;
-use crate::error::{Code, Error};
+use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{Report, pools};
 use crate::objects::{Kind, PoolRow};
-use crate::output;
 
-pub(super) async fn run(
-    global: &Global,
-    names: &[String],
-    list: &ListFlags,
-) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
-    let mut loader = Loader::new(&cluster);
-    let report = report(&mut loader, global, names, list).await?;
-    let style = output::list_style(global, list);
-    output::finish(&loader, &report, global.output, style)
-}
-
-async fn report(
+pub(super) async fn report(
     loader: &mut Loader<'_>,
     global: &Global,
     names: &[String],

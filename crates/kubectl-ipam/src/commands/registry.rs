@@ -7,21 +7,29 @@ mod return_block;
 
 use crate::cli::{Global, ListFlags, RegistryAccess, RegistryCommand};
 use crate::error::{Code, Error};
+use crate::load::Loader;
+use crate::output;
 
 /// Runs a subcommand; `None` is `list`.
 pub(super) async fn run(global: &Global, command: Option<&RegistryCommand>) -> Result<Code, Error> {
-    match command {
-        None => {
-            let flags = ListFlags::default();
-            list::run(global, &[], &flags, &RegistryAccess::default()).await
-        }
-        Some(RegistryCommand::List {
+    let list = RegistryCommand::List {
+        names: Vec::new(),
+        list: ListFlags::default(),
+        access: RegistryAccess::default(),
+    };
+    match command.unwrap_or(&list) {
+        RegistryCommand::List {
             names,
-            list,
+            list: flags,
             access,
-        }) => list::run(global, names, list, access).await,
-        Some(RegistryCommand::Check(wanted)) => check::run(global, wanted).await,
-        Some(RegistryCommand::Return(wanted)) => return_block::run(global, wanted).await,
-        Some(RegistryCommand::Change(command)) => change::run(global, command).await,
+        } => {
+            let style = output::list_style(global, flags);
+            let read =
+                async |loader: &mut Loader<'_>| list::report(loader, names, flags, access).await;
+            super::print(global, style, read).await
+        }
+        RegistryCommand::Check(wanted) => check::run(global, wanted).await,
+        RegistryCommand::Return(wanted) => return_block::run(global, wanted).await,
+        RegistryCommand::Change(command) => change::run(global, command).await,
     }
 }

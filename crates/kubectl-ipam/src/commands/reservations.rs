@@ -4,14 +4,13 @@ use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ip::Block;
-use kube::api::ListParams;
 
 use crate::cli::DryRun;
-use crate::cluster::Identity;
+use crate::cluster::{Identity, named};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{Report, ReservationAction, ReservationChange};
-use crate::objects::{Kind, PoolRow, ReservationRow};
+use crate::objects::{PoolRow, ReservationRow};
 
 /// Reads the reservation of an address. While the pool joins or leaves a network, it can still be
 /// in the other scope, or in both.
@@ -24,16 +23,10 @@ pub(super) async fn find(
     for scope in scopes(pool) {
         let is_own_scope = scope == pool.scope;
         let name = Slot { scope, block }.reservation_name();
-        let mut found = None;
-        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
-        let each = |it: MaybeInvalid<IPReservation>| {
-            let valid = it.0.ok();
-            found = valid.and_then(|it| identified(&it));
-        };
-        let cluster = loader.cluster;
-        cluster
-            .list(Kind::Reservation, None, parameters, each)
-            .await?;
+        let parameters = named(&name);
+        let listed = loader.cluster.list_other(None, &parameters);
+        let listed: Vec<MaybeInvalid<IPReservation>> = listed.await?;
+        let found = listed.iter().find_map(|it| identified(it.0.as_ref().ok()?));
         // In the scope that the pool leaves, another pool can have the address.
         all.extend(found.filter(|(row, _)| is_own_scope || row.pool == pool.key));
     }
@@ -77,12 +70,13 @@ pub(super) fn held_by(row: &ReservationRow) -> Error {
 
 /// The report of a change.
 pub(super) fn report(
+    loader: &Loader<'_>,
     action: ReservationAction,
     slot: &Slot,
     pool: &PoolKey,
     claim: Option<&NamespacedName>,
-    dry_run: DryRun,
 ) -> Report {
+    let dry_run = loader.cluster.dry_run;
     let network = if let Scope::Network(name) = &slot.scope {
         Some(name.to_string())
     } else {

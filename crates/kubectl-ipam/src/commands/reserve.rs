@@ -24,7 +24,6 @@ struct Request<'a> {
     pool: &'a PoolRow,
     /// The claim that gets the address. Without it, no claim gets the address.
     claim: Option<NamespacedName>,
-    dry_run: DryRun,
 }
 
 pub(super) async fn run(
@@ -42,7 +41,6 @@ pub(super) async fn run(
     let request = Request {
         pool: &pool,
         claim: claim_of(claim, &pool.key, &cluster.namespace)?,
-        dry_run,
     };
     let report = match address {
         Some(address) => {
@@ -66,15 +64,10 @@ fn claim_of(
     };
     let namespace = pool.namespace.as_deref().unwrap_or(own_namespace);
     let claim = parse_claim(text, namespace)?;
-    check_claim(pool, &claim)?;
-    Ok(Some(claim))
-}
-
-/// Fails if no claim of this name can ever get an address of the pool.
-fn check_claim(pool: &PoolKey, claim: &NamespacedName) -> Result<(), Error> {
-    match promised_to(claim).problem(pool) {
+    match promised_to(&claim).problem(pool) {
+        // No claim of this name can ever get an address of the pool.
         Some(problem) => Err(Error::Argument(problem.to_string())),
-        None => Ok(()),
+        None => Ok(Some(claim)),
     }
 }
 
@@ -167,14 +160,10 @@ async fn check_use(
     match owner.filter(|owner| Some(owner) != claim) {
         Some(owner) => Err(Error::Held {
             slot: pool.slot(block).to_string(),
-            holder: in_use_by(&owner),
+            holder: format!("in use by the claim {owner}; delete the claim to release it"),
         }),
         None => Ok(()),
     }
-}
-
-fn in_use_by(claim: &NamespacedName) -> String {
-    format!("in use by the claim {claim}; delete the claim to release it")
 }
 
 /// Creates the reservation. `None` if one exists.
@@ -185,9 +174,7 @@ async fn create(
 ) -> Result<Option<Report>, Error> {
     let (pool, claim) = (&request.pool.key, request.claim.as_ref());
     let new = reservation(slot, pool, claim);
-    let creation = loader
-        .cluster
-        .create_reservation(&new, request.dry_run.is_dry_run());
+    let creation = loader.cluster.create_reservation(&new);
     let (created, warnings) = with_warnings(creation).await;
     for warning in warnings {
         output::warn(&warning);
@@ -195,7 +182,7 @@ async fn create(
     match created? {
         Created::New => {
             let action = ReservationAction::Created;
-            Ok(Some(report(action, slot, pool, claim, request.dry_run)))
+            Ok(Some(report(loader, action, slot, pool, claim)))
         }
         Created::Exists => Ok(None),
     }

@@ -95,19 +95,15 @@ async fn unreserve(
     for (row, version) in found {
         loader
             .cluster
-            .delete_reservation(
-                &row.slot.reservation_name(),
-                version,
-                flags.dry_run.is_dry_run(),
-            )
+            .delete_reservation(&row.slot.reservation_name(), version)
             .await?;
     }
     Ok(report(
+        loader,
         ReservationAction::Deleted,
         &row.slot,
         &row.pool,
         row.claim.as_ref(),
-        flags.dry_run,
     ))
 }
 

@@ -28,15 +28,38 @@ pub(super) async fn values(kind: Values, words: &[String]) -> Result<Vec<Candida
     let cluster = Cluster::connect(&global).await?;
     let namespace = global.listed_namespace(&cluster.namespace);
     let mut loader = Loader::new(&cluster);
-    match kind {
-        Values::Namespaces => namespaces(&mut loader).await,
-        Values::Pools => pools(&mut loader, namespace).await,
-        Values::Networks => networks(&mut loader).await,
-        Values::Registries => registries(&mut loader).await,
-        Values::ManagementClusters => management_clusters(&mut loader).await,
-        Values::Clusters => clusters(&mut loader, namespace).await,
-        _ => claims(&mut loader, namespace).await,
-    }
+    let found: BTreeSet<String> = match kind {
+        Values::Namespaces => {
+            let parameters = ListParams::default();
+            let all = loader.others::<Namespace>(None, &parameters).await?;
+            all.seen().iter().map(ResourceExt::name_any).collect()
+        }
+        Values::Networks => {
+            loader.read(&[Kind::Network], None).await?;
+            let rows = loader.objects.networks.iter();
+            rows.map(|row| row.name.clone()).collect()
+        }
+        Values::Registries => {
+            loader.read(&[Kind::Registry], None).await?;
+            let rows = loader.objects.registries.iter();
+            rows.map(|row| row.name.clone()).collect()
+        }
+        Values::ManagementClusters => {
+            loader.read(&[Kind::Registry], None).await?;
+            let rows = loader.objects.registries.iter();
+            let clusters = rows.flat_map(|row| &row.status.clusters);
+            clusters.map(|cluster| cluster.id.clone()).collect()
+        }
+        Values::Clusters => {
+            loader.read(&[Kind::Claim], namespace).await?;
+            let rows = loader.objects.served().into_iter();
+            let clusters = rows.filter_map(|row| row.cluster.as_deref());
+            clusters.map(str::to_owned).collect()
+        }
+        Values::Pools => return pools(&mut loader, namespace).await,
+        _ => return claims(&mut loader, namespace).await,
+    };
+    Ok(names(found))
 }
 
 /// The flags of the words before the last one. A line that is being typed is not complete.
@@ -58,13 +81,6 @@ fn names(names: impl IntoIterator<Item = String>) -> Vec<Candidate> {
         candidates.push(Candidate::new(&name, ""));
     }
     candidates
-}
-
-async fn namespaces(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
-    let all = loader
-        .others::<Namespace>(None, &ListParams::default())
-        .await?;
-    Ok(names(all.seen().iter().map(ResourceExt::name_any)))
 }
 
 /// The pools of a namespace and the global pools. Two of one name are completed with their kinds,
@@ -91,30 +107,6 @@ async fn pools(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<C
     Ok(candidates)
 }
 
-async fn networks(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
-    loader.read(&[Kind::Network], None).await?;
-    let rows = loader.objects.networks.sorted();
-    Ok(names(rows.into_iter().map(|row| row.name.clone())))
-}
-
-async fn registries(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
-    loader.read(&[Kind::Registry], None).await?;
-    let rows = loader.objects.registries.sorted();
-    Ok(names(rows.into_iter().map(|row| row.name.clone())))
-}
-
-/// The management clusters of all registries, as their status has them.
-async fn management_clusters(loader: &mut Loader<'_>) -> Result<Vec<Candidate>, Error> {
-    loader.read(&[Kind::Registry], None).await?;
-    let rows = loader.objects.registries.sorted();
-    let mut found = BTreeSet::new();
-    for row in &rows {
-        let clusters = row.status.clusters.iter();
-        found.extend(clusters.map(|cluster| cluster.id.clone()));
-    }
-    Ok(names(found))
-}
-
 async fn claims(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<Candidate>, Error> {
     loader.read(&[Kind::Claim], namespace).await?;
     let rows = loader.objects.served();
@@ -127,32 +119,4 @@ async fn claims(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<
         candidates.push(Candidate::new(&value, &row.pool.to_string()));
     }
     Ok(candidates)
-}
-
-/// The Clusters that have claims.
-async fn clusters(
-    loader: &mut Loader<'_>,
-    namespace: Option<&str>,
-) -> Result<Vec<Candidate>, Error> {
-    loader.read(&[Kind::Claim], namespace).await?;
-    let rows = loader.objects.served();
-    let mut found = BTreeSet::new();
-    for row in &rows {
-        found.extend(row.cluster.as_deref());
-    }
-    Ok(names(found.into_iter().map(str::to_owned)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unfinished_line_has_the_flags_of_the_connection() {
-        let words = ["reserve", "--namespace", "lab", "--context=a", "--for", ""];
-        let words = words.map(str::to_owned);
-        let global = global(&words).unwrap();
-        assert_eq!(global.namespace.as_deref(), Some("lab"));
-        assert_eq!(global.context.as_deref(), Some("a"));
-    }
 }

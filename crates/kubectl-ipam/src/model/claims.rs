@@ -7,7 +7,7 @@ use super::pool_name::PoolName;
 use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedClaim};
 
 /// The reason of a claim that no provider serves.
-pub(crate) const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
+const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
 /// The reason of a claim for a pool of another provider.
 const OTHER_PROVIDER: &str = "OtherProvider";
 
@@ -65,18 +65,18 @@ pub(crate) fn claims<'a>(
 ) -> Vec<ClaimLine> {
     let mut lines: Vec<ClaimLine> = unserved.into_iter().map(unserved_line).collect();
     for claim in claims {
-        let mut address = Fact::Absent;
+        let mut line = line(claim, (&claim.pool).into());
         if let Some(key) = claim.address_key() {
             let found = objects.addresses.get(&key);
             let is_complete = objects.covers(Kind::Address, Some(key.namespace()));
-            address = Fact::of(found.map(|it| it.block.to_string()), is_complete);
+            line.address = Fact::of(found.map(|it| it.block.to_string()), is_complete);
         }
-        lines.push(line(claim, address));
+        lines.push(line);
     }
     lines
 }
 
-fn line(claim: &ClaimRow, address: Fact<String>) -> ClaimLine {
+fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
     let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
     let state = match (claim.is_deleting(), &claim.bound) {
         (true, _) => ClaimState::Deleting,
@@ -84,10 +84,10 @@ fn line(claim: &ClaimRow, address: Fact<String>) -> ClaimLine {
         (false, None) => ClaimState::Waiting,
     };
     ClaimLine {
-        pool: (&claim.pool).into(),
+        pool,
         namespace: claim.key.namespace().to_owned(),
         name: claim.key.name().to_owned(),
-        address,
+        address: Fact::Absent,
         state,
         created: claim.created,
         reason: text(&claim.reason),
@@ -98,28 +98,21 @@ fn line(claim: &ClaimRow, address: Fact<String>) -> ClaimLine {
 }
 
 fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
-    let reason = match claim.cause {
+    let pool = &claim.pool;
+    let name = PoolName {
+        kind: pool.kind.clone(),
+        namespace: None,
+        name: pool.name.clone(),
+    };
+    let reason = match pool.cause {
         Cause::OtherProvider => OTHER_PROVIDER,
         _ => UNKNOWN_POOL_KIND,
     };
-    ClaimLine {
-        pool: PoolName {
-            kind: claim.kind.clone(),
-            namespace: None,
-            name: claim.pool.clone(),
-        },
-        namespace: claim.key.namespace().to_owned(),
-        name: claim.key.name().to_owned(),
-        address: Fact::Absent,
-        state: if claim.is_deleting() {
-            ClaimState::Deleting
-        } else {
-            ClaimState::Unserved
-        },
-        created: claim.created,
-        reason: Some(reason.to_owned()),
-        message: Some(claim.problem()),
-        cluster: claim.cluster.as_deref().map(str::to_owned),
-        machine: claim.machine.as_deref().map(str::to_owned),
+    let mut line = line(claim, name);
+    if line.state != ClaimState::Deleting {
+        line.state = ClaimState::Unserved;
     }
+    line.reason = Some(reason.to_owned());
+    line.message = Some(pool.problem());
+    line
 }

@@ -153,7 +153,7 @@ fn used_by_others(pool: &PoolRow, rows: &[&AddressRow]) -> u64 {
 }
 
 /// The count of an object, which is limited to the largest signed integer.
-fn capped(count: u128) -> u64 {
+pub(super) fn capped(count: u128) -> u64 {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     count.min(i64::MAX.unsigned_abs())
 }

@@ -18,7 +18,6 @@ mod overlaps;
 mod paused;
 mod permissions;
 mod pools;
-mod promises;
 mod registries;
 mod replicas;
 mod selection;
@@ -102,7 +101,10 @@ const CHECKS: &[(&[Check], Examine)] = &[
         ],
         claims::reported,
     ),
-    (&[Check::InvalidReservation], promises::invalid),
+    (
+        &[Check::InvalidReservation],
+        addresses::invalid_reservations,
+    ),
     (&[Check::OutdatedOwner], addresses::outdated_owners),
 ];
 

@@ -1,5 +1,6 @@
 //! What a check of `doctor` reports.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use capi_ipam_api::PoolKey;
@@ -116,6 +117,16 @@ impl Subject {
 }
 
 impl Finding {
+    /// The pools that the finding is about.
+    pub(crate) fn pools(&self) -> BTreeSet<&PoolKey> {
+        let places = self.places.iter();
+        let pools = places.filter_map(|place| match place {
+            Place::Pool(pool) => Some(pool),
+            _ => None,
+        });
+        pools.collect()
+    }
+
     /// The same finding with another severity than that of its check.
     pub(super) fn at(mut self, severity: Severity) -> Self {
         self.severity = severity;
@@ -403,7 +414,7 @@ impl Check {
         !lasting.contains(&self)
     }
 
-    pub(super) fn finding(
+    pub(crate) fn finding(
         self,
         object: impl Into<Subject>,
         problem: impl Into<String>,

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use capi_ipam_api::{PoolKey, PoolSpec, Scope};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, SpanSet, UsableBlocks};
+use capi_ipam_ip::Block;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -125,7 +125,7 @@ pub(crate) fn why_not_contained(pool: &PoolRow, block: Block) -> String {
 
 fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
     let usable = pool.usable.as_ref().ok()?;
-    if overlaps(usable, block) {
+    if usable.overlaps_block(block) {
         return Some(Membership::InRange);
     }
     if usable
@@ -134,7 +134,10 @@ fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
     {
         return Some(Membership::Gateway);
     }
-    let contains = |spec: &PoolSpec| spec.usable().is_ok_and(|usable| overlaps(&usable, block));
+    let contains = |spec: &PoolSpec| {
+        spec.usable()
+            .is_ok_and(|usable| usable.overlaps_block(block))
+    };
     let mut spec = pool.spec.clone();
     match &mut spec {
         PoolSpec::Addresses(spec) => spec.excluded_addresses.clear(),
@@ -147,14 +150,6 @@ fn membership(pool: &PoolRow, block: Block) -> Option<Membership> {
         spec.allocate_reserved_ip_addresses = true;
     }
     contains(&spec).then_some(Membership::Reserved)
-}
-
-fn overlaps(usable: &UsableBlocks, block: Block) -> bool {
-    let numbers = usable
-        .numbers_overlapping(block)
-        .map(SpanSet::from)
-        .unwrap_or_default();
-    !numbers.intersect(&usable.set).is_empty()
 }
 
 #[derive(Default)]

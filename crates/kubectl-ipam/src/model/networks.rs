@@ -3,6 +3,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pool_name::PoolName;
+use super::registry::{ReadyState, number};
 use crate::objects::NetworkRow;
 
 /// One network in a list. The counts are those of its status.
@@ -53,10 +54,9 @@ pub struct MemberLine {
 
 /// Describes a network.
 pub(crate) fn network_line(network: &NetworkRow) -> NetworkLine {
-    let number = |count: i64| u64::try_from(count).unwrap_or_default();
     let status = &network.status;
     let lengths = status.block_lengths.unwrap_or_default();
-    let problem = network.problem();
+    let state = ReadyState::of(network.ready());
     let members = status.members.iter().map(|member| MemberLine {
         pool: PoolName {
             kind: member.kind.clone(),
@@ -65,7 +65,6 @@ pub(crate) fn network_line(network: &NetworkRow) -> NetworkLine {
         },
         phase: format!("{:?}", member.phase),
     });
-    let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
     let in_phase = |phase: MemberPhase| {
         let members = status.members.iter();
         let count = members.filter(|member| member.phase == phase).count();
@@ -82,8 +81,8 @@ pub(crate) fn network_line(network: &NetworkRow) -> NetworkLine {
         ipv4_length: lengths.ipv4,
         ipv6_length: lengths.ipv6,
         members: members.collect(),
-        ready: network.ready().to_owned(),
-        reason: problem.and_then(|condition| text(condition.reason.as_deref())),
-        message: problem.and_then(|condition| text(condition.message.as_deref())),
+        ready: state.ready,
+        reason: state.reason,
+        message: state.message,
     }
 }

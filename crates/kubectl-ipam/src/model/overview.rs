@@ -6,9 +6,8 @@ use super::finding::{Check, Finding, Severity};
 use super::health::{Manager, Outage};
 use super::networks::{NetworkLine, network_line};
 use super::pool_name::PoolName;
-use super::pools::PoolLine;
-use super::registry::block_count;
-use super::size::Size;
+use super::pools::{PoolLine, Size};
+use super::registry::{block_count, number};
 use crate::objects::{Kind, NetworkRow, Objects};
 
 /// What the start page shows, and what every update sends.
@@ -112,7 +111,6 @@ impl BlockSummary {
             block_count(network, members).to_string()
         });
         let counts = network.status.blocks.as_ref();
-        let number = |count: i64| u64::try_from(count).unwrap_or_default();
         Some(Self {
             held: counts.map(|counts| number(counts.held)),
             total,

@@ -1,18 +1,17 @@
 //! The slices of a pool.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::{PoolKey, Scope, SliceOwner};
-use capi_ipam_ip::{Block, Span, SpanSet, UsableBlocks};
+use capi_ipam_ip::{Block, SpanSet};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::contents::Contents;
+use super::contents::{Contents, capped};
 use super::fact::list;
 use super::finding::{Check, Finding, Subject, edit, full};
-use super::holders::HolderState;
-use crate::objects::{AddressRow, Kind, Objects, PoolRow, SliceRow};
+use crate::objects::{Kind, Objects, PoolRow, SliceRow};
 
 /// A slice of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -60,108 +59,36 @@ fn slice_lines(rows: &[(Block, &SliceRow)], contents: &Contents<'_>) -> Vec<Slic
     let Some(usable) = contents.usable() else {
         return Vec::new();
     };
-    let used = contents
-        .has_addresses
-        .then(|| used_numbers(usable, &contents.inside));
     let allocatable = usable.allocatable();
-    let held = contents.held.as_ref();
-    let taken = held.map(|held| taken_numbers(usable, &allocatable, held));
+    let inside = contents.inside.iter();
+    let used: BTreeSet<u128> = inside.filter_map(|row| usable.number(row.block)).collect();
+    let held = contents.held.iter().flatten();
+    let mut taken: BTreeSet<u128> = held
+        .filter_map(|(block, _)| usable.number(*block))
+        .collect();
+    taken.retain(|number| allocatable.contains(*number));
     let mut lines = Vec::new();
     for (block, row) in rows {
-        let counts = match usable.numbers_overlapping(*block) {
-            Some(span) => SliceNumbers::of(
-                span,
-                usable,
-                &allocatable,
-                used.as_deref(),
-                taken.as_deref(),
-            ),
-            None => SliceNumbers {
-                total: 0,
-                used: used.as_ref().map(|_| 0),
-                free: taken.as_ref().map(|_| 0),
-            },
+        let span = usable.numbers_overlapping(*block);
+        let slice = span.map(SpanSet::from).unwrap_or_default();
+        let all = allocatable.intersect(&slice).len();
+        let count = |numbers: &BTreeSet<u128>| match span {
+            Some(span) => numbers.range(span.first()..=span.last()).count() as u128,
+            None => 0,
         };
+        let free = || capped(all.saturating_sub(count(&taken)));
         lines.push(SliceLine {
             name: row.name.clone(),
             block: format!("{}/{}", block.base(), block.length()),
             owner: row.owner.clone(),
-            total: capped(counts.total),
-            used: counts.used.map(capped),
-            free: counts.free.map(capped),
+            total: capped(usable.set.intersect(&slice).len()),
+            used: contents.has_addresses.then(|| capped(count(&used))),
+            free: contents.held.is_some().then(free),
             pinned: row.is_pinned,
             empty_since: row.empty_since,
         });
     }
     lines
-}
-
-/// The numbers of the addresses in use, in order, each once.
-fn used_numbers(usable: &UsableBlocks, rows: &[&AddressRow]) -> Vec<u128> {
-    let mut numbers = Vec::new();
-    for row in rows {
-        numbers.extend(usable.number(row.block));
-    }
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
-}
-
-/// The numbers of the allocatable addresses that are not free, in the order of the addresses.
-fn taken_numbers(
-    usable: &UsableBlocks,
-    allocatable: &SpanSet,
-    held: &[(Block, HolderState)],
-) -> Vec<u128> {
-    let mut numbers = Vec::new();
-    for (block, _) in held {
-        if let Some(number) = usable.number(*block)
-            && allocatable.contains(number)
-        {
-            numbers.push(number);
-        }
-    }
-    numbers
-}
-
-/// The counts of a slice; `None` for what is unknown.
-struct SliceNumbers {
-    total: u128,
-    used: Option<u128>,
-    free: Option<u128>,
-}
-
-impl SliceNumbers {
-    /// The counts of the numbers in a span. `used` and `taken` are in order.
-    fn of(
-        span: Span,
-        usable: &UsableBlocks,
-        allocatable: &SpanSet,
-        used: Option<&[u128]>,
-        taken: Option<&[u128]>,
-    ) -> Self {
-        let slice = SpanSet::from(span);
-        let all = allocatable.intersect(&slice).len();
-        let free = taken.map(|taken| all.saturating_sub(count_within(taken, span)));
-        Self {
-            total: usable.set.intersect(&slice).len(),
-            used: used.map(|used| count_within(used, span)),
-            free,
-        }
-    }
-}
-
-/// How many of the sorted numbers are in a span.
-fn count_within(numbers: &[u128], span: Span) -> u128 {
-    let before = numbers.partition_point(|number| *number < span.first());
-    let until = numbers.partition_point(|number| *number <= span.last());
-    until.saturating_sub(before) as u128
-}
-
-fn capped(count: u128) -> u64 {
-    u64::try_from(count)
-        .unwrap_or(u64::MAX)
-        .min(i64::MAX.unsigned_abs())
 }
 
 /// The slices that have no effect. The provider returns those that it assigned itself.
@@ -200,7 +127,7 @@ pub(super) fn without_effect(objects: &Objects) -> Vec<Finding> {
                 add(format!("{} has no spec.slices", full(key)), repair);
             }
             Some(pool) => match &pool.usable {
-                Ok(usable) if is_outside(usable, block) => {
+                Ok(usable) if !usable.overlaps_block(block) => {
                     let repair = format!(
                         "add the addresses to the pool, {}, or delete the slice: {delete}",
                         edit(key)
@@ -229,11 +156,6 @@ fn subject(row: &SliceRow) -> Subject {
         Ok((Scope::Pool(pool), _)) => subject.of_pool(pool),
         Ok((Scope::Network(_), _)) | Err(_) => subject,
     }
-}
-
-fn is_outside(usable: &UsableBlocks, block: Block) -> bool {
-    let span = usable.numbers_overlapping(block);
-    span.is_none_or(|span| usable.set.intersect(&SpanSet::from(span)).is_empty())
 }
 
 /// Slices of one pool that overlap with another one. Of two, the one that was created by hand, or

@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::claims::{ClaimLine, UNKNOWN_POOL_KIND, claims};
+use super::claims::{ClaimLine, claims};
 use super::doctor::grouped;
 use super::pool_name::PoolName;
 use crate::objects::{ClaimRow, Objects, UnservedClaim};
@@ -32,22 +32,27 @@ pub(crate) struct WaitingGroup {
 
 impl WaitingGroup {
     /// A group of this many claims, the oldest of which are listed.
-    fn of(pool: PoolName, reason: Option<&str>, count: usize, mut claims: Vec<ClaimLine>) -> Self {
-        let oldest = claims.first().and_then(|claim| claim.created);
-        let message = claims.first().and_then(|claim| claim.message.clone());
+    fn of(count: usize, mut claims: Vec<ClaimLine>) -> Option<Self> {
+        let ClaimLine {
+            pool,
+            reason,
+            message,
+            created: oldest,
+            ..
+        } = claims.first()?.clone();
         for claim in &mut claims {
             if claim.message == message {
                 claim.message = None;
             }
         }
-        Self {
+        Some(Self {
             pool,
-            reason: reason.map(str::to_owned),
+            reason,
             message,
             count: u64::try_from(count).unwrap_or(u64::MAX),
             oldest,
             claims,
-        }
+        })
     }
 }
 
@@ -61,27 +66,20 @@ pub(crate) fn waiting_groups(
     rows.sort_by_key(|row| (row.created, &row.key));
     unserved.sort_by_key(|row| (row.created, &row.key));
     let mut groups = Vec::new();
-    let found = grouped(rows, |row| (&row.pool, row.reason.as_deref()));
-    for ((pool, reason), mut rows) in found {
+    let of_pools = grouped(rows, |row| (&row.pool, row.reason.as_deref()));
+    for mut rows in of_pools.into_values() {
         let count = rows.len();
         rows.truncate(MAX_LISTED);
-        let lines = claims(rows, [], objects);
-        groups.push(WaitingGroup::of(pool.into(), reason, count, lines));
+        groups.extend(WaitingGroup::of(count, claims(rows, [], objects)));
     }
-    let found = grouped(unserved, |claim| {
-        (&*claim.group, &*claim.kind, &*claim.pool)
+    let of_unserved = grouped(unserved, |row| {
+        let pool = &row.pool;
+        (&pool.group, &pool.kind, &pool.name)
     });
-    for ((_, kind, name), mut rows) in found {
+    for mut rows in of_unserved.into_values() {
         let count = rows.len();
         rows.truncate(MAX_LISTED);
-        let pool = PoolName {
-            kind: kind.to_owned(),
-            namespace: None,
-            name: name.to_owned(),
-        };
-        let lines = claims([], rows, objects);
-        let reason = Some(UNKNOWN_POOL_KIND);
-        groups.push(WaitingGroup::of(pool, reason, count, lines));
+        groups.extend(WaitingGroup::of(count, claims([], rows, objects)));
     }
     groups.sort_by_key(|group| group.oldest);
     groups
@@ -93,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::objects::ServedKinds;
+    use crate::objects::{ServedKinds, UnservedPool};
 
     fn row(name: &str, pool: &str, created: &str, reason: &str, message: &str) -> ClaimRow {
         let claim: IPAddressClaim = serde_json::from_value(json!({
@@ -149,7 +147,7 @@ mod tests {
                 own: ["InClusterIPPool".to_owned()].into(),
                 ..ServedKinds::default()
             };
-            UnservedClaim::of(&claim, &served).unwrap()
+            UnservedClaim::new(&claim, UnservedPool::of(&claim, &served).unwrap())
         };
         let later = row("c", "web", "2026-01-02T00:00:00Z", "Paused", "paused");
         let claims = [

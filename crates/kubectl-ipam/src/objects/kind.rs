@@ -3,7 +3,7 @@
 use capi_ipam_api::{InClusterKind, names};
 
 /// A kind that the program reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Pool(InClusterKind),
     Address,

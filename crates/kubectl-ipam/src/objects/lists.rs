@@ -16,12 +16,11 @@ use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use super::claim_entry::ClaimEntry;
 use super::kind::Kind;
 use super::table::{ListState, Table};
 use super::{
-    AddressRow, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow, ServedKinds, SliceRow,
-    UnservedClaim,
+    AddressRow, ClaimEntry, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow,
+    ServedKinds, SliceRow, UnservedClaim,
 };
 use crate::error::MissingRight;
 
@@ -38,6 +37,7 @@ pub(crate) struct Objects {
     pub(crate) registries: Table<RegistryRow>,
     pub(crate) reservations: Table<ReservationRow>,
     pub(crate) slices: Table<SliceRow>,
+    pub(crate) lists: BTreeMap<Kind, ListState>,
     /// What the API server serves.
     pub(crate) served: ServedKinds,
 }
@@ -70,6 +70,7 @@ pub(crate) trait Shown:
 impl Objects {
     /// Applies an event of a watch or an object of a list.
     pub(crate) fn apply<K: Shown>(&mut self, kind: Kind, event: Event<MaybeInvalid<K>>) {
+        self.list_mut(kind).receive(&event);
         let mut table = std::mem::take(K::table(self, kind));
         table.apply(event, |object: &K| object.row(&self.served));
         *K::table(self, kind) = table;
@@ -78,38 +79,23 @@ impl Objects {
     /// Adds what another one has listed.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.pools.extend(other.pools);
-        take_finished(&mut self.addresses, other.addresses);
-        take_finished(&mut self.claims, other.claims);
-        take_finished(&mut self.networks, other.networks);
-        take_finished(&mut self.registries, other.registries);
-        take_finished(&mut self.reservations, other.reservations);
-        take_finished(&mut self.slices, other.slices);
+        self.lists.extend(other.lists);
+        take(&mut self.addresses, other.addresses);
+        take(&mut self.claims, other.claims);
+        take(&mut self.networks, other.networks);
+        take(&mut self.registries, other.registries);
+        take(&mut self.reservations, other.reservations);
+        take(&mut self.slices, other.slices);
     }
 
     /// How far the objects of a kind are known; `None` before they are listed.
     pub(crate) fn list(&self, kind: Kind) -> Option<&ListState> {
-        Some(match kind {
-            Kind::Pool(kind) => &self.pools.get(&kind)?.list,
-            Kind::Address => &self.addresses.list,
-            Kind::Claim => &self.claims.list,
-            Kind::Network => &self.networks.list,
-            Kind::Registry => &self.registries.list,
-            Kind::Reservation => &self.reservations.list,
-            Kind::Slice => &self.slices.list,
-        })
+        self.lists.get(&kind)
     }
 
     /// As [`Objects::list`], to change it.
     pub(crate) fn list_mut(&mut self, kind: Kind) -> &mut ListState {
-        match kind {
-            Kind::Pool(of) => &mut self.pools.entry(of).or_default().list,
-            Kind::Address => &mut self.addresses.list,
-            Kind::Claim => &mut self.claims.list,
-            Kind::Network => &mut self.networks.list,
-            Kind::Registry => &mut self.registries.list,
-            Kind::Reservation => &mut self.reservations.list,
-            Kind::Slice => &mut self.slices.list,
-        }
+        self.lists.entry(kind).or_default()
     }
 
     /// What cannot be decoded of a kind.
@@ -238,8 +224,9 @@ fn served(entry: &ClaimEntry) -> Option<&ClaimRow> {
     }
 }
 
-fn take_finished<V>(table: &mut Table<V>, other: Table<V>) {
-    if other.list.is_finished() {
+/// Takes the rows of another table, if there are some.
+fn take<V>(table: &mut Table<V>, other: Table<V>) {
+    if !other.is_empty() {
         *table = other;
     }
 }

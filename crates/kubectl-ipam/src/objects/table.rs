@@ -24,7 +24,6 @@ const LIST: &str = "list";
 pub(crate) struct Table<V> {
     /// The row of each object, or why the object cannot be decoded.
     rows: Observed<Result<V, String>>,
-    pub(crate) list: ListState,
 }
 
 /// How far the objects of one kind are known.
@@ -42,7 +41,6 @@ impl<V> Default for Table<V> {
     fn default() -> Self {
         Self {
             rows: Observed::default(),
-            list: ListState::default(),
         }
     }
 }
@@ -55,10 +53,6 @@ impl<V> Table<V> {
         event: Event<MaybeInvalid<K>>,
         row: impl Fn(&K) -> Option<V>,
     ) {
-        // kube sends `Init` before its request.
-        if !matches!(event, Event::Init) {
-            self.list.failure = None;
-        }
         let now = Instant::now();
         match event {
             Event::Init => self.rows.begin_list(),
@@ -78,10 +72,7 @@ impl<V> Table<V> {
                 let uid = object.meta().uid.as_deref();
                 self.rows.delete(&namespace, &name, uid, now);
             }
-            Event::InitDone => {
-                self.rows.end_list(now);
-                self.list.is_finished = true;
-            }
+            Event::InitDone => drop(self.rows.end_list(now)),
         }
     }
 
@@ -107,6 +98,10 @@ impl<V> Table<V> {
     }
 
     /// The objects, in no particular order.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.iter().next().is_none()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &V> {
         self.rows.iter().filter_map(|(_, _, row)| row.as_ref().ok())
     }
@@ -159,6 +154,17 @@ impl<V> Table<V> {
 }
 
 impl ListState {
+    /// Records that the API server has sent an event.
+    pub(super) fn receive<K>(&mut self, event: &Event<K>) {
+        // kube sends `Init` before its request.
+        if !matches!(event, Event::Init) {
+            self.failure = None;
+        }
+        if matches!(event, Event::InitDone) {
+            self.is_finished = true;
+        }
+    }
+
     /// Records a permission that the caller lacks.
     pub(crate) fn missing(&mut self, right: MissingRight) {
         // It was there when the namespace was listed.

@@ -4,11 +4,9 @@
 use std::collections::BTreeSet;
 
 use capi_ipam_api::{InClusterKind, names};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_provider::api::IPAddressClaim;
-use jiff::Timestamp;
+use capi_ipam_provider::api::{IPAddressClaim, PoolReference};
 
-use super::metadata::{created, machine};
+use super::ClaimRow;
 use crate::spelling::distance;
 
 /// Kinds of the API group of the provider that are no pools.
@@ -50,64 +48,44 @@ pub(crate) enum Cause {
 }
 
 /// A claim for a pool that this provider does not serve, so it does not report it.
+pub(crate) type UnservedClaim = ClaimRow<UnservedPool>;
+
+/// The pool of such a claim.
 #[derive(Clone, Debug)]
-pub(crate) struct UnservedClaim {
-    pub(crate) key: NamespacedName,
+pub(crate) struct UnservedPool {
     /// The API group, the kind and the name as the claim has them.
     pub(crate) group: String,
     pub(crate) kind: String,
-    pub(crate) pool: String,
+    pub(crate) name: String,
     pub(crate) cause: Cause,
-    pub(crate) created: Option<Timestamp>,
-    deleting: bool,
-    /// Whether another provider has bound it.
-    bound: bool,
-    pub(crate) cluster: Option<Box<str>>,
-    pub(crate) machine: Option<Box<str>>,
 }
 
-impl UnservedClaim {
+impl UnservedPool {
     /// `None` if this provider serves the claim.
     pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
-        let reference = &claim.spec.pool_ref;
-        let (group, kind) = (reference.api_group.as_str(), reference.kind.as_str());
+        let PoolReference {
+            api_group: group,
+            kind,
+            name,
+        } = claim.spec.pool_ref.clone();
         Some(Self {
-            cause: cause(group, kind, served)?,
-            key: NamespacedName::of(&claim.metadata),
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            pool: reference.name.clone(),
-            created: created(&claim.metadata),
-            deleting: claim.metadata.deletion_timestamp.is_some(),
-            bound: claim.bound_address().is_some(),
-            cluster: claim.cluster_name().map(Box::from),
-            machine: machine(&claim.metadata),
+            cause: cause(&group, &kind, served)?,
+            group,
+            kind,
+            name,
         })
     }
 
     /// Whether the pool has the name `NAME` or `KIND/NAME`, as the claim has them.
-    pub(crate) fn has_pool(&self, text: &str) -> bool {
+    pub(crate) fn is_named(&self, text: &str) -> bool {
         match text.split_once('/') {
-            Some((kind, name)) => self.pool == name && self.kind.eq_ignore_ascii_case(kind),
-            None => self.pool == text,
+            Some((kind, name)) => self.name == name && self.kind.eq_ignore_ascii_case(kind),
+            None => self.name == text,
         }
     }
 
-    pub(crate) fn is_deleting(&self) -> bool {
-        self.deleting
-    }
-
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.bound && !self.deleting
-    }
-
-    /// Whether another provider has served the claim, so that it is of no interest here.
-    pub(crate) fn is_served_by_other(&self) -> bool {
-        self.bound && self.cause == Cause::OtherProvider
-    }
-
     /// The kind and the API group of the pool.
-    pub(crate) fn pool_kind(&self) -> String {
+    pub(crate) fn full_kind(&self) -> String {
         if self.group.is_empty() {
             format!("kind {} without an API group", self.kind)
         } else {
@@ -129,19 +107,19 @@ impl UnservedClaim {
             Cause::Misspelt(meant) => {
                 format!(
                     "{} is not served; did you mean {meant} of {own}?",
-                    self.pool_kind()
+                    self.full_kind()
                 )
             }
             Cause::UnknownGroup => {
                 format!(
                     "{} is not served: the API server has no such API group; this provider serves pools of {own}",
-                    self.pool_kind()
+                    self.full_kind()
                 )
             }
             Cause::OtherProvider => {
                 format!(
                     "{} is of another provider; this one serves {} of {own}",
-                    self.pool_kind(),
+                    self.full_kind(),
                     own_kinds()
                 )
             }
@@ -150,6 +128,23 @@ impl UnservedClaim {
 }
 
 /// The kinds of pools of this provider, as a text.
+/// A claim of the provider, or one that it does not serve.
+#[derive(Clone, Debug)]
+pub(crate) enum ClaimEntry {
+    Served(ClaimRow),
+    Unserved(Box<UnservedClaim>),
+}
+
+impl ClaimEntry {
+    pub(super) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
+        match UnservedPool::of(claim, served) {
+            Some(other) if served.omits_others && other.cause == Cause::OtherProvider => None,
+            Some(pool) => Some(Self::Unserved(Box::new(ClaimRow::new(claim, pool)))),
+            None => ClaimRow::of(claim).map(Self::Served),
+        }
+    }
+}
+
 fn own_kinds() -> String {
     InClusterKind::ALL.map(InClusterKind::name).join(", ")
 }
@@ -225,7 +220,7 @@ mod tests {
             own,
             ..ServedKinds::default()
         };
-        UnservedClaim::of(&claim, &served).map(|claim| claim.problem())
+        UnservedPool::of(&claim, &served).map(|pool| pool.problem())
     }
 
     #[test]

@@ -42,8 +42,7 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
     for line in pools {
         let count = |count: Option<u64>| match count {
             None => "-".to_owned(),
-            Some(count) if style.wide => count.to_string(),
-            Some(count) => abbreviate(count),
+            Some(count) => number(count, style),
         };
         let counts = line.counts.as_ref();
         let kind = if style.wide {
@@ -107,6 +106,15 @@ pub(super) fn bar(total: u64, free: u64, used: u64, style: Style) -> String {
     )
 }
 
+/// A count: the wide output has all digits.
+fn number(count: u64, style: Style) -> String {
+    if style.wide {
+        count.to_string()
+    } else {
+        abbreviate(count)
+    }
+}
+
 /// At most five characters, rounded down: `999`, `65.5k`, `1.0M`.
 pub(super) fn abbreviate(count: u64) -> String {
     if count < 10_000 {
@@ -152,13 +160,7 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
     }
     let mut grid = Grid::new(&header);
     for line in networks {
-        let count = |count: u64| {
-            if style.wide {
-                count.to_string()
-            } else {
-                abbreviate(count)
-            }
-        };
+        let count = |count: u64| number(count, style);
         let mut cells = vec![
             line.name.clone(),
             count(line.pools),
@@ -238,13 +240,7 @@ pub(super) fn slices(slices: &[SliceLine], style: Style) -> Grid {
     }
     let mut grid = Grid::new(&header);
     for slice in slices {
-        let count = |count: u64| {
-            if style.wide {
-                count.to_string()
-            } else {
-                abbreviate(count)
-            }
-        };
+        let count = |count: u64| number(count, style);
         let known = |number: Option<u64>| number.map_or_else(|| UNKNOWN.to_owned(), count);
         let mut cells = vec![
             slice.block.clone(),

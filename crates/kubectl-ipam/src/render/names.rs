@@ -122,21 +122,10 @@ fn resource(kind: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Severity;
 
     #[test]
     fn findings_have_the_names_that_kubectl_accepts() {
-        let finding = |check, object: &str| Finding {
-            severity: Severity::Error,
-            check,
-            object: object.to_owned(),
-            problem: String::new(),
-            since: None,
-            cause: None,
-            places: Vec::new(),
-            repair: String::new(),
-            commands: Vec::new(),
-        };
+        let finding = |check: Check, object: &str| check.finding(object, "", "");
         let own = |name: &str| {
             let (kind, name) = name.split_once('/').unwrap();
             Some(format!("{kind}.ipam.cluster.x-k8s.io/{name}"))

@@ -27,7 +27,7 @@ use crate::model::{
 };
 use crate::objects::{
     AddressRow, ClaimRow, Deletion, Kind, NetworkRow, Objects, PoolRow, ReservationRow,
-    ServedKinds, UnservedClaim,
+    ServedKinds, UnservedClaim, UnservedPool,
 };
 use crate::output;
 

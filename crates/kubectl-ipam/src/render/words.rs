@@ -71,33 +71,26 @@ const WIDTH: usize = 80;
 /// Parts separated by commas, in lines of at most 80 columns where the parts allow it. All lines but
 /// the first begin with `indent` spaces, and the first one is preceded by as many characters.
 pub(super) fn wrapped(parts: &[String], indent: usize) -> String {
-    let mut text = String::new();
-    let mut column = indent;
+    let last = parts.len().saturating_sub(1);
+    let mut words = Vec::new();
     for (number, part) in parts.iter().enumerate() {
-        let is_last = number.saturating_add(1) == parts.len();
-        let length = part.chars().count().saturating_add(usize::from(!is_last));
-        if number > 0 && column.saturating_add(length).saturating_add(1) > WIDTH {
-            text.push('\n');
-            text.push_str(&" ".repeat(indent));
-            column = indent;
-        } else if number > 0 {
-            text.push(' ');
-            column = column.saturating_add(1);
-        }
-        text.push_str(part);
-        if !is_last {
-            text.push(',');
-        }
-        column = column.saturating_add(length);
+        let comma = if number < last { "," } else { "" };
+        words.push(format!("{part}{comma}"));
     }
-    text
+    let lines = wrap(&words, WIDTH.saturating_sub(indent));
+    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 /// The words of a text in lines of at most `width` columns. A longer word has a separate line.
 pub(super) fn wrapped_words(text: &str, width: usize) -> Vec<String> {
+    wrap(text.split_whitespace(), width)
+}
+
+fn wrap(words: impl IntoIterator<Item: AsRef<str>>, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
+    for word in words {
+        let word = word.as_ref();
         let length = line.chars().count().saturating_add(word.chars().count());
         if !line.is_empty() && length.saturating_add(1) > width {
             lines.push(std::mem::take(&mut line));

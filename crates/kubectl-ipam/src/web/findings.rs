@@ -1,8 +1,6 @@
 //! What is wrong with the objects, as the checks of `doctor` find it.
 
-use std::collections::BTreeSet;
-
-use capi_ipam_api::{InClusterKind, PoolKey};
+use capi_ipam_api::PoolKey;
 
 use crate::model::{Finding, FoundProblem, PoolFinding, Severity};
 
@@ -18,11 +16,7 @@ pub(super) struct Findings {
 impl Findings {
     /// Replaces what was found, with the pools that each finding is about. Returns whether something
     /// else is shown.
-    pub(super) fn set(
-        &mut self,
-        found: Vec<Finding>,
-        pools_of: impl Fn(&Finding) -> BTreeSet<PoolKey>,
-    ) -> bool {
+    pub(super) fn set(&mut self, found: Vec<Finding>) -> bool {
         let is_same = |one: &Finding, other: &Finding| {
             (one.check, &one.object) == (other.check, &other.object)
         };
@@ -31,7 +25,7 @@ impl Findings {
             let has_lasted = self.all.iter().any(|old| is_same(old, finding));
             if has_lasted || !finding.check.is_transient() {
                 shown.push(FoundProblem {
-                    pools: pools_of(finding).iter().map(Into::into).collect(),
+                    pools: finding.pools().into_iter().map(Into::into).collect(),
                     finding: finding.clone(),
                 });
             }
@@ -53,27 +47,4 @@ impl Findings {
             check: worst.finding.check,
         })
     }
-}
-
-/// The pools that a finding names.
-pub(super) fn named_pools(finding: &Finding) -> BTreeSet<PoolKey> {
-    let mut pools = BTreeSet::new();
-    for text in [&finding.object, &finding.problem] {
-        let mut words = text.split_whitespace();
-        while let Some(word) = words.next() {
-            let Some(kind) = InClusterKind::ALL
-                .into_iter()
-                .find(|kind| kind.name() == word)
-            else {
-                continue;
-            };
-            let name = words.next().unwrap_or_default();
-            let name = name.trim_end_matches([',', ':', ';', '.']);
-            pools.insert(match name.split_once('/') {
-                Some((namespace, name)) => PoolKey::new(kind, Some(namespace), name),
-                None => PoolKey::new(kind, None, name),
-            });
-        }
-    }
-    pools
 }

@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, Client};
 
 use super::state::State;
-use crate::cluster::lease_selector;
+use crate::cluster::{lease_selector, root_cause};
 use crate::model::{Answer, LeaseRow, OutageCause};
 
 /// Time between two requests.
@@ -57,14 +57,7 @@ fn failure(error: &kube::Error) -> Answer {
 
 /// A failure below HTTP: the last error of the chain is the cause.
 fn transport_failure(error: &kube::Error) -> Answer {
-    let mut cause: &dyn std::error::Error = error;
-    let mut kind = None;
-    loop {
-        let io = cause.downcast_ref::<std::io::Error>();
-        kind = io.map(std::io::Error::kind).or(kind);
-        let Some(source) = cause.source() else { break };
-        cause = source;
-    }
+    let (cause, kind) = root_cause(error);
     let reason = cause.to_string();
     let outage = match kind {
         Some(ErrorKind::ConnectionRefused) => OutageCause::Refused,

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::clock;
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ledger::Ledger;
 use jiff::Timestamp;
@@ -14,13 +13,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::demand::Demand;
-use super::findings::{Findings, named_pools};
+use super::findings::Findings;
 use crate::error::MissingRight;
 use crate::input::parse_block;
 use crate::load::Readable;
 use crate::model::{
-    Answer, Finding, FoundProblem, LastRecords, LeaseRow, Manager, MapPart, NetworkBlocks, Outage,
-    Overview, OverviewPool, PoolLine, PoolWindow, RegistryFacts, SearchResult, Severity, Snapshot,
+    Answer, FoundProblem, LastRecords, LeaseRow, Manager, MapPart, NetworkBlocks, Outage, Overview,
+    OverviewPool, PoolLine, PoolWindow, RegistryFacts, SearchResult, Severity, Snapshot,
     WaitingGroup, diagnosis, manager, network_blocks, networks, pools, ranges, search_address,
     search_text, size, unprocessed, waiting_groups, window,
 };
@@ -90,30 +89,6 @@ impl Tables {
         }
     }
 
-    /// The pools that a finding is about: those that it names, or that of the claim or of the address.
-    fn pools_of(&self, finding: &Finding) -> BTreeSet<PoolKey> {
-        let mut pools = named_pools(finding);
-        let Some((kind, name)) = finding.object.split_once(' ') else {
-            return pools;
-        };
-        if kind == "address" {
-            let rows = self.objects.addresses.iter();
-            let sharing = rows.filter(|row| row.block.to_string() == name);
-            pools.extend(sharing.map(|row| row.pool.clone()));
-        }
-        if let Some((namespace, name)) = name.split_once('/') {
-            let key = NamespacedName::new(namespace, name);
-            if kind == "ipaddress" {
-                let address = self.objects.addresses.get(&key);
-                pools.extend(address.map(|row| row.pool.clone()));
-            } else if kind == "ipaddressclaim" {
-                let claim = self.objects.claim(&key);
-                pools.extend(claim.map(|claim| claim.pool.clone()));
-            }
-        }
-        pools
-    }
-
     /// What the checks of `doctor` read. What the page does not read is unknown, and is not checked.
     fn snapshot(&self, is_go_provider: bool) -> Snapshot {
         fn unread<T>() -> Readable<Vec<T>> {
@@ -144,7 +119,7 @@ impl Tables {
     /// Whether all kinds were listed once.
     fn is_listed(&self) -> bool {
         let lists =
-            Kind::ALL.map(|kind| self.objects.list(kind).is_none_or(ListState::is_finished));
+            Kind::ALL.map(|kind| self.objects.list(kind).is_some_and(ListState::is_finished));
         !lists.contains(&false)
     }
 
@@ -271,10 +246,7 @@ impl State {
         drop(tables);
         let found = diagnosis(&snapshot).findings;
         let mut tables = self.tables.lock();
-        let mut findings = std::mem::take(&mut tables.findings);
-        let is_other = findings.set(found, |finding| tables.pools_of(finding));
-        tables.findings = findings;
-        if is_other {
+        if tables.findings.set(found) {
             tables.version = tables.version.saturating_add(1);
             drop(tables);
             self.changed.notify_one();

@@ -75,7 +75,7 @@ impl Watch {
     /// Watches the whole cluster. Without the permission, watches the namespace of the caller.
     async fn run<K: Shown>(self) {
         let mut namespace: Option<&str> = None;
-        self.update::<K>(|_| ());
+        self.update(|_| ());
         loop {
             let config = Config::default()
                 .page_size(PAGE_SIZE)
@@ -96,13 +96,13 @@ impl Watch {
                         self.kind.plural(),
                         error_chain(&error)
                     );
-                    self.update::<K>(|list| list.failed(problem));
+                    self.update(|list| list.failed(problem));
                     self.state.suspect();
                     tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 };
                 let right = self.right(&refused, namespace);
-                self.update::<K>(|list| list.missing(right));
+                self.update(|list| list.missing(right));
                 if matches!(refused, Refused::List) && namespace.is_none() && !self.kind.is_global()
                 {
                     namespace = Some(&self.own_namespace);
@@ -114,7 +114,7 @@ impl Watch {
                             .update(|tables| K::feed(&mut tables.ledger, self.kind, &ended));
                     }
                     // The rows of a list stay; it is read again, since there is no watch.
-                    self.update::<K>(ListState::finish);
+                    self.update(ListState::finish);
                     tokio::time::sleep(REFUSED_DELAY).await;
                 }
                 break;
@@ -123,14 +123,14 @@ impl Watch {
     }
 
     /// Changes what is known of the list.
-    fn update<K: Shown>(&self, change: impl FnOnce(&mut ListState)) {
+    fn update(&self, change: impl FnOnce(&mut ListState)) {
         self.state
-            .update(|tables| change(&mut K::table(&mut tables.objects, self.kind).list));
+            .update(|tables| change(tables.objects.list_mut(self.kind)));
     }
 
     fn receive<K: Shown>(&self, event: Event<MaybeInvalid<K>>, namespace: Option<&str>) {
         if let (Event::InitDone, Some(namespace)) = (&event, namespace) {
-            self.update::<K>(|list| list.only(namespace));
+            self.update(|list| list.only(namespace));
         }
         // kube sends `Init` before its request.
         let is_answer = !matches!(event, Event::Init);

@@ -1,57 +1,39 @@
-//! The controller of the pools of a provider: their finalizer and their status.
+//! What the controller of pools has to know of the pools of a [`PoolProvider`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use capi_ipam_controller::client::{CallError, PrunedFields, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, Protect, Protection, Reconciler,
-};
-use capi_ipam_controller::expectations::EXPECTATION_TTL;
+use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::controller::{Action, Protection};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
-use capi_ipam_controller::retry::{Retry, RetryPolicy};
 use capi_ipam_controller::watch::MaybeInvalid;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
-use tracing::{debug, warn};
 
-use super::status::{self, PoolCounts, PoolState};
+use super::status::{self, PoolCounts, PoolState, PoolStatus};
 use super::{PoolProvider, Shared};
 use crate::adapter::PoolKind;
+use crate::api::conditions::Condition;
 use crate::api::{IPAddress, PoolReference, is_paused};
 use crate::pending_creates::PendingCreates;
-use crate::selection::Selection;
-use crate::setup::ProviderSetup;
-use crate::status_rate::STATUS_INTERVAL;
-use crate::status_writer::{StatusWrite, StatusWriter};
+use crate::pool_controller::{PoolControl, PoolPlan};
+use crate::status_fields;
 
 /// The delay before a pool that is being deleted is checked again. The release of its addresses
 /// enqueues it earlier.
 const DELETION_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The delay before a pool that is being deleted is checked again, if nothing enqueues it.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(2);
-/// The delays before a pool is reconciled again after a failure.
-const RETRY: RetryPolicy = RetryPolicy {
-    initial: Duration::from_millis(50),
-    max: Duration::from_secs(10),
-};
 
 /// What a pool waits for whose list of IPAddresses may become outdated.
 const IN_FLIGHT: &str = "waiting for requests that may create an IPAddress of this pool";
 
-/// Reconciles the pools of a provider.
-pub(super) struct PoolReconciler<P: PoolProvider> {
-    shared: Arc<Shared<P>>,
-    selection: Selection,
-    pending_creates: Arc<PendingCreates>,
-    status: StatusWriter<P::Pool>,
-    /// The status fields that the served definition does not have.
-    pruned_fields: PrunedFields,
-    /// Whether it is logged that the status cannot be written.
-    is_reported: AtomicBool,
+/// The pools of a provider.
+pub(super) struct WatchedControl<P: PoolProvider> {
+    pub(super) shared: Arc<Shared<P>>,
+    pub(super) pending_creates: Arc<PendingCreates>,
 }
 
 /// What a pool in deletion waits for.
@@ -61,132 +43,76 @@ struct Blocker {
     retry: Duration,
 }
 
-impl<P: PoolProvider> Reconciler for PoolReconciler<P> {
-    type Object = P::Pool;
-    type State = Conflicts;
-    type Error = CallError;
+impl<P: PoolProvider> PoolControl for WatchedControl<P> {
+    type Pool = P::Pool;
 
-    fn retry(&self, error: &CallError, failures: u32) -> Retry {
-        if error.is_unserializable() {
-            Retry::GiveUp
-        } else {
-            Retry::After(RETRY.delay(failures))
-        }
+    fn finalizer(&self) -> Option<&'static str> {
+        self.shared.options.finalizer
     }
 
-    async fn reconcile(
-        &self,
-        pool: Arc<P::Pool>,
-        attempt: &mut Attempt<Conflicts>,
-    ) -> Result<Action, CallError> {
-        // Without a finalizer nothing else asks.
-        if let Protection::Postponed(action) = self.protection(&pool) {
-            return Ok(action);
-        }
-        let result = self.reconcile_pool(&pool).await;
-        if let Err(error) = &result {
-            self.status.failed(&pool, error, attempt);
-        }
-        outcome(pool.as_ref(), result, attempt)
-    }
-}
-
-impl<P: PoolProvider> Protect for PoolReconciler<P> {
-    fn objects(&self, pool: &P::Pool) -> ResourceClient<P::Pool> {
+    fn client(&self, pool: &P::Pool) -> ResourceClient<P::Pool> {
         let namespace = pool.meta().namespace.as_deref().unwrap_or_default();
-        let client = self.shared.pool_client(namespace);
-        client.with_pruned_fields(self.pruned_fields.clone())
+        self.shared.pool_client(namespace)
     }
 
     fn protection(&self, pool: &P::Pool) -> Protection {
-        if !self.selection.includes(pool) {
-            return Protection::Postponed(Action::AwaitChange);
-        }
-        if self.status.expectations().is_stale(pool, Instant::now()) {
-            return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
-        }
-        let is_released = pool.meta().deletion_timestamp.is_some() && !self.is_protected(pool);
-        if is_paused(pool.meta()) || is_released {
+        if is_paused(pool.meta()) {
             return Protection::Unmanaged;
         }
         Protection::Managed
     }
 
-    fn protected(&self, pool: &P::Pool) {
-        self.status.expectations().expect(pool, Instant::now());
+    fn seen(&self, pool: &P::Pool) {
         self.shared.pools.see(Origin::Response, pool);
     }
 
-    async fn rejected(
+    fn conditions(pool: &P::Pool) -> Vec<Condition> {
+        status_fields::read::<_, PoolStatus>(pool).conditions
+    }
+
+    fn is_warning(condition: &Condition) -> bool {
+        status::is_warning(condition)
+    }
+
+    async fn plan(
         &self,
         pool: &P::Pool,
-        error: CallError,
-        attempt: &mut Attempt<Conflicts>,
-    ) -> Result<Action, CallError> {
-        let is_reported = !error.is_not_found() && attempt.is_rejected_lastingly();
-        if is_reported && pool.meta().deletion_timestamp.is_none() {
-            let name = self.shared.options.finalizer.unwrap_or_default();
-            let error = error_chain(&error);
-            let message = format!("cannot add the finalizer {name}, will retry: {error}");
-            let written = self.write_status(pool, None, Some(&message)).await;
-            if let Err(error) = written {
-                return outcome(pool, Err(error), attempt);
-            }
+        finalizer_error: Option<&str>,
+    ) -> Result<PoolPlan<P::Pool>, CallError> {
+        let is_deleting = pool.meta().deletion_timestamp.is_some();
+        let finalizer = self.finalizer();
+        let is_protected = finalizer.is_some_and(|name| finalizer::is_set(pool, name));
+        let mut next = Action::AwaitChange;
+        let mut deletion = is_deleting.then(String::new);
+        if is_deleting && is_protected && !is_paused(pool.meta()) {
+            let Some(blocker) = self.find_blocker(pool).await? else {
+                // No IPAddress of the deleted pool exists.
+                return Ok(PoolPlan::Released);
+            };
+            next = Action::Requeue(blocker.retry);
+            deletion = Some(blocker.message);
         }
-        outcome(pool, Err(error), attempt)
+        if !self.shared.options.status {
+            return Ok(PoolPlan::Report(None, next));
+        }
+        let problem = finalizer_error.map(|error| {
+            let name = finalizer.unwrap_or_default();
+            format!("cannot add the finalizer {name}, will retry: {error}")
+        });
+        let before = status_fields::read(pool);
+        let wanted = self.status(pool, &before, deletion, problem.as_deref());
+        if wanted == before {
+            return Ok(PoolPlan::Report(None, next));
+        }
+        let wanted = status_fields::with(pool, &wanted).map_err(|source| CallError::Serialize {
+            operation: format!("patch the status of {}", pool.name_any()),
+            source,
+        })?;
+        Ok(PoolPlan::Report(Some(Box::new(wanted)), next))
     }
 }
 
-impl<P: PoolProvider> PoolReconciler<P> {
-    pub(super) fn new(shared: Arc<Shared<P>>, setup: &ProviderSetup<'_>) -> Self {
-        Self {
-            shared,
-            selection: Selection::of(&setup.manager.options),
-            pending_creates: Arc::clone(&setup.pending_creates),
-            status: StatusWriter::new(
-                setup.manager.events.clone(),
-                (),
-                STATUS_INTERVAL,
-                |pool| status::of(pool).conditions,
-                status::is_warning,
-            ),
-            pruned_fields: PrunedFields::default(),
-            is_reported: AtomicBool::new(false),
-        }
-    }
-
-    /// Whether a change of a pool is not the last write of this controller.
-    pub(super) fn is_change_by_others(&self) -> impl Fn(&P::Pool, &P::Pool) -> bool + use<P> {
-        self.status.is_change_by_others()
-    }
-
-    /// Whether the pool has the finalizer of the provider.
-    fn is_protected(&self, pool: &P::Pool) -> bool {
-        let finalizer = self.shared.options.finalizer;
-        finalizer.is_some_and(|name| finalizer::is_set(pool, name))
-    }
-
-    async fn reconcile_pool(&self, pool: &P::Pool) -> Result<Action, CallError> {
-        let is_deleting = pool.meta().deletion_timestamp.is_some();
-        let mut blocker = None;
-        if is_deleting && self.is_protected(pool) && !is_paused(pool.meta()) {
-            blocker = self.find_blocker(pool).await?;
-            if blocker.is_none() {
-                // No IPAddress of the deleted pool exists.
-                return Ok(Action::AwaitChange);
-            }
-        }
-        let message = blocker.as_ref().map(|blocker| blocker.message.as_str());
-        let deletion = is_deleting.then(|| message.unwrap_or_default());
-        let wait = self.write_status(pool, deletion, None).await?;
-        Ok(match (blocker, wait) {
-            (Some(blocker), Some(wait)) => Action::Requeue(wait.min(blocker.retry)),
-            (Some(blocker), None) => Action::Requeue(blocker.retry),
-            (None, Some(wait)) => Action::Requeue(wait),
-            (None, None) => Action::AwaitChange,
-        })
-    }
-
+impl<P: PoolProvider> WatchedControl<P> {
     /// What blocks the deletion of a pool: an IPAddress of it, or the request that creates one. The
     /// caches can only delay the release. A list of the IPAddresses decides, after the pool was
     /// seen in deletion: since then this manager only binds claims that have an IPAddress. One that
@@ -245,24 +171,14 @@ impl<P: PoolProvider> PoolReconciler<P> {
         }))
     }
 
-    /// Writes the status if it has changed. `deletion` is what a pool in deletion waits for.
-    /// Returns the remaining delay if the rate limit does not permit a write now.
-    async fn write_status(
+    /// The status of a pool. `deletion` is what a pool in deletion waits for.
+    fn status(
         &self,
         pool: &P::Pool,
-        deletion: Option<&str>,
+        before: &PoolStatus,
+        deletion: Option<String>,
         finalizer_error: Option<&str>,
-    ) -> Result<Option<Duration>, CallError> {
-        if !self.shared.options.status {
-            return Ok(None);
-        }
-        let failed = |source| CallError::Serialize {
-            operation: format!("patch the status of {}", pool.name_any()),
-            source,
-        };
-        let mut object = serde_json::to_value(pool).map_err(failed)?;
-        let before_value = object.get("status").filter(|status| !status.is_null());
-        let before = status::read(before_value);
+    ) -> PoolStatus {
         let key = NamespacedName::of(pool.meta());
         let problem = self.shared.provider.validate(pool).err();
         let capacity = self.shared.provider.capacity(pool);
@@ -272,51 +188,10 @@ impl<P: PoolProvider> PoolReconciler<P> {
             has_no_address: self.shared.pools.is_exhausted(&key),
             problem: problem.as_deref(),
             finalizer_error,
-            deletion: deletion.map(str::to_owned),
+            deletion,
             is_paused: is_paused(pool.meta()),
         };
-        let wanted = state.status(before.clone());
-        if wanted == before {
-            return Ok(None);
-        }
-        let merged = status::merge(before_value, &wanted).map_err(failed)?;
-        if let Some(fields) = object.as_object_mut() {
-            fields.insert("status".to_owned(), merged);
-        }
-        let desired: P::Pool = serde_json::from_value(object).map_err(failed)?;
-        let client = self.objects(pool);
-        let write = self.status.write_limited(&client, pool, &desired);
-        match write.await {
-            Ok(StatusWrite::Delayed(wait)) => return Ok(Some(wait)),
-            Ok(StatusWrite::Written(written)) => self.shared.pools.see(Origin::Response, &written),
-            Ok(StatusWrite::Unchanged) => {
-                self.report_missing("the type of the pools has no status");
-            }
-            Err(error) if error.is_not_found() && self.exists(&client, pool).await? => {
-                self.report_missing("their CustomResourceDefinition has no status subresource");
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(None)
-    }
-
-    async fn exists(
-        &self,
-        client: &ResourceClient<P::Pool>,
-        pool: &P::Pool,
-    ) -> Result<bool, CallError> {
-        let found = client.get(&pool.name_any()).await?;
-        Ok(found.is_some_and(|found| found.meta().uid == pool.meta().uid))
-    }
-
-    /// Logs once why no status can be written.
-    fn report_missing(&self, why: &str) {
-        let kind = P::Pool::kind(&());
-        if self.is_reported.swap(true, Ordering::Relaxed) {
-            debug!(%kind, why, "the status of a pool is not written");
-        } else {
-            warn!(%kind, why, "the status of pools is not written");
-        }
+        state.status(before.clone())
     }
 }
 
@@ -326,17 +201,6 @@ fn may_be_of(kind: &PoolKind, pool: &str, address: &ObjectMeta) -> bool {
     let owners = address.owner_references.as_deref().unwrap_or_default();
     let owner = owners.iter().find(|owner| kind.is_kind_of(owner));
     owner.is_none_or(|owner| owner.name == pool)
-}
-
-/// What follows from the result of a reconcile. A pool in deletion is only released by a reconcile
-/// that says so.
-fn outcome<K: Resource>(
-    pool: &K,
-    result: Result<Action, CallError>,
-    attempt: &mut Attempt<Conflicts>,
-) -> Result<Action, CallError> {
-    let is_deleting = pool.meta().deletion_timestamp.is_some();
-    attempt.conclude(is_deleting, result, DELETION_RETRY_DELAY)
 }
 
 /// What a pool with `count` IPAddresses waits for.

@@ -3,7 +3,6 @@
 use capi_ipam_controller::clock;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::api::conditions::{self, Condition};
 
@@ -149,36 +148,6 @@ impl PoolState<'_> {
     }
 }
 
-/// Reads the [`PoolStatus`] from the status of a pool; the default if it is none.
-pub(super) fn read(status: Option<&Value>) -> PoolStatus {
-    let read = status.map(PoolStatus::deserialize);
-    read.and_then(Result::ok).unwrap_or_default()
-}
-
-/// The [`PoolStatus`] of a pool; the default if it has none.
-pub(super) fn of<P: Serialize>(pool: &P) -> PoolStatus {
-    let object = serde_json::to_value(pool).unwrap_or_default();
-    read(object.get("status"))
-}
-
-/// Replaces the fields of a [`PoolStatus`] in the status of a pool. Other fields are kept.
-///
-/// # Errors
-/// If the status cannot be serialized.
-pub(super) fn merge(
-    before: Option<&Value>,
-    status: &PoolStatus,
-) -> Result<Value, serde_json::Error> {
-    let mut fields = match before {
-        Some(Value::Object(fields)) => fields.clone(),
-        _ => Map::new(),
-    };
-    if let Value::Object(wanted) = serde_json::to_value(status)? {
-        fields.extend(wanted);
-    }
-    Ok(Value::Object(fields))
-}
-
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
     let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
@@ -192,8 +161,6 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn state(used: usize, capacity: Option<u128>) -> PoolState<'static> {
@@ -250,26 +217,5 @@ mod tests {
             ..state(0, None)
         };
         assert_eq!(states(&paused), ["Ready=False", "Exhausted=False"]);
-    }
-
-    #[test]
-    fn fields_and_conditions_of_the_provider_are_kept() {
-        let before = json!({
-            "lastBackup": "today", "observedGeneration": -1,
-            "conditions": [{"type": "BackedUp", "status": "True", "reason": "Done", "message": ""}],
-        });
-        let read = read(Some(&before));
-        assert_eq!(read.observed_generation, None);
-        let status = state(1, Some(4)).status(read);
-        let merged = merge(Some(&before), &status).unwrap();
-        assert_eq!(merged["lastBackup"], "today");
-        assert_eq!(merged["observedGeneration"], 3);
-        assert_eq!(
-            merged["ipAddresses"],
-            json!({"used": 1, "total": 4, "free": 3})
-        );
-        assert_eq!(merged["conditions"][0]["type"], "BackedUp");
-        assert_eq!(merged["conditions"].as_array().unwrap().len(), 3);
-        assert_eq!(super::read(Some(&json!("text"))), PoolStatus::default());
     }
 }

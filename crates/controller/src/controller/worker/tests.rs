@@ -127,7 +127,7 @@ impl Faulty {
         let faulty = Arc::clone(self);
         Settings {
             undecodable: Box::new(known),
-            on_source_error: Box::new(move |error| {
+            on_source_error: Arc::new(move |error| {
                 faulty.failures.lock().unwrap().push(error.to_owned());
             }),
             ..Settings::default()

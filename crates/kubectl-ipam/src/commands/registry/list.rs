@@ -2,22 +2,19 @@
 
 use capi_ipam_controller::clock;
 
-use crate::cli::{Global, ListFlags, RegistryAccess};
-use crate::cluster::Cluster;
-use crate::error::{Code, Error};
+use crate::cli::{ListFlags, RegistryAccess};
+use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{RegistryFacts, Report, registry_lines};
 use crate::objects::{Kind, RegistryRow};
-use crate::{output, registry};
+use crate::registry;
 
-pub(super) async fn run(
-    global: &Global,
+pub(super) async fn report(
+    loader: &mut Loader<'_>,
     names: &[String],
     list: &ListFlags,
     access: &RegistryAccess,
-) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
-    let mut loader = Loader::new(&cluster);
+) -> Result<Report, Error> {
     loader.select(&[Kind::Registry], list);
     loader.read(&[Kind::Registry, Kind::Network], None).await?;
     let rows = loader.objects.registries.sorted();
@@ -25,19 +22,13 @@ pub(super) async fn run(
     let rows = named(&rows, names)?;
     let mut all = Vec::new();
     for row in &rows {
-        let facts = registry::facts(&mut loader, row, access).await?;
+        let facts = registry::facts(loader, row, access).await?;
         loader.warnings.extend(warning(&facts));
         all.push(facts);
     }
     let networks = loader.objects.networks.sorted();
     let registries = registry_lines(&all, &networks, clock::timestamp());
-    let report = Report::RegistryList { registries };
-    output::finish(
-        &loader,
-        &report,
-        global.output,
-        output::list_style(global, list),
-    )
+    Ok(Report::RegistryList { registries })
 }
 
 /// That a registry cannot be read. A missing permission has its own warning.

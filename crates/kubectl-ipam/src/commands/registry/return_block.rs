@@ -72,17 +72,16 @@ async fn return_block(
     let empty_since = clock::timestamp()
         .checked_sub(SignedDuration::from_secs(rules.keep_seconds))
         .unwrap_or(Timestamp::UNIX_EPOCH);
-    let dry_run = wanted.dry_run.is_dry_run();
     let version = Identity::of(&slice.metadata);
     loader
         .cluster
-        .mark_slice(&slice.name_any(), &version, empty_since, dry_run)
+        .mark_slice(&slice.name_any(), &version, empty_since)
         .await?;
     Ok(RegistryRelease {
         registry: row.name,
         cluster: own,
         last_seen: None,
-        dry_run,
+        dry_run: wanted.dry_run.is_dry_run(),
         changes: vec![change],
     })
 }

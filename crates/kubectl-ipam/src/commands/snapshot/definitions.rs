@@ -6,10 +6,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, WebhookClientConfig,
 };
 use kube::ResourceExt;
-use kube::api::ListParams;
 
 use super::webhooks::certificates;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, named};
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::doctor::snapshot::{ConversionRow, ServedDefinition};
@@ -46,9 +45,7 @@ async fn list(
     cluster: &Cluster,
     own: &CustomResourceDefinition,
 ) -> Result<Vec<CustomResourceDefinition>, Error> {
-    let name = format!("metadata.name={}", own.name_any());
-    let parameters = ListParams::default().fields(&name);
-    cluster.list_other(None, &parameters).await
+    cluster.list_other(None, &named(&own.name_any())).await
 }
 
 async fn conversion(

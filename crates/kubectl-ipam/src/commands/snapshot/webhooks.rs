@@ -10,6 +10,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use kube::api::ListParams;
 
 use super::certificate::facts;
+use crate::cluster::named;
 use crate::error::Error;
 use crate::load::{Loader, Readable};
 use crate::model::doctor::snapshot::{CertificateRow, WebhookRow};
@@ -20,8 +21,7 @@ const CERTIFICATE: &str = "tls.crt";
 const CERTIFICATE_NAME: &str = "cert-manager.io/certificate-name";
 
 pub(super) async fn webhooks(loader: &mut Loader<'_>) -> Result<Readable<Vec<WebhookRow>>, Error> {
-    let name = format!("metadata.name={}", installed::WEBHOOK_CONFIGURATION);
-    let parameters = ListParams::default().fields(&name);
+    let parameters = named(installed::WEBHOOK_CONFIGURATION);
     let found = loader
         .others::<ValidatingWebhookConfiguration>(None, &parameters)
         .await?;

@@ -18,7 +18,7 @@ pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
     let unserved = objects.unserved().into_iter();
     for claim in unserved.filter(|claim| claim.is_waiting()) {
-        match claim.cause {
+        match claim.pool.cause {
             Cause::MissingDefinition if !snapshot.is_go_provider => {}
             Cause::OtherProvider if !is_old(claim.created, snapshot.now) => {}
             Cause::OtherProvider => of_others.push(claim),
@@ -27,7 +27,7 @@ pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
             }
         }
     }
-    let of_others = grouped(of_others, |claim| claim.pool_kind());
+    let of_others = grouped(of_others, |claim| claim.pool.full_kind());
     findings.extend(of_others.values().filter_map(|it| of_other_provider(it)));
     let has_claims = objects.claims.iter().next().is_some();
     Examination::complete(findings).with_unknown(objects.lacking(&[Kind::Claim]), has_claims)
@@ -41,11 +41,11 @@ fn of_other_provider(claims: &[&UnservedClaim]) -> Option<Finding> {
         "{} {verb} ({}): {}",
         counted(claims.len(), "claim"),
         first_names(claims.iter().map(|claim| &claim.key)),
-        first.problem()
+        first.pool.problem()
     );
     let repair = "nothing, if the other provider serves them; otherwise correct the pool in the template from which they \
                   were created, and delete the claims";
-    let mut subject = Subject::from(format!("claims of {}", first.pool_kind()));
+    let mut subject = Subject::from(format!("claims of {}", first.pool.full_kind()));
     for claim in claims {
         subject = subject.in_namespace(claim.key.namespace());
     }
@@ -59,7 +59,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
         Some(machine) => format!(" of {machine}"),
         None => String::new(),
     };
-    let (install, pool) = match claim.cause {
+    let (install, pool) = match claim.pool.cause {
         Cause::Misspelt(meant) => (
             String::new(),
             format!(" (apiGroup: {}, kind: {meant})", names::GROUP),
@@ -67,7 +67,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
         Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider => (
             format!(
                 "install the provider that has {}; or, since ",
-                claim.pool_kind()
+                claim.pool.full_kind()
             ),
             String::new(),
         ),
@@ -77,7 +77,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
          created, and delete the claim so that its controller creates it again",
     );
     Check::UnknownPoolKind
-        .finding(Subject::claim(&claim.key), claim.problem(), repair)
+        .finding(Subject::claim(&claim.key), claim.pool.problem(), repair)
         .with_commands([format!("kubectl delete {}", claim_resource(&claim.key))])
         .since(claim.created)
 }

@@ -1,19 +1,19 @@
 //! The blocks of a network that are not free, and who has them: what an IPSlice says, and what a record
 //! says.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use capi_ipam_api::advice;
 use capi_ipam_ip::Block;
-use capi_ipam_registry::{Entry, Record, cidr};
+use capi_ipam_registry::{Entry, Key, Record, cidr};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::plain::{plain, plain_sentence};
-use crate::objects::SliceRow;
+use crate::objects::{NetworkRow, Objects, PoolRow, SliceRow};
 
 /// Who has a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -228,6 +228,43 @@ fn unreadable(entry: &Entry) -> String {
          the record.",
         plain_sentence(&entry.key)
     )
+}
+
+/// The networks of the pools that contain an address. Other pools share no blocks.
+pub(crate) fn networks_with(objects: &Objects, address: Block) -> BTreeSet<String> {
+    let mut pools = objects.pools();
+    pools.retain(|pool| contains(pool, address));
+    let pools = pools.into_iter();
+    pools.filter_map(|pool| pool.network.clone()).collect()
+}
+
+/// Whether a pool has an address of a block.
+pub(crate) fn contains(pool: &PoolRow, block: Block) -> bool {
+    let usable = pool.usable.as_ref();
+    usable.is_ok_and(|usable| usable.overlaps_block(block))
+}
+
+/// The name of the record of a block.
+pub(crate) fn key_of(network: &str, block: Block) -> String {
+    let network = network.into();
+    Key::Block { network, block }.to_string()
+}
+
+/// Describes a block that this management cluster has.
+pub(crate) fn held_block(network: &NetworkRow, block: Block, cluster: String) -> BlockLine {
+    BlockLine {
+        clusters: vec![cluster],
+        is_own: true,
+        ..BlockLine::new(&network.name, block, BlockState::Held)
+    }
+}
+
+/// A block of which nothing is known, for a reason.
+pub(crate) fn unknown_block(network: &str, block: Block, reason: String) -> BlockLine {
+    BlockLine {
+        note: Some(reason),
+        ..BlockLine::new(network, block, BlockState::Unknown)
+    }
 }
 
 #[cfg(test)]

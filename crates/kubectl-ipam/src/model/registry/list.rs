@@ -3,15 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use capi_ipam_api::LAST_SEEN_PRECISION;
+use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_registry::{Entry, Key, Record, RecordCache};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::block_lines::holders;
 use super::facts::RegistryFacts;
-use super::liveness::{ClusterState, state, state_by_status};
 use crate::objects::{NetworkRow, RegistryRow};
+
+/// How long after its last sign of life a management cluster counts as alive. It gives one each
+/// minute.
+pub(crate) const STALE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// One registry in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,7 +29,7 @@ pub struct RegistryLine {
     pub cluster_id: Option<String>,
     /// Its state.
     #[serde(flatten)]
-    pub state: RegistryState,
+    pub state: ReadyState,
     /// Why the records of the registry cannot be read. Then clusters and networks are those that the
     /// manager has reported: at most 50 clusters, and the networks of this management cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,10 +43,10 @@ pub struct RegistryLine {
     pub problems: Vec<RecordProblem>,
 }
 
-/// The state of a registry.
+/// Whether a registry or a network is ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct RegistryState {
+pub struct ReadyState {
     /// Status of the condition Ready: `True`, `False` or `Unknown`.
     pub ready: String,
     /// Why the registry is not ready.
@@ -52,10 +57,9 @@ pub struct RegistryState {
     pub message: Option<String>,
 }
 
-impl RegistryState {
-    /// The state that the manager has reported; `None` for a registry that is not known.
-    pub(super) fn of(row: Option<&RegistryRow>) -> Self {
-        let ready = row.and_then(RegistryRow::ready);
+impl ReadyState {
+    /// The state that the manager has reported with the condition Ready.
+    pub(crate) fn of(ready: Option<&Condition>) -> Self {
         let problem = ready.filter(|ready| ready.status != "True");
         let text = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
         Self {
@@ -143,7 +147,7 @@ fn line(facts: &RegistryFacts, networks: &[&NetworkRow], now: Timestamp) -> Regi
     let mut line = RegistryLine {
         name: row.name.clone(),
         cluster_id: facts.cluster.clone(),
-        state: RegistryState::of(Some(row)),
+        state: ReadyState::of(row.ready()),
         unread: None,
         clusters: clusters_of(facts, now),
         networks: Vec::new(),
@@ -314,6 +318,56 @@ fn is_returned(entry: &Entry) -> bool {
 }
 
 /// A number of a status.
-pub(super) fn number(count: i64) -> u64 {
+pub(crate) fn number(count: i64) -> u64 {
     u64::try_from(count).unwrap_or_default()
+}
+
+/// Whether a management cluster is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub enum ClusterState {
+    /// It was seen in the last 10 minutes.
+    Alive,
+    /// It was not.
+    Stale,
+    /// It is not known when it was seen.
+    Unknown,
+}
+
+/// The state of a management cluster that was last seen at this time. By a clock that is late, that
+/// can be in the future.
+pub(super) fn state(seen: Option<Timestamp>, now: Timestamp) -> ClusterState {
+    match seen {
+        None => ClusterState::Unknown,
+        Some(seen) if now.duration_since(seen) > STALE_AFTER => ClusterState::Stale,
+        Some(_) => ClusterState::Alive,
+    }
+}
+
+/// As [`state`], by the time in the status of a registry, which is rounded down.
+pub(super) fn state_by_status(rounded: Option<Timestamp>, now: Timestamp) -> ClusterState {
+    let precision = SignedDuration::from_secs(LAST_SEEN_PRECISION);
+    // The latest time that is rounded to this one.
+    let latest = rounded.and_then(|time| time.checked_add(precision).ok());
+    state(latest, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_is_stale_ten_minutes_after_its_last_sign_of_life() {
+        let now: Timestamp = "2026-01-05T03:34:05Z".parse().unwrap();
+        let ago = |seconds| now.checked_sub(SignedDuration::from_secs(seconds)).ok();
+        assert_eq!(state(None, now), ClusterState::Unknown);
+        for (seconds, expected) in [
+            (-60, ClusterState::Alive),
+            (600, ClusterState::Alive),
+            (601, ClusterState::Stale),
+        ] {
+            assert_eq!(state(ago(seconds), now), expected, "{seconds}");
+            // Up to ten minutes more have been cut off.
+            assert_eq!(state_by_status(ago(seconds + 600), now), expected);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::block_lines::{BlockLine, BlockState, Known, block_lines};
 use super::check::check_command;
 use super::facts::LastRecords;
 use super::list::{
-    ClusterLine, NetworkBlocksLine, RegistryState, clusters_of_records, clusters_of_status, number,
+    ClusterLine, NetworkBlocksLine, ReadyState, clusters_of_records, clusters_of_status, number,
 };
 use super::plain::{plain, plain_sentence};
 use crate::objects::{Kind, NetworkRow, Objects, PoolRow, RegistryRow};
@@ -76,7 +76,7 @@ pub(crate) struct BlockRegistry {
     pub(crate) exists: Option<bool>,
     /// Its state.
     #[serde(flatten)]
-    pub(crate) state: RegistryState,
+    pub(crate) state: ReadyState,
 }
 
 /// Describes the blocks of a network; `registry_name` is that of its registry.
@@ -120,7 +120,7 @@ pub(crate) fn network_blocks(
                 Some(_) => Some(true),
                 None => objects.has(&[Kind::Registry]).then_some(false),
             },
-            state: RegistryState::of(row),
+            state: ReadyState::of(row.and_then(RegistryRow::ready)),
         },
         cluster_id: own.map(plain),
         total: block_count(network, members).to_string(),

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::liveness::{ClusterState, STALE_AFTER, state};
+use super::list::{ClusterState, STALE_AFTER, state};
 use crate::error::Error;
 
 /// The output of the commands that change records.

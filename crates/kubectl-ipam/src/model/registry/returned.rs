@@ -6,8 +6,8 @@ use capi_ipam_api::BlockRules;
 use capi_ipam_ip::Block;
 use capi_ipam_registry::cidr;
 
+use super::block_lines::{contains, key_of};
 use super::check::in_use;
-use super::holder::{contains, key_of};
 use super::release::{RecordAction, RecordChange, line, refused};
 use crate::error::Error;
 use crate::objects::{Objects, PoolRow, SliceRow};

@@ -9,11 +9,11 @@ use capi_ipam_ledger::{Ledger, Observe};
 use capi_ipam_provider::api::IPAddress;
 use serde_json::json;
 
-use super::claim_entry::ClaimEntry;
 use super::kind::Kind;
 use super::table::Table;
 use super::{
-    AddressRow, ClaimRow, NetworkRow, Objects, PoolRow, ReservationRow, SliceRow, UnservedClaim,
+    AddressRow, ClaimEntry, ClaimRow, NetworkRow, Objects, PoolRow, ReservationRow, SliceRow,
+    UnservedClaim,
 };
 use crate::error::MissingRight;
 
@@ -86,21 +86,18 @@ impl Objects {
             resource: kind.plural().to_owned(),
             namespace: None,
         };
+        self.lists.remove(&kind);
+        self.list_mut(kind).missing(right);
         match kind {
-            Kind::Pool(of) => deny(self.pools.entry(of).or_default(), right),
-            Kind::Address => deny(&mut self.addresses, right),
-            Kind::Claim => deny(&mut self.claims, right),
-            Kind::Network => deny(&mut self.networks, right),
-            Kind::Registry => deny(&mut self.registries, right),
-            Kind::Reservation => deny(&mut self.reservations, right),
-            Kind::Slice => deny(&mut self.slices, right),
+            Kind::Pool(of) => drop(self.pools.remove(&of)),
+            Kind::Address => self.addresses = Table::default(),
+            Kind::Claim => self.claims = Table::default(),
+            Kind::Network => self.networks = Table::default(),
+            Kind::Registry => self.registries = Table::default(),
+            Kind::Reservation => self.reservations = Table::default(),
+            Kind::Slice => self.slices = Table::default(),
         }
     }
-}
-
-fn deny<V>(table: &mut Table<V>, right: MissingRight) {
-    *table = Table::default();
-    table.list.missing(right);
 }
 
 /// A ledger with the pools, networks of pools, IPAddresses and reservations.

@@ -193,7 +193,7 @@ fn unserved() -> UnservedClaim {
         own,
         ..ServedKinds::default()
     };
-    UnservedClaim::of(&claim, &served).unwrap()
+    UnservedClaim::new(&claim, UnservedPool::of(&claim, &served).unwrap())
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn claims_of_another_provider_are_a_note_while_they_wait() {
             groups: ["ipam.metal3.io".to_owned()].into(),
             ..ServedKinds::default()
         };
-        UnservedClaim::of(&claim, &served).unwrap()
+        UnservedClaim::new(&claim, UnservedPool::of(&claim, &served).unwrap())
     };
     let mut snapshot = healthy();
     let bound = json!({ "addressRef": { "name": "bound" } });

@@ -7,6 +7,7 @@ use super::sample::{
 };
 use crate::error::MissingRight;
 use crate::model::{BlockLine, BlockState, ClusterState, NetworkBlocks};
+use crate::objects::Kind;
 use crate::web::state::State;
 
 /// A block of the table of a network.
@@ -117,13 +118,33 @@ fn broken_blocks_say_what_is_wrong() {
         resource: resource.to_owned(),
         namespace: None,
     };
-    state.update(|tables| tables.objects.addresses.list.missing(right("addresses")));
-    state.update(|tables| tables.objects.registries.list.missing(right("registries")));
-    state.update(|tables| tables.objects.slices.list.missing(right("slices")));
+    state.update(|tables| {
+        tables
+            .objects
+            .list_mut(Kind::Address)
+            .missing(right("addresses"))
+    });
+    state.update(|tables| {
+        tables
+            .objects
+            .list_mut(Kind::Registry)
+            .missing(right("registries"))
+    });
+    state.update(|tables| {
+        tables
+            .objects
+            .list_mut(Kind::Slice)
+            .missing(right("slices"))
+    });
     let part = blocks(&state, "region");
     assert!(!part.is_complete);
     assert_eq!(block_of(&part, "10.40.0.64/26").unwrap().used, None);
-    state.update(|tables| tables.objects.networks.list.missing(right("networks")));
+    state.update(|tables| {
+        tables
+            .objects
+            .list_mut(Kind::Network)
+            .missing(right("networks"))
+    });
     assert!(state.blocks("none").is_err());
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::sample::{bind, lease, pool, reference, sample, sample_of, wait};
 use crate::error::MissingRight;
 use crate::model::{Answer, Check, MapPart, OutageCause};
+use crate::objects::Kind;
 
 #[test]
 fn what_may_not_be_listed_is_unknown() {
@@ -29,7 +30,7 @@ fn what_may_not_be_listed_is_unknown() {
     );
 
     state.update(|tables| {
-        tables.objects.claims.list.missing(MissingRight {
+        tables.objects.list_mut(Kind::Claim).missing(MissingRight {
             verb: "watch",
             ..right("claims")
         })
@@ -38,7 +39,12 @@ fn what_may_not_be_listed_is_unknown() {
         state.overview().waiting.is_some(),
         "a list that is not watched is read again"
     );
-    state.update(|tables| tables.objects.claims.list.missing(right("claims")));
+    state.update(|tables| {
+        tables
+            .objects
+            .list_mut(Kind::Claim)
+            .missing(right("claims"))
+    });
     let unknown = state.overview();
     assert_eq!((unknown.waiting, unknown.bound), (None, None));
     assert!(unknown.pools.iter().all(|pool| pool.line.waiting.is_none()));
@@ -55,8 +61,7 @@ fn what_may_not_be_listed_is_unknown() {
     state.update(|tables| {
         tables
             .objects
-            .reservations
-            .list
+            .list_mut(Kind::Reservation)
             .missing(right("reservations"))
     });
     let pool = state.pool(&web, MapPart::default()).unwrap().unwrap();
@@ -69,10 +74,7 @@ fn what_may_not_be_listed_is_unknown() {
     state.update(|tables| {
         tables
             .objects
-            .pools
-            .entry(InClusterKind::IPPool)
-            .or_default()
-            .list
+            .list_mut(Kind::Pool(InClusterKind::IPPool))
             .missing(right("pools"))
     });
     assert!(
