@@ -3,9 +3,9 @@
 use capi_ipam_api::{ClusterAddressing, FieldProblem, names};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
-use serde::Deserialize as _;
 use serde_json::json;
 
+use super::decode;
 use super::pools::same_spec;
 
 /// Decides on a request for a ClusterAddressing.
@@ -14,15 +14,7 @@ pub fn review(request: &AdmissionRequest) -> Decision {
     if !is_write || !request.sub_resource.is_empty() || same_spec(request) {
         return Ok(Vec::new());
     }
-    let object = request
-        .object
-        .as_ref()
-        .ok_or_else(|| denial::bad_request("the request has no object"))?;
-    let addressing = ClusterAddressing::deserialize(object).map_err(|error| {
-        denial::bad_request(&format!(
-            "cannot decode the object as a ClusterAddressing: {error}"
-        ))
-    })?;
+    let addressing: ClusterAddressing = decode(request.object.as_ref())?;
     let spec = &addressing.spec;
     let cause = |problem: &FieldProblem| {
         denial::invalid_value(&problem.field, &problem.value, &problem.text)
