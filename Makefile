@@ -16,8 +16,8 @@ GENERATE ?= $(CARGO) run --locked --quiet --package xtask --
 IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
-  config/cluster-addressing/role.yaml config/webhook/manifests.yaml docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml \
-  manifests/install.yaml manifests/install-without-cert-manager.yaml manifests/registry.yaml crates/kubectl-ipam/generated \
+  config/cluster-addressing/role.yaml config/cluster-addressing-webhook/manifests.yaml config/webhook/manifests.yaml \
+  docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml manifests/install.yaml manifests/install-without-cert-manager.yaml manifests/registry.yaml crates/kubectl-ipam/generated \
   charts/capi-ipam/files
 
 .PHONY: help
@@ -221,6 +221,7 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,rbac-cluster-addressing,config/cluster-addressing/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
+	$(call write,cluster-webhook,config/cluster-addressing-webhook/manifests.yaml)
 	$(call write,registry,manifests/registry.yaml)
 	$(call write,flags,docs/flags.md)
 	$(call write,metrics,docs/metrics.md)
@@ -237,6 +238,7 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call copy,config/prometheus/monitor.yaml,service-monitor.yaml)
 	$(call copy,config/cluster-addressing/role.yaml,cluster-addressing-role.yaml)
 	$(call copy,config/cluster-addressing/role_binding.yaml,cluster-addressing-role-binding.yaml)
+	$(call copy,config/cluster-addressing-webhook/manifests.yaml,cluster-addressing-webhook.yaml)
 	$(call copy,config/network-policy/network_policy.yaml,network-policy.yaml)
 
 .PHONY: check-generated

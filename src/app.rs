@@ -1,5 +1,6 @@
 //! The program `manager`: flags and wiring.
 
+mod cluster_webhook;
 mod webhooks;
 
 use std::process::ExitCode;
@@ -55,10 +56,14 @@ pub fn main() -> ExitCode {
         certificate,
     } = flags;
     let ledger = LedgerHandle::default();
+    let cluster_addressing = in_cluster_options.cluster_addressing;
     run_with_options(
         IDENTITY,
         options,
-        async |manager| webhooks::register(manager, &webhook_options, &certificate, &ledger).await,
+        async |manager| {
+            let (webhooks, ledger) = (&webhook_options, &ledger);
+            webhooks::register(manager, webhooks, &certificate, ledger, cluster_addressing).await
+        },
         async |manager| in_cluster::register(manager, in_cluster_options, ledger.clone()).await,
     )
 }

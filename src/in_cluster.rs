@@ -80,6 +80,7 @@ use capi_ipam_provider::prelude::ClaimReconciler;
 use tracing::warn;
 
 pub use self::blocks::METRICS as REGISTRY_METRICS;
+pub use self::cluster_addressing::{Requested, RequestedClusters};
 use self::definitions::Definitions;
 pub use self::handler::{InClusterAdapter, InClusterHandler};
 pub use self::metrics::{METRICS, PoolMetricsMode};

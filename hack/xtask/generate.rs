@@ -50,6 +50,8 @@ pub enum Generated {
     RbacClusterAddressing,
     /// The ValidatingWebhookConfiguration.
     Webhooks,
+    /// The MutatingWebhookConfiguration for --cluster-addressing.
+    ClusterWebhook,
     /// What an API server needs that several management clusters use as a registry of blocks.
     Registry,
     /// A table of all flags, in Markdown.
@@ -82,6 +84,7 @@ pub fn text(file: Generated) -> Result<String, GenerateError> {
         Generated::RbacSelfManagedCerts => documents(&rbac::self_managed_certs_documents()),
         Generated::RbacClusterAddressing => documents(&rbac::cluster_addressing_documents()),
         Generated::Webhooks => documents(&webhook_configuration::documents()),
+        Generated::ClusterWebhook => documents(&webhook_configuration::mutating_documents()),
         Generated::Registry => {
             let definitions = crds::hub()?.into_iter().map(serde_json::to_value);
             let definitions = definitions.collect::<Result<_, _>>();

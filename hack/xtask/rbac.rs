@@ -2,7 +2,8 @@
 //! is generated from it.
 
 use capi_ipam_api::installed::{
-    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, DEFINITIONS, NAMESPACE, WEBHOOK_CONFIGURATION,
+    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, DEFINITIONS, MUTATING_CONFIGURATION, NAMESPACE,
+    WEBHOOK_CONFIGURATION,
 };
 use capi_ipam_api::names;
 use serde_json::{Value, json};
@@ -298,6 +299,13 @@ pub const CLUSTER_ADDRESSING_RULES: &[Rule] = &[
         names: &[],
         verbs: &["get", "create"],
         reason: "manifests with addresses for ClusterResourceSets",
+    },
+    Rule {
+        group: "admissionregistration.k8s.io",
+        resources: &["mutatingwebhookconfigurations"],
+        names: &[MUTATING_CONFIGURATION],
+        verbs: &["get", "patch"],
+        reason: "inject the self-managed CA bundle of the webhook of Clusters",
     },
 ];
 

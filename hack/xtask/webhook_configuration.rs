@@ -1,4 +1,4 @@
-//! The ValidatingWebhookConfiguration: which requests the API server sends to the webhooks.
+//! The webhook configurations: which requests the API server sends to the webhooks.
 //!
 //! Match conditions exclude as many requests as possible: updates that change neither the spec nor
 //! the labels of a pool, such as the removal of a finalizer, and deletions that an annotation allows.
@@ -6,8 +6,12 @@
 //! call would double the time of an allocation.
 
 use capi_ipam::admission::routes::{self, Paths};
-use capi_ipam_api::installed::{NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE};
+use capi_ipam_api::installed::{
+    MUTATING_CONFIGURATION, NAMESPACE, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE,
+};
 use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_provider::api::ContractVersion;
+use capi_ipam_provider::api::names::CLUSTER_GROUP;
 use serde_json::{Value, json};
 
 /// Matches creations, updates of the spec and deletions, except deletions of objects that are being
@@ -133,6 +137,40 @@ pub(crate) fn documents() -> [Value; 1] {
         "kind": "ValidatingWebhookConfiguration",
         "metadata": { "name": WEBHOOK_CONFIGURATION },
         "webhooks": pools.into_iter().chain(others).chain(labels).collect::<Vec<_>>(),
+    })]
+}
+
+/// Matches Clusters that are not paused. `clusterctl move` creates paused ones.
+const NOT_PAUSED: &str = "(!has(object.spec.paused) || !object.spec.paused) && \
+                          (!has(object.metadata.annotations) || \
+                          !('cluster.x-k8s.io/paused' in object.metadata.annotations))";
+
+/// The MutatingWebhookConfiguration. Without an answer the API server creates the Cluster, and the
+/// controller writes its addresses.
+pub(crate) fn mutating_documents() -> [Value; 1] {
+    let versions = ContractVersion::ALL.map(ContractVersion::as_str);
+    let path = routes::MUTATE_CLUSTER;
+    let webhook = json!({
+        "name": format!("addresses.cluster.{}", names::GROUP),
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": { "service": { "namespace": NAMESPACE, "name": WEBHOOK_SERVICE, "path": path } },
+        "failurePolicy": "Ignore",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": 5,
+        "rules": [{
+            "apiGroups": [CLUSTER_GROUP],
+            "apiVersions": versions,
+            "operations": ["CREATE"],
+            "resources": ["clusters"],
+        }],
+        "matchConditions": [{ "name": "not-paused", "expression": NOT_PAUSED }],
+    });
+    [json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": { "name": MUTATING_CONFIGURATION },
+        "webhooks": [webhook],
     })]
 }
 

@@ -26,6 +26,9 @@ pub const VALIDATE_REGISTRY: &str = "/validate-ipam-cluster-x-k8s-io-v1alpha2-ip
 pub const VALIDATE_CLUSTER_ADDRESSING: &str =
     "/validate-ipam-cluster-x-k8s-io-v1alpha2-clusteraddressing";
 
+/// The path of the mutating webhook of Clusters, which is not among those of [`all`].
+pub const MUTATE_CLUSTER: &str = "/mutate-cluster-x-k8s-io-cluster";
+
 macro_rules! paths {
     ($kind:literal) => {
         Paths {

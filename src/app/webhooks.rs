@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use capi_ipam_api::installed::{
-    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, WEBHOOK_CONFIGURATION, WEBHOOK_SERVICE,
+    CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, MUTATING_CONFIGURATION, WEBHOOK_CONFIGURATION,
+    WEBHOOK_SERVICE,
 };
 use capi_ipam_api::{
     AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot,
@@ -19,8 +20,9 @@ use capi_ipam_webhook::self_managed::{Names, SelfManaged};
 use capi_ipam_webhook::server::listen;
 use clap::Args;
 
+use super::cluster_webhook;
 use crate::admission::{View, routes};
-use crate::in_cluster::{LedgerHandle, run_standby};
+use crate::in_cluster::{LedgerHandle, RequestedClusters, run_standby};
 
 /// The flags for the objects of the self-managed certificate.
 #[derive(Args, Clone, Debug)]
@@ -31,11 +33,12 @@ pub(super) struct CertificateOptions {
 }
 
 impl CertificateOptions {
-    fn names(&self) -> Names {
+    fn names(&self, cluster_addressing: bool) -> Names {
         Names {
             service: WEBHOOK_SERVICE.to_owned(),
             secret: self.webhook_cert_secret.clone(),
             configuration: WEBHOOK_CONFIGURATION.to_owned(),
+            mutating_configuration: cluster_addressing.then(|| MUTATING_CONFIGURATION.to_owned()),
             definitions: CONVERTED_DEFINITIONS
                 .iter()
                 .map(|&name| name.to_owned())
@@ -46,11 +49,13 @@ impl CertificateOptions {
 }
 
 /// Adds the server of webhooks, unless the flags disable it. It runs on the leader and on standbys.
+/// That of Clusters is served if `cluster_addressing` is set.
 pub(super) async fn register(
     manager: &mut Manager,
     options: &WebhookOptions,
     certificate: &CertificateOptions,
     ledger: &LedgerHandle,
+    cluster_addressing: bool,
 ) -> Result<(), BoxError> {
     let Some(server) = listen(options, &manager.health, &manager.metrics).await? else {
         manager.options.diagnostics.warn_without_certificate();
@@ -64,7 +69,7 @@ pub(super) async fn register(
         let certificate = SelfManaged::new(
             client,
             &options.self_managed,
-            certificate.names(),
+            certificate.names(cluster_addressing),
             certificates,
             health,
         );
@@ -73,7 +78,15 @@ pub(super) async fn register(
             certificate.run(manager.stop.clone()),
         );
     }
-    let endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
+    let mut endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
+    if cluster_addressing {
+        let (client, health) = (manager.client.clone(), manager.health.detached());
+        let clusters = RequestedClusters::new(client, health, &manager.options);
+        let clusters = Arc::new(clusters);
+        endpoints = endpoints.mutate(routes::MUTATE_CLUSTER, move |request| {
+            cluster_webhook::mutate(Arc::clone(&clusters), request)
+        });
+    }
     tracing::info!(address = ?server.address(), "serving webhooks");
     manager.add(
         "the webhooks",

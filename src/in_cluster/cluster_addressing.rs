@@ -1,7 +1,8 @@
 //! The controller of ClusterAddressings: creates the IPAddressClaims of the selected Clusters, and
 //! writes their addresses into the Clusters when all of them are bound.
 //!
-//! What is done for a Cluster is decided by `plan`, a pure function. A Cluster that has its
+//! What is done for a Cluster is decided by `plan`, a pure function, also for one that is being
+//! created (`requested`). A Cluster that has its
 //! addresses causes no request. The claims of a Cluster have a finalizer until the Cluster is gone,
 //! so that no address is reused while machines of the Cluster can exist.
 
@@ -10,6 +11,7 @@ mod fields;
 mod manifests;
 mod plan;
 mod release;
+mod requested;
 mod seen;
 mod status;
 
@@ -43,6 +45,7 @@ use self::plan::{
     ItemClaim, Problem, Step, Versions, addressing_of, is_delivered, item_names, plan,
 };
 use self::release::Absences;
+pub use self::requested::{Requested, RequestedClusters};
 use self::seen::Seen;
 use super::options::InClusterOptions;
 
@@ -328,7 +331,7 @@ impl AddressingReconciler {
         let claims = self.item_claims(addressing, cluster, &items).await?;
         let mut is_ready = is_delivered(cluster, addressing);
         let mut problem = None;
-        for step in plan(cluster, addressing, &claims, self.versions) {
+        for step in plan(cluster, addressing, &claims, self.versions, None) {
             let found = match step {
                 Step::Report(problem) => Some(problem),
                 Step::CreateClaim(claim) => Some(self.create_claim(&claim).await?),
@@ -378,48 +381,26 @@ impl AddressingReconciler {
         items: &'a BTreeSet<String>,
     ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
         let namespace = cluster.namespace().unwrap_or_default();
-        let mut claims = BTreeMap::new();
-        for item in items {
+        let find = |item: &'a String| {
             let name = AddressingItem::claim_name(&cluster.name_any(), item);
-            if let Some(claim) = self.claims.get(&namespace, &name) {
-                let known = ItemClaim {
-                    claim: claim.as_ref().clone(),
-                    address: None,
-                };
-                claims.insert(item.as_str(), known);
-            }
-        }
-        let mut known = claims.values();
-        let all_bound = known.all(|known| known.claim.bound_address().is_some());
-        if !all_bound || is_delivered(cluster, addressing) {
+            let found = self.claims.get(&namespace, &name);
+            (item, found.map(|claim| claim.as_ref().clone()))
+        };
+        let claims = claims_of_items(items.iter().map(find));
+        if is_delivered(cluster, addressing) {
             return Ok(claims);
         }
-        let addresses = self.contract.addresses(&namespace);
-        for known in claims.values_mut() {
-            if let Some(address) = known.claim.bound_address() {
-                let found = addresses.get(address).await?;
-                known.address = found.map(|found| found.spec);
-            }
-        }
-        Ok(claims)
+        with_addresses(&self.contract, claims).await
     }
 
     /// Creates a claim. Returns why the Cluster does not have its addresses yet.
     async fn create_claim(&self, claim: &IPAddressClaim) -> Result<Problem, CallError> {
-        let namespace = claim.namespace().unwrap_or_default();
-        let name = claim.name_any();
-        let claims = self.contract.claims(&namespace);
-        let found = match claims.create_or_find(claim).await? {
-            Creation::Created(created) => created,
-            Creation::Found(found) => claims.decoded(found)?,
-        };
-        if addressing_of(&found) == addressing_of(claim) {
+        let (created, problem) = create_claim(&self.contract, claim).await?;
+        if let Some(created) = created {
             // The watch has it, too, and the next plan decides whose it is.
-            self.claims.record(&found);
-            let why = "it is not bound yet";
-            return Ok(Problem::of_claim(conditions::ADDRESSES_PENDING, &name, why));
+            self.claims.record(&created);
         }
-        Ok(Problem::name_in_use(&name))
+        Ok(problem)
     }
 
     /// Creates a ConfigMap. Returns why one with this name cannot be used.
@@ -459,6 +440,59 @@ impl AddressingReconciler {
             .normal(&done, &self.versions.cluster, reason, "Write", note);
         Ok(())
     }
+}
+
+/// The claims that exist, by the name of their item, without their addresses.
+fn claims_of_items<'a>(
+    found: impl Iterator<Item = (&'a String, Option<IPAddressClaim>)>,
+) -> BTreeMap<&'a str, ItemClaim> {
+    let mut claims = BTreeMap::new();
+    for (item, claim) in found {
+        if let Some(claim) = claim {
+            let address = None;
+            claims.insert(item.as_str(), ItemClaim { claim, address });
+        }
+    }
+    claims
+}
+
+/// Reads the addresses of claims if all of them are bound.
+async fn with_addresses<'a>(
+    contract: &ContractClient,
+    mut claims: BTreeMap<&'a str, ItemClaim>,
+) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
+    let mut known = claims.values();
+    if !known.all(|known| known.claim.bound_address().is_some()) {
+        return Ok(claims);
+    }
+    for known in claims.values_mut() {
+        if let Some(address) = known.claim.bound_address() {
+            let addresses = contract.addresses(&known.claim.namespace().unwrap_or_default());
+            let found = addresses.get(address).await?;
+            known.address = found.map(|found| found.spec);
+        }
+    }
+    Ok(claims)
+}
+
+/// Creates a claim. Returns it, unless another object has its name, and why the Cluster does not have
+/// its addresses yet.
+async fn create_claim(
+    contract: &ContractClient,
+    claim: &IPAddressClaim,
+) -> Result<(Option<IPAddressClaim>, Problem), CallError> {
+    let name = claim.name_any();
+    let claims = contract.claims(&claim.namespace().unwrap_or_default());
+    let found = match claims.create_or_find(claim).await? {
+        Creation::Created(created) => created,
+        Creation::Found(found) => claims.decoded(found)?,
+    };
+    if addressing_of(&found) != addressing_of(claim) {
+        return Ok((None, Problem::name_in_use(&name)));
+    }
+    let why = "it is not bound yet";
+    let problem = Problem::of_claim(conditions::ADDRESSES_PENDING, &name, why);
+    Ok((Some(found), problem))
 }
 
 /// Enqueues the ClusterAddressing of a claim.

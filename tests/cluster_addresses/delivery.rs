@@ -261,6 +261,7 @@ async fn manager_works_without_the_definition() {
         plane,
         manager,
         consumer,
+        webhooks: None,
     };
     scene.create_addressing(json!([endpoint()])).await;
     scene.create_selected_cluster("alpha", json!({})).await;

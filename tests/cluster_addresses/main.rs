@@ -14,4 +14,5 @@
 mod deletion;
 mod delivery;
 mod documented;
+mod requested;
 mod scene;

@@ -31,6 +31,7 @@ pub(crate) struct Scene {
     pub(crate) plane: ControlPlane,
     pub(crate) manager: Manager,
     pub(crate) consumer: Consumer,
+    pub(crate) webhooks: Option<Webhooks>,
 }
 
 impl Deref for Scene {
@@ -58,8 +59,27 @@ impl Scene {
 
     pub(crate) async fn with_options(options: Options, flags: &[&str]) -> Self {
         let plane = ControlPlane::start(options);
+        Self::on(plane, None, flags).await
+    }
+
+    /// Like [`Self::with_flags`]. The manager also serves the webhook of Clusters, which the API
+    /// server does not call yet.
+    pub(crate) async fn with_webhooks(flags: &[&str]) -> Self {
+        let options = Options {
+            controller_manager: true,
+            ..Options::default()
+        };
+        let plane = ControlPlane::start(options);
+        let webhooks = Webhooks::new(&plane);
+        Self::on(plane, Some(webhooks), flags).await
+    }
+
+    async fn on(plane: ControlPlane, webhooks: Option<Webhooks>, flags: &[&str]) -> Self {
         permit(&plane);
-        let manager = Manager::start(&plane, flags);
+        let own = webhooks.as_ref().map(Webhooks::flags);
+        let own = own.iter().flatten().map(String::as_str);
+        let flags: Vec<&str> = own.chain(flags.iter().copied()).collect();
+        let manager = Manager::start(&plane, &flags);
         let consumer = Consumer::new(&plane).await;
         consumer.create_pool("vips", "10.0.0.10-10.0.0.99").await;
         let pods = json!({"prefixes": ["10.128.0.0/16"], "allocationPrefixLength": 20});
@@ -69,7 +89,16 @@ impl Scene {
             plane,
             manager,
             consumer,
+            webhooks,
         }
+    }
+
+    /// Creates the ClusterAddressing `bonn`, and has the API server call the webhook.
+    pub(crate) async fn register(&self, items: Value) {
+        self.create_addressing(items).await;
+        let webhooks = self.webhooks.as_ref().expect("there are webhooks");
+        let labels = json!({"site": "bonn"});
+        webhooks.register_of_clusters(&self.plane, &self.consumer.namespace, &labels);
     }
 
     pub(crate) fn addressings(&self) -> ResourceClient<ClusterAddressing> {
@@ -101,6 +130,16 @@ impl Scene {
 
     /// Creates a Cluster with the label `site: bonn`. `spec` is merged into its specification.
     pub(crate) async fn create_selected_cluster(&self, name: &str, spec: Value) {
+        let created = create(&self.clusters(), &self.selected_cluster(name, spec)).await;
+        created.expect("the Cluster can be created");
+    }
+
+    /// A Cluster with the label `site: bonn`. `spec` is merged into its specification.
+    pub(crate) fn selected_cluster<K: serde::de::DeserializeOwned>(
+        &self,
+        name: &str,
+        spec: Value,
+    ) -> K {
         let mut cluster = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
             "metadata": {"name": name, "namespace": self.consumer.namespace, "labels": {"site": "bonn"}},
@@ -109,9 +148,27 @@ impl Scene {
         });
         let fields = cluster["spec"].as_object_mut().expect("it is an object");
         fields.extend(spec.as_object().cloned().unwrap_or_default());
-        create(&self.clusters(), &object(cluster))
-            .await
-            .expect("the Cluster can be created");
+        object(cluster)
+    }
+
+    /// Creates a Cluster of a file in the same way. Returns the Cluster, or the error message.
+    pub(crate) fn try_create_cluster(&self, name: &str, spec: Value) -> Result<Value, String> {
+        self.kubectl_create(name, spec, &[])
+    }
+
+    /// A dry run of [`Self::try_create_cluster`].
+    pub(crate) fn dry_run_of_cluster(&self, name: &str) -> Result<Value, String> {
+        self.kubectl_create(name, json!({}), &["--dry-run=server"])
+    }
+
+    fn kubectl_create(&self, name: &str, spec: Value, flags: &[&str]) -> Result<Value, String> {
+        let cluster: Value = self.selected_cluster(name, spec);
+        let file = self.plane.folder().join(format!("{name}.json"));
+        std::fs::write(&file, cluster.to_string()).expect("a file can be written");
+        let file = format!("--filename={}", file.display());
+        let arguments = [&["create", &file, "--output=json"], flags].concat();
+        let created = self.plane.try_kubectl(&arguments)?;
+        Ok(serde_json::from_str(&created).expect("kubectl writes JSON"))
     }
 
     pub(crate) async fn cluster(&self, name: &str) -> Value {

@@ -8,6 +8,7 @@
     reason = "test code: a failure ends the test"
 )]
 
+mod cluster_class;
 mod finalizer_at_creation;
 mod init;
 mod installed;

@@ -179,7 +179,7 @@ pub fn install_infrastructure_stub(plane: &ControlPlane) {
 }
 
 /// Installs a kind without a schema, for both versions of the Cluster API contract.
-fn install_stub(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind: &str) {
+pub fn install_stub(plane: &ControlPlane, group: &str, version: &str, plural: &str, kind: &str) {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let name = format!("{plural}.{group}");
     let definition = json!({
@@ -200,10 +200,15 @@ fn install_stub(plane: &ControlPlane, group: &str, version: &str, plural: &str, 
 /// Starts the core manager of Cluster API and configures the API server to call its webhooks:
 /// admission and conversion of claims, addresses and Clusters.
 pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
+    start_core_with(plane, &[])
+}
+
+/// Like [`start_core`], with further flags.
+pub fn start_core_with(plane: &ControlPlane, flags: &[&str]) -> (Manager, Webhooks) {
     let webhooks = Webhooks::new(plane);
     let [port, certificate] = webhooks.flags();
     let probes = super::ports::free_port();
-    let arguments = [
+    let mut arguments = vec![
         format!("--kubeconfig={}", plane.kubeconfig().display()),
         "--diagnostics-address=127.0.0.1:0".to_owned(),
         "--insecure-diagnostics=true".to_owned(),
@@ -211,6 +216,7 @@ pub fn start_core(plane: &ControlPlane) -> (Manager, Webhooks) {
         port,
         certificate,
     ];
+    arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
     let program = programs().join("core");
     // It changes its CRDs when it starts.
     webhooks.redirect_installed(plane, CORE, true);

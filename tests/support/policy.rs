@@ -68,7 +68,7 @@ impl<'a> Policy<'a> {
             "spec": {
                 "failurePolicy": "Fail",
                 "matchConstraints": {"resourceRules": [{
-                    "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"],
+                    "apiGroups": ["ipam.cluster.x-k8s.io", "cluster.x-k8s.io"], "apiVersions": ["*"],
                     "operations": [operation], "resources": [kind],
                 }]},
                 "validations": [{"expression": expression, "message": DENIED, "reason": "Forbidden"}],

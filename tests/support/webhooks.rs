@@ -148,6 +148,36 @@ impl Webhooks {
         }
     }
 
+    /// Configures the API server to call the webhook for the creation of Clusters, and waits until it
+    /// does. A ClusterAddressing for Clusters of this namespace with these labels exists.
+    ///
+    /// # Panics
+    /// When the webhook does not respond.
+    pub fn register_of_clusters(&self, plane: &ControlPlane, namespace: &str, labels: &Value) {
+        let manifests = in_repository("config/cluster-addressing-webhook/manifests.yaml");
+        let text = fs::read_to_string(manifests).expect("the manifests can be read");
+        let mut configuration: Value =
+            serde_saphyr::from_str(&text).expect("the manifests are YAML");
+        let client = &mut configuration["webhooks"][0]["clientConfig"];
+        let path = client["service"]["path"].as_str().expect("it has a path");
+        let url = format!("https://127.0.0.1:{}{path}", self.port);
+        let bundle = ByteString(self.authority().into_bytes());
+        *client = json!({ "url": url, "caBundle": bundle });
+        plane.kubectl_apply(&configuration.to_string());
+        let cluster = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
+            "metadata": { "name": "probe", "namespace": namespace, "labels": labels },
+            "spec": { "infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": "probe" } },
+        });
+        wait_until("the webhook of Clusters is called", || {
+            match try_create(plane, &cluster) {
+                Err(output) if output.contains("a dry run allocates no addresses") => Ok(()),
+                output => Err(output),
+            }
+        });
+    }
+
     /// Replaces the services in the installed webhook configurations and CRDs of a provider with
     /// the URL of these webhooks, since no service exists. Sets the CA bundle if `trusted`.
     ///
@@ -267,14 +297,20 @@ fn try_create(plane: &ControlPlane, object: &Value) -> Result<String, String> {
     let kind = object["kind"].as_str().unwrap_or_default();
     let file = plane.folder().join(format!("probe-{kind}.json"));
     fs::write(&file, object.to_string()).expect("a file can be written");
+    let namespace = object["metadata"]["namespace"]
+        .as_str()
+        .unwrap_or("default");
+    let namespace = format!("--namespace={namespace}");
+    let file = file.display().to_string();
     let arguments = [
         "create",
-        "--namespace=default",
+        &namespace,
         "--dry-run=server",
         "--warnings-as-errors",
         "-f",
+        &file,
     ];
-    plane.try_kubectl(&[&arguments[..], &[&file.display().to_string()]].concat())
+    plane.try_kubectl(&arguments)
 }
 
 fn wait_until(what: &str, mut look: impl FnMut() -> Result<(), Result<String, String>>) {

@@ -61,6 +61,14 @@ The files are those of the kustomize tree. These templates change what the value
 {{- end -}}
 {{- end }}
 
+{{/* Changes the MutatingWebhookConfiguration. */}}
+{{- define "capi-ipam.mutatingWebhook" -}}
+{{- if eq .root.Values.certificates "cert-manager" -}}
+{{- $certificate := printf "%s/capi-ipam-in-cluster-serving-cert" .root.Release.Namespace -}}
+{{- $_ := set .object.metadata "annotations" (dict "cert-manager.io/inject-ca-from" $certificate) -}}
+{{- end -}}
+{{- end }}
+
 {{/* Changes a NetworkPolicy. */}}
 {{- define "capi-ipam.networkPolicy" -}}
 {{- $policy := .root.Values.networkPolicy -}}

@@ -8,6 +8,9 @@ pub const WEBHOOK_SERVICE: &str = "capi-ipam-in-cluster-webhook-service";
 pub const CONVERSION_PATH: &str = "/convert";
 /// The ValidatingWebhookConfiguration.
 pub const WEBHOOK_CONFIGURATION: &str = "capi-ipam-in-cluster-validating-webhook-configuration";
+/// The MutatingWebhookConfiguration, which is installed if Clusters get their addresses when they are
+/// created. API servers call it before that of Cluster API, whose name follows in the alphabet.
+pub const MUTATING_CONFIGURATION: &str = "capi-ipam-in-cluster-mutating-webhook-configuration";
 /// Secret of the self-managed certificate.
 pub const CERTIFICATE_SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-cert";
 /// The CustomResourceDefinitions of the provider.

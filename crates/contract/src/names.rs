@@ -30,6 +30,10 @@ pub const METAL3_REQUESTED_ADDRESS: &str = "ipAddress";
 /// are left on the claim. The value is the uid of the claim.
 pub const RELEASE_NOW_ANNOTATION: &str = "ipam.cluster.x-k8s.io/release-now";
 
+/// Annotation on a claim for a Cluster that is being created: the claim is reconciled although its
+/// Cluster does not exist. The value is that of the request to create the Cluster.
+pub const CLUSTER_REQUESTED: &str = "ipam.cluster.x-k8s.io/cluster-requested";
+
 /// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them
 /// in the target cluster.
 pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";

@@ -199,6 +199,7 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
             names::PAUSED_ANNOTATION => true,
             names::REQUESTED_ADDRESS
             | names::METAL3_REQUESTED_ADDRESS
+            | names::CLUSTER_REQUESTED
             | names::RELEASE_NOW_ANNOTATION => {
                 // A longer text is neither an address nor a uid, and is reported.
                 if value.len() > MAX_REQUEST_LENGTH {
@@ -405,6 +406,9 @@ mod tests {
         claim
             .annotations_mut()
             .insert(names::PAUSED_ANNOTATION.to_owned(), String::new());
+        claim
+            .annotations_mut()
+            .insert(names::CLUSTER_REQUESTED.to_owned(), "1".to_owned());
         let paused = claim.clone();
         trim_claim(&mut claim);
         assert_eq!(claim, paused);

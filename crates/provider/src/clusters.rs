@@ -7,10 +7,11 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::{EventHandler, Invalid};
 use capi_ipam_protocol::decision::ClusterState;
+use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
-use crate::api::{Cluster, IPAddressClaim};
+use crate::api::{Cluster, IPAddressClaim, names};
 use crate::waiting_claims::{WaitingClaims, created};
 
 /// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation
@@ -59,9 +60,8 @@ impl Clusters {
 
     /// Returns the state of the Cluster of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> ClusterState {
-        cluster_of(claim).map_or(ClusterState::None, |cluster| {
-            self.state.lock().state_of(&cluster)
-        })
+        let state = cluster_of(claim).map(|cluster| self.state.lock().state_of(&cluster));
+        without_requested(claim, state)
     }
 
     /// As [`Self::state_for`]. If the Cluster is missing or paused, the claim waits for it, and is
@@ -75,7 +75,7 @@ impl Clusters {
         if found != ClusterState::Running {
             state.waiting.add(&claim.metadata, &cluster);
         }
-        found
+        without_requested(claim, Some(found))
     }
 
     /// The claim waits for its Cluster, and is enqueued when its state changes.
@@ -127,6 +127,20 @@ impl Clusters {
         for claim in waiting {
             self.trigger.enqueue(claim);
         }
+    }
+}
+
+/// The state of the Cluster of a claim: none if the claim has no Cluster, or is for a Cluster that is
+/// being created.
+pub(super) fn without_requested(
+    claim: &IPAddressClaim,
+    state: Option<ClusterState>,
+) -> ClusterState {
+    let is_requested = claim.annotations().contains_key(names::CLUSTER_REQUESTED);
+    match state {
+        None => ClusterState::None,
+        Some(ClusterState::Missing) if is_requested => ClusterState::None,
+        Some(state) => state,
     }
 }
 
@@ -270,6 +284,22 @@ mod tests {
         clusters.state_or_wait(&a);
         clusters.forget(&expanded(&a));
         assert!(clusters.state.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn claim_of_a_requested_cluster_does_not_wait_for_it() {
+        let all = clusters();
+        let mut claim = claim("a", "alpha");
+        let value = ("1".to_owned(), names::CLUSTER_REQUESTED.to_owned());
+        claim.annotations_mut().insert(value.1, value.0);
+        assert_eq!(all.state_or_wait(&claim), ClusterState::None);
+        assert_eq!(all.state_for(&claim), ClusterState::None);
+        // It is enqueued when the Cluster exists, and the Cluster can pause it.
+        let waiting = NamespacedName::new("n", "alpha");
+        assert_eq!(all.state.lock().waiting.take(&waiting).len(), 1);
+        let handler: &dyn EventHandler<Cluster> = &all;
+        handler.apply(&cluster("alpha", "2026-01-01T11:45:00Z", true));
+        assert_eq!(all.state_for(&claim), ClusterState::Paused);
     }
 
     #[test]

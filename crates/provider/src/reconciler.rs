@@ -31,7 +31,7 @@ use crate::attempt_state::{
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::ClaimFilter;
 use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
-use crate::clusters::Clusters;
+use crate::clusters::{Clusters, without_requested};
 use crate::contract::ContractClient;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
@@ -132,7 +132,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if state != ClusterState::Running {
             self.clusters.wait(claim);
         }
-        Ok(state)
+        Ok(without_requested(claim, Some(state)))
     }
 
     async fn sync(

@@ -58,6 +58,11 @@ pub fn unavailable(message: &str) -> Box<Status> {
     )
 }
 
+/// The request is not allowed in the present state of the cluster: 403.
+pub fn forbidden(message: &str) -> Box<Status> {
+    denied(403, reason::FORBIDDEN, message, no_details())
+}
+
 /// The validator has a bug: 500.
 pub fn internal(message: &str) -> Box<Status> {
     denied(500, reason::INTERNAL_ERROR, message, no_details())

@@ -5,8 +5,9 @@
 //! client that announces a large body and does not send it takes nothing from others. A request whose
 //! body has no room is rejected with 429, and the API server retries. Two requests are parsed and
 //! processed concurrently, each in 32 MiB, and the others wait in order. Validators and converters run
-//! on blocking threads, so a slow one delays neither the
-//! bodies of other requests nor TLS handshakes.
+//! on blocking threads, so a slow one delays neither the bodies of other requests nor TLS handshakes.
+//! Mutations, which send requests, are limited by the memory of their requests, and do not delay
+//! validators.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +22,8 @@ use axum::routing::post;
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_controller::trace_span;
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -33,8 +35,9 @@ use tracing::{Instrument, debug, error, field, warn};
 
 use crate::conversion;
 use crate::https::certificate::WEBHOOK_METRICS;
+use crate::memory::{MAX_MEMORY, memory_of};
 use crate::reply::{Reply, ReplyError, truncated};
-use crate::review::{self, AdmissionRequest, Decision};
+use crate::review::{self, AdmissionRequest, Decision, MutationDecision, Review};
 
 /// The outcomes of requests that are not answered as the API server expects.
 const FAILURES: [&str; 4] = ["error", "failed", "overloaded", "panic"];
@@ -52,6 +55,12 @@ pub(crate) const MAX_BODIES_SIZE: usize = 2 * MAX_BODY_SIZE;
 /// Number of requests that are processed concurrently. Each may take the memory of a large review,
 /// and processing is CPU-bound, so more would not be faster.
 const WORKERS: usize = 2;
+
+/// Memory for the parsed requests of all mutations together, which mostly wait for responses.
+const MUTATIONS_MEMORY: usize = MAX_MEMORY;
+
+/// The least part of it for one: it limits the number of mutations that are processed concurrently.
+const MIN_MUTATION_MEMORY: usize = MUTATIONS_MEMORY / 64;
 
 /// The metrics of webhooks and of their certificate.
 pub const METRICS: &[Description] = &[
@@ -87,6 +96,17 @@ const REVIEWS_IN_FLIGHT: Description = Description {
 /// Computes the reply to a body.
 type Respond = dyn Fn(&[u8]) -> Result<Reply, ReplyError> + Send + Sync;
 
+/// Decides on a request by requests of its own.
+type Mutate = dyn Fn(Arc<AdmissionRequest>) -> BoxFuture<'static, MutationDecision> + Send + Sync;
+
+/// What computes the replies of an endpoint.
+enum Responder {
+    /// On a blocking thread.
+    Blocking(Arc<Respond>),
+    /// In a task.
+    Mutation(Arc<Mutate>),
+}
+
 /// The paths of webhooks and their handlers.
 #[derive(Debug)]
 pub struct Endpoints {
@@ -100,6 +120,7 @@ struct Shared {
     /// The bytes that further bodies can take.
     memory: Arc<Semaphore>,
     workers: Arc<Semaphore>,
+    mutations: Semaphore,
     log_limit: RepetitionLimit,
     reviews: Family<Labels, Counter>,
     seconds: Family<Path, Histogram>,
@@ -108,7 +129,7 @@ struct Shared {
 
 struct Endpoint {
     path: &'static str,
-    respond: Arc<Respond>,
+    responder: Responder,
     shared: Arc<Shared>,
 }
 
@@ -135,6 +156,7 @@ impl Endpoints {
             memory: Arc::new(Semaphore::new(MAX_BODIES_SIZE)),
             log_limit: RepetitionLimit::default(),
             workers: Arc::new(Semaphore::new(WORKERS)),
+            mutations: Semaphore::new(MUTATIONS_MEMORY),
             reviews: Family::default(),
             seconds: Family::new_with_constructor(buckets),
             in_flight: Gauge::default(),
@@ -156,10 +178,24 @@ impl Endpoints {
         path: &'static str,
         validate: impl Fn(&AdmissionRequest) -> Decision + Send + Sync + 'static,
     ) -> Self {
-        self.add(
-            path,
-            Arc::new(move |body: &[u8]| review::respond(body, &validate)),
-        )
+        let respond = move |body: &[u8]| review::respond(body, &validate);
+        self.add(path, Responder::Blocking(Arc::new(respond)))
+    }
+
+    /// Adds an endpoint for admission reviews that can change the object. `mutate` may send
+    /// requests, and has to end before the API server stops waiting; it is completed if the client
+    /// disconnects.
+    #[must_use]
+    pub fn mutate<F>(
+        self,
+        path: &'static str,
+        mutate: impl Fn(Arc<AdmissionRequest>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = MutationDecision> + Send + 'static,
+    {
+        let mutate = move |request| mutate(request).boxed();
+        self.add(path, Responder::Mutation(Arc::new(mutate)))
     }
 
     /// Adds an endpoint for conversion reviews. `convert` converts one object to a version, for
@@ -171,10 +207,8 @@ impl Endpoints {
         path: &'static str,
         convert: impl Fn(Value, &str) -> Result<Value, String> + Send + Sync + 'static,
     ) -> Self {
-        self.add(
-            path,
-            Arc::new(move |body: &[u8]| conversion::respond(body, &convert)),
-        )
+        let respond = move |body: &[u8]| conversion::respond(body, &convert);
+        self.add(path, Responder::Blocking(Arc::new(respond)))
     }
 
     /// The router of all endpoints.
@@ -184,7 +218,7 @@ impl Endpoints {
             .method_not_allowed_fallback(method_not_allowed)
     }
 
-    fn add(self, path: &'static str, respond: Arc<Respond>) -> Self {
+    fn add(self, path: &'static str, responder: Responder) -> Self {
         // They exist before the first failure: an alert does not see an increase from nothing to
         // one.
         for outcome in FAILURES {
@@ -192,7 +226,7 @@ impl Endpoints {
         }
         let endpoint = Arc::new(Endpoint {
             path,
-            respond,
+            responder,
             shared: self.shared.clone(),
         });
         let route = post(handle).with_state(endpoint);
@@ -285,39 +319,69 @@ impl Endpoint {
             return Err(Rejection::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
         let (body, memory) = self.read(request.into_body()).await?;
+        match &self.responder {
+            Responder::Blocking(respond) => {
+                let respond = Arc::clone(respond);
+                let result = self.run_blocking(memory, move || respond(&body)).await?;
+                let reply = self.log_errors(result)?;
+                self.log_failure(&reply);
+                Ok(reply)
+            }
+            Responder::Mutation(mutate) => {
+                let bytes = memory_of(&body).clamp(MIN_MUTATION_MEMORY, MUTATIONS_MEMORY);
+                let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+                // The semaphore is never closed.
+                let _mutation = self.shared.mutations.acquire_many(permits).await;
+                let parsed = self
+                    .run_blocking(memory, move || Review::parse(&body))
+                    .await?;
+                let review = self.log_errors(parsed)?;
+                let task = tokio::spawn(mutate(Arc::clone(&review.request)));
+                let decided = task.await.map_err(|error| error.to_string());
+                self.log_errors(review.reply(decided))
+            }
+        }
+    }
+
+    /// Runs a function on a blocking thread when its turn comes. `memory` is that of its input.
+    async fn run_blocking<R: Send + 'static>(
+        &self,
+        memory: OwnedSemaphorePermit,
+        run: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, Rejection> {
         // The semaphore is never closed.
         let worker = self.shared.workers.clone().acquire_owned().await;
-        let respond = self.respond.clone();
         // The task continues if the client cancels the request, so it owns the permits.
         let task = tokio::task::spawn_blocking(move || {
             let _permits = (memory, worker);
-            respond(&body)
+            run()
         });
-        match task.await {
-            Ok(result) => self.log_errors(result),
-            Err(error) => {
-                error!(path = self.path, %error, "a request to a webhook was not answered; this is a bug");
-                Err(Rejection::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "internal error",
-                ))
-            }
+        task.await.map_err(|error| {
+            error!(path = self.path, %error, "a request to a webhook was not answered; this is a bug");
+            Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+        })
+    }
+
+    /// Logs that objects cannot be converted, at a limited rate.
+    fn log_failure(&self, reply: &Reply) {
+        let Some(failure) = &reply.failure else {
+            return;
+        };
+        let log_limit = &self.shared.log_limit;
+        if let Some(suppressed) = log_limit.allow("failed", Instant::now()) {
+            warn!(
+                path = self.path,
+                failure, suppressed, "cannot convert objects"
+            );
         }
     }
 
     /// Logs errors of requests, at a limited rate since any client can cause them, and turns them
     /// into HTTP errors.
-    fn log_errors(&self, result: Result<Reply, ReplyError>) -> Result<Reply, Rejection> {
+    fn log_errors<T>(&self, result: Result<T, ReplyError>) -> Result<T, Rejection> {
         let (path, shared) = (self.path, &self.shared);
         let error = match result {
-            Ok(reply) => {
-                if let Some(failure) = &reply.failure
-                    && let Some(suppressed) = shared.log_limit.allow("failed", Instant::now())
-                {
-                    warn!(path, failure, suppressed, "cannot convert objects");
-                }
-                return Ok(reply);
-            }
+            Ok(result) => return Ok(result),
             Err(error) => error,
         };
         let status = match error {

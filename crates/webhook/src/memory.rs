@@ -18,7 +18,13 @@ pub(super) const MAX_MEMORY: usize = 32 * 1024 * 1024;
 /// nothing, and reads no more of the text than needed. Of an invalid text the valid beginning
 /// counts, or more.
 pub(super) fn is_too_large(json: &[u8]) -> bool {
-    parsed_size(json, MAX_MEMORY) > MAX_MEMORY
+    memory_of(json) > MAX_MEMORY
+}
+
+/// An upper bound of the bytes of the [`serde_json::Value`] of this text; a number above
+/// [`MAX_MEMORY`] if they are more than that.
+pub(super) fn memory_of(json: &[u8]) -> usize {
+    parsed_size(json, MAX_MEMORY)
 }
 
 /// An upper bound of the bytes of the parsed value. Stops at a number above `limit`.

@@ -1,5 +1,10 @@
-//! Admission review (`admission.k8s.io`): decides whether an object may be written.
+//! Admission review (`admission.k8s.io`): decides whether an object may be written, and how it is
+//! changed before.
 
+use std::sync::Arc;
+
+use json_patch::PatchOperation;
+use k8s_openapi::ByteString;
 use kube::core::Status;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -52,11 +57,27 @@ pub struct AdmissionRequest {
     /// The existing object; `None` for a creation.
     #[serde(default)]
     pub old_object: Option<Value>,
+    /// Whether the API server stores nothing, so that the webhook must not write either.
+    #[serde(default, deserialize_with = "or_default")]
+    pub dry_run: bool,
 }
 
 /// The decision on an admission request: it is allowed with warnings that the client shows, or
 /// denied with a status of the module [`denial`].
 pub type Decision = Result<Vec<String>, Box<Status>>;
+
+/// What a mutating webhook changes in the object of an admission request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mutation {
+    /// The changes of the object.
+    pub patch: Vec<PatchOperation>,
+    /// The warnings that the client shows.
+    pub warnings: Vec<String>,
+}
+
+/// The decision on an admission request of a mutating webhook: as [`Decision`], with changes of the
+/// object.
+pub type MutationDecision = Result<Mutation, Box<Status>>;
 
 /// Responds to an `AdmissionReview`. `validate` decides on its request; a panic of it denies the
 /// request.
@@ -64,58 +85,95 @@ pub fn respond(
     body: &[u8],
     validate: impl Fn(&AdmissionRequest) -> Decision,
 ) -> Result<Reply, ReplyError> {
-    if is_too_large(body) {
-        return Err(ReplyError::TooManyValues);
-    }
-    let (version, request): (String, AdmissionRequest) = KIND.parse(body)?;
-    if request.uid.is_empty() {
-        return Err(ReplyError::Missing {
-            field: "request.uid",
-        });
-    }
-    let (warnings, status, outcome) = match catch_panic(|| validate(&request)) {
-        Ok(Ok(warnings)) => (header_safe(&warnings), None, Outcome::Allowed),
-        Ok(Err(status)) => (Vec::new(), Some(status), Outcome::Denied),
-        Err(panic) => {
-            let AdmissionRequest {
-                kind,
-                namespace,
-                name,
-                ..
-            } = &request;
-            error!(
-                kind = kind.kind,
-                namespace, name, panic, "the validation of an object panicked; this is a bug"
-            );
-            let message = "the webhook failed on this object because of a bug; see its log";
-            (
-                Vec::new(),
-                Some(denial::internal(message)),
-                Outcome::Panicked,
-            )
-        }
-    };
-    let response = Response {
-        uid: &request.uid,
-        allowed: status.is_none(),
-        status,
+    let review = Review::parse(body)?;
+    let decided = catch_panic(|| validate(&review.request));
+    let without_changes = |warnings| Mutation {
+        patch: Vec::new(),
         warnings,
     };
-    let review = Answered {
-        api_version: &version,
-        kind: KIND.name,
-        response,
-    };
-    let body = serde_json::to_vec(&review).map_err(|source| ReplyError::Serialize { source })?;
-    Ok(Reply {
-        body,
-        outcome,
-        failure: None,
-    })
+    review.reply(decided.map(|decision| decision.map(without_changes)))
+}
+
+/// A review that was received.
+pub(crate) struct Review {
+    version: String,
+    pub(crate) request: Arc<AdmissionRequest>,
+}
+
+impl Review {
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, ReplyError> {
+        if is_too_large(body) {
+            return Err(ReplyError::TooManyValues);
+        }
+        let (version, request): (String, AdmissionRequest) = KIND.parse(body)?;
+        if request.uid.is_empty() {
+            return Err(ReplyError::Missing {
+                field: "request.uid",
+            });
+        }
+        Ok(Self {
+            version,
+            request: Arc::new(request),
+        })
+    }
+
+    /// The reply with a decision, or after a panic with this message.
+    pub(crate) fn reply(
+        &self,
+        decided: Result<MutationDecision, String>,
+    ) -> Result<Reply, ReplyError> {
+        let (mutation, status, outcome) = match decided {
+            Ok(Ok(mutation)) => (mutation, None, Outcome::Allowed),
+            Ok(Err(status)) => (Mutation::default(), Some(status), Outcome::Denied),
+            Err(panic) => {
+                let AdmissionRequest {
+                    kind,
+                    namespace,
+                    name,
+                    ..
+                } = self.request.as_ref();
+                error!(
+                    kind = kind.kind,
+                    namespace, name, panic, "the admission of an object panicked; this is a bug"
+                );
+                let message = "the webhook failed on this object because of a bug; see its log";
+                let status = denial::internal(message);
+                (Mutation::default(), Some(status), Outcome::Panicked)
+            }
+        };
+        let serialize_error = |source| ReplyError::Serialize { source };
+        let Mutation { patch, warnings } = mutation;
+        let patch = if patch.is_empty() {
+            None
+        } else {
+            let operations = serde_json::to_vec(&patch).map_err(serialize_error)?;
+            Some(ByteString(operations))
+        };
+        let response = Response {
+            uid: &self.request.uid,
+            allowed: status.is_none(),
+            status,
+            warnings: header_safe(&warnings),
+            patch_type: patch.as_ref().map(|_| "JSONPatch"),
+            patch,
+        };
+        let review = Answered {
+            api_version: &self.version,
+            kind: KIND.name,
+            response,
+        };
+        let body = serde_json::to_vec(&review).map_err(serialize_error)?;
+        Ok(Reply {
+            body,
+            outcome,
+            failure: None,
+        })
+    }
 }
 
 /// The response. kube's `AdmissionResponse` can only be created from its `AdmissionRequest`.
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Response<'a> {
     uid: &'a str,
     allowed: bool,
@@ -123,6 +181,11 @@ struct Response<'a> {
     status: Option<Box<Status>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
+    /// In base64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
 }
 
 /// Shortens warnings and removes control characters: the API server sends them in HTTP headers.
@@ -197,6 +260,25 @@ mod tests {
             let expected = json!({"apiVersion": version, "kind": KIND.name, "response": {"uid": "u-1", "allowed": true}});
             assert_eq!((body, reply.outcome), (expected, Outcome::Allowed));
         }
+    }
+
+    #[test]
+    fn changes_are_a_json_patch() {
+        let body = review(KIND.versions[0]).to_string();
+        let received = Review::parse(body.as_bytes()).unwrap();
+        assert!(received.request.dry_run);
+        let patch = json!([{"op": "add", "path": "/spec/color", "value": "red"}]);
+        let mutation = Mutation {
+            patch: serde_json::from_value(patch.clone()).unwrap(),
+            warnings: vec!["a".to_owned()],
+        };
+        let reply = received.reply(Ok(Ok(mutation))).unwrap();
+        let body: Value = serde_json::from_slice(&reply.body).unwrap();
+        let response = &body["response"];
+        assert_eq!(response["patchType"], "JSONPatch");
+        let decoded: ByteString = serde_json::from_value(response["patch"].clone()).unwrap();
+        let decoded: Value = serde_json::from_slice(&decoded.0).unwrap();
+        assert_eq!((decoded, &response["warnings"]), (patch, &json!(["a"])));
     }
 
     #[test]

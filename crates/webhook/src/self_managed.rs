@@ -61,6 +61,8 @@ pub struct Names {
     pub secret: String,
     /// Name of the ValidatingWebhookConfiguration.
     pub configuration: String,
+    /// Name of the MutatingWebhookConfiguration; none if there is none. It need not exist.
+    pub mutating_configuration: Option<String>,
     /// Names of the CustomResourceDefinitions with a conversion webhook.
     pub definitions: Vec<String>,
     /// Path of the manifests with the required permissions, for error messages.
@@ -106,7 +108,7 @@ impl SelfManaged {
         let namespace = own_namespace(&client, &options.webhook_cert_namespace);
         let service = Service {
             namespace: namespace.clone(),
-            name: names.service,
+            name: names.service.clone(),
         };
         let Service { name, .. } = &service;
         let of_service =
@@ -122,7 +124,7 @@ impl SelfManaged {
             cert_lifetime: options.webhook_cert_lifetime,
         };
         Self {
-            targets: Targets::new(&client, service, &names.configuration, &names.definitions),
+            targets: Targets::new(&client, service, &names),
             store: Store::new(client, &namespace, &names.secret),
             spec,
             interval: options.webhook_cert_interval,

@@ -20,6 +20,7 @@ fn request_for(operation: Operation, old: Option<Value>, new: Option<Value>) -> 
         name: "p".to_owned(),
         object: new,
         old_object: old,
+        dry_run: false,
     }
 }
 

@@ -49,6 +49,7 @@ fn request_for(operation: Operation, object: Value) -> AdmissionRequest {
         name: "r".to_owned(),
         object: new,
         old_object: old,
+        dry_run: false,
     }
 }
 

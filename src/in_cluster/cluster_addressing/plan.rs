@@ -13,7 +13,9 @@ use capi_ipam_api::{
     names,
 };
 use capi_ipam_controller::finalizer;
-use capi_ipam_provider::api::names::{CLUSTER_GROUP, CLUSTER_NAME_LABEL, WATCH_FILTER_LABEL};
+use capi_ipam_provider::api::names::{
+    CLUSTER_GROUP, CLUSTER_NAME_LABEL, CLUSTER_REQUESTED, RELEASE_ADDRESS, WATCH_FILTER_LABEL,
+};
 use capi_ipam_provider::api::{
     AddressableCluster, ContractVersion, IPAddressClaim, IPAddressClaimSpec, IPAddressSpec,
     PoolReference,
@@ -30,6 +32,9 @@ use super::manifests::{Allocated, add_values, allocated, manifest};
 const ITEM_PREFIX: &str = "item:";
 /// What the record has in place of the address of an item whose fields the user has written.
 const SET_BY_USER: &str = "set by the user";
+/// A key of a record that was written when the Cluster was created: its ConfigMaps, which the
+/// Cluster owns, do not exist yet.
+const UNFINISHED: &str = "unfinished";
 /// A value that shows whether a field can be written.
 const ANY_VALUE: &str = "0.0.0.0";
 
@@ -103,17 +108,20 @@ pub(super) struct Versions {
 }
 
 /// The steps for a Cluster that is selected. `claims` has the claims that have the name of an item,
-/// by the name of the item; the items are those of [`item_names`].
+/// by the name of the item; the items are those of [`item_names`]. `request` is that to create the
+/// Cluster; none if the Cluster exists.
 pub(super) fn plan(
     cluster: &AddressableCluster,
     addressing: &ClusterAddressing,
     claims: &BTreeMap<&str, ItemClaim>,
     versions: Versions,
+    request: Option<&str>,
 ) -> Vec<Step> {
     let planner = Planner {
         cluster,
         addressing,
         versions,
+        request,
     };
     let mut steps: Vec<Step> = claims
         .iter()
@@ -129,9 +137,16 @@ pub(super) fn plan(
             let problem = Problem::new(conditions::DELIVERY_FAILED, message);
             steps.push(Step::Report(problem));
         }
+        Record::Unfinished(written) => {
+            let problems = planner.differences(&written, claims);
+            if problems.is_empty() {
+                steps.extend(planner.allocate(claims));
+            }
+            steps.extend(problems.into_iter().map(Step::Report));
+        }
         Record::Written(written) => {
-            steps.extend(planner.lost_claims(&written, claims).map(Step::Report));
-            steps.extend(drift(cluster, &written).map(Step::Report));
+            let problems = planner.differences(&written, claims);
+            steps.extend(problems.into_iter().map(Step::Report));
         }
     }
     steps
@@ -144,6 +159,8 @@ enum Record {
     Missing,
     /// The text is not a record. The addresses may be written.
     Invalid,
+    /// What was written into the fields. The ConfigMaps do not exist.
+    Unfinished(BTreeMap<String, String>),
     /// What was written, by field and by item.
     Written(BTreeMap<String, String>),
 }
@@ -154,6 +171,7 @@ fn record(cluster: &AddressableCluster, addressing: &ClusterAddressing) -> Recor
         return Record::Missing;
     };
     match serde_json::from_str::<BTreeMap<String, String>>(text) {
+        Ok(written) if written.contains_key(UNFINISHED) => Record::Unfinished(written),
         // A record has all items.
         Ok(written) if !written.is_empty() => Record::Written(written),
         _ => Record::Invalid,
@@ -172,7 +190,7 @@ pub(super) fn item_names(
 ) -> BTreeSet<String> {
     let items = addressing.spec.items.iter();
     let mut found: BTreeSet<String> = items.map(|item| item.name.clone()).collect();
-    if let Record::Written(written) = record(cluster, addressing) {
+    if let Record::Written(written) | Record::Unfinished(written) = record(cluster, addressing) {
         found.extend(recorded_items(&written).map(str::to_owned));
     }
     found
@@ -254,9 +272,23 @@ struct Planner<'a> {
     cluster: &'a AddressableCluster,
     addressing: &'a ClusterAddressing,
     versions: Versions,
+    /// The request to create the Cluster; none if it exists.
+    request: Option<&'a str>,
 }
 
 impl Planner<'_> {
+    /// In what a Cluster differs from the record of its addresses.
+    fn differences(
+        &self,
+        written: &BTreeMap<String, String>,
+        claims: &BTreeMap<&str, ItemClaim>,
+    ) -> Vec<Problem> {
+        let lost = self.lost_claims(written, claims);
+        lost.into_iter()
+            .chain(drift(self.cluster, written))
+            .collect()
+    }
+
     /// The steps for a Cluster that does not have its addresses.
     fn allocate(&self, claims: &BTreeMap<&str, ItemClaim>) -> Vec<Step> {
         if let Some(problem) = self.unwritable() {
@@ -312,7 +344,10 @@ impl Planner<'_> {
         let claim = &known.claim;
         let is_terminating = claim.metadata.deletion_timestamp.is_some();
         let problem = match self.ownership(&item.name, claim) {
-            Ownership::Ours | Ownership::Unowned | Ownership::OtherPool if is_terminating => {
+            // The Cluster can have the address of a claim if it has a record.
+            Ownership::Ours | Ownership::Unowned | Ownership::OtherPool
+                if is_terminating && !self.has_record() =>
+            {
                 return self.terminating(claim);
             }
             Ownership::Ours | Ownership::Unowned => return self.claimed(item, known, all_bound),
@@ -472,8 +507,9 @@ impl Planner<'_> {
         has_record(&self.cluster.metadata, &self.addressing.name_any())
     }
 
-    /// Writes the owner and the finalizer of a claim that lacks one of them. The API server accepts
-    /// no finalizer for a claim that is being deleted.
+    /// Writes the owner and the finalizer of a claim that lacks one of them, or that the claim is
+    /// for a Cluster that is being created. The API server accepts no finalizer for a claim that is
+    /// being deleted.
     fn protect(&self, item: &str, claim: &IPAddressClaim) -> Option<Step> {
         let ownership = self.ownership(item, claim);
         if !matches!(ownership, Ownership::Ours | Ownership::Unowned) {
@@ -483,23 +519,31 @@ impl Planner<'_> {
         if is_terminating && !self.has_record() {
             return None;
         }
-        let has_finalizer = finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS);
-        let needs_finalizer = !has_finalizer && !is_terminating;
-        let needs_owner = ownership == Ownership::Unowned;
-        if !needs_owner && !needs_finalizer {
-            return None;
-        }
         let mut wanted = claim.clone();
-        if needs_owner {
-            let owners = wanted.owner_references_mut();
-            owners.retain(|owner| !is_cluster(owner));
-            owners.push(self.owner());
+        match self.request {
+            // The Cluster has no uid yet. A claim that changes is not released by a decision that
+            // was made before.
+            Some(request) => {
+                let annotations = wanted.annotations_mut();
+                annotations.insert(CLUSTER_REQUESTED.to_owned(), request.to_owned());
+            }
+            None => {
+                if let Some(annotations) = &mut wanted.metadata.annotations {
+                    annotations.remove(CLUSTER_REQUESTED);
+                }
+                if ownership == Ownership::Unowned {
+                    let owners = wanted.owner_references_mut();
+                    owners.retain(|owner| !is_cluster(owner));
+                    owners.extend(self.owner());
+                }
+            }
         }
-        if needs_finalizer {
+        if !is_terminating && !finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS) {
             let finalizer = names::PROTECT_CLUSTER_ADDRESS.to_owned();
             wanted.finalizers_mut().push(finalizer);
         }
-        Some(Step::ProtectClaim(Box::new((claim.clone(), wanted))))
+        let is_changed = wanted != *claim;
+        is_changed.then(|| Step::ProtectClaim(Box::new((claim.clone(), wanted))))
     }
 
     /// The items whose addresses the Cluster has although their claims are not those of the
@@ -532,15 +576,15 @@ impl Planner<'_> {
     }
 
     /// The Cluster as an owner. It does not block the deletion of the Cluster: the claim waits for
-    /// it.
-    fn owner(&self) -> OwnerReference {
-        OwnerReference {
+    /// it. None if it is being created.
+    fn owner(&self) -> Option<OwnerReference> {
+        Some(OwnerReference {
             api_version: format!("{CLUSTER_GROUP}/{}", self.versions.cluster.as_str()),
             kind: "Cluster".to_owned(),
             name: self.cluster.name_any(),
-            uid: self.cluster.uid().unwrap_or_default(),
+            uid: self.cluster.uid()?,
             ..OwnerReference::default()
-        }
+        })
     }
 
     fn new_claim(&self, item: &AddressingItem) -> IPAddressClaim {
@@ -554,11 +598,18 @@ impl Planner<'_> {
         if let Some(filter) = self.addressing.labels().get(WATCH_FILTER_LABEL) {
             labels.insert(WATCH_FILTER_LABEL.to_owned(), filter.clone());
         }
+        let finalizers = [names::PROTECT_CLUSTER_ADDRESS, RELEASE_ADDRESS];
+        let requested = |request: &str| (CLUSTER_REQUESTED.to_owned(), request.to_owned());
+        let annotations = self
+            .request
+            .map(|request| BTreeMap::from([requested(request)]));
         IPAddressClaim {
             metadata: ObjectMeta {
                 name: Some(AddressingItem::claim_name(&cluster, &item.name)),
                 labels: Some(labels),
-                finalizers: Some(vec![names::PROTECT_CLUSTER_ADDRESS.to_owned()]),
+                annotations,
+                // The provider would add its finalizer by a further write.
+                finalizers: Some(finalizers.map(str::to_owned).into()),
                 ..self.owned()
             },
             spec: IPAddressClaimSpec {
@@ -573,12 +624,13 @@ impl Planner<'_> {
     fn owned(&self) -> ObjectMeta {
         ObjectMeta {
             namespace: self.cluster.namespace(),
-            owner_references: Some(vec![self.owner()]),
+            owner_references: self.owner().map(|owner| vec![owner]),
             ..ObjectMeta::default()
         }
     }
 
     /// Writes all addresses. The Cluster is last: its annotation says that everything is written.
+    /// A Cluster that is being created cannot own ConfigMaps, and its annotation says so.
     /// `settled` are all items, with what is allocated unless the user has written their fields.
     ///
     /// # Errors
@@ -587,8 +639,12 @@ impl Planner<'_> {
         &self,
         settled: &[(&AddressingItem, Option<Allocated>)],
     ) -> Result<Vec<Step>, Problem> {
-        let wanted = self.with_addresses(settled)?;
-        let config_maps = self.config_maps(settled);
+        let mut config_maps = self.config_maps(settled);
+        let is_unfinished = self.request.is_some() && !config_maps.is_empty();
+        let wanted = self.with_addresses(settled, is_unfinished)?;
+        if is_unfinished {
+            config_maps.clear();
+        }
         let mut steps = Vec::new();
         if !config_maps.is_empty() {
             steps.push(Step::CheckCluster(Box::new(wanted.clone())));
@@ -599,10 +655,12 @@ impl Planner<'_> {
         Ok(steps)
     }
 
-    /// The Cluster with all addresses and their record.
+    /// The Cluster with all addresses and their record, to which the ConfigMaps have to be added if
+    /// it is unfinished.
     fn with_addresses(
         &self,
         settled: &[(&AddressingItem, Option<Allocated>)],
+        is_unfinished: bool,
     ) -> Result<AddressableCluster, Problem> {
         let mut wanted = self.cluster.clone();
         let mut written = BTreeMap::new();
@@ -629,6 +687,9 @@ impl Planner<'_> {
                 })?;
                 written.insert(field.to_string(), value);
             }
+        }
+        if is_unfinished {
+            written.insert(UNFINISHED.to_owned(), "ConfigMaps".to_owned());
         }
         let record = serde_json::json!(written).to_string();
         let annotations = wanted.annotations_mut();

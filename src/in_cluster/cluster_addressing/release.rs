@@ -8,6 +8,7 @@ use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_provider::api::names::CLUSTER_REQUESTED;
 use capi_ipam_provider::api::{AddressableCluster, IPAddressClaim, Uid};
 use futures::future::join_all;
 use kube::{Resource as _, ResourceExt};
@@ -20,11 +21,20 @@ use super::{AddressingReconciler, CHECK_INTERVAL};
 /// How long after the grace period an absence is forgotten: then its claim is gone, too.
 const RETENTION: Duration = Duration::from_hours(1);
 
+/// How long a request to create a Cluster can take: the default of the API server is 60 s.
+const MAX_REQUEST: Duration = Duration::from_secs(65);
+
 /// When the Cluster of each claim was first found absent by this process. A Cluster that is created
 /// again or restored is absent for a moment, and keeps its addresses.
 pub(super) struct Absences {
     grace: Duration,
-    since: Mutex<HashMap<Uid, Instant>>,
+    since: Mutex<HashMap<Uid, Absence>>,
+}
+
+struct Absence {
+    first: Instant,
+    /// The request to create the Cluster that the claim was for.
+    request: Option<String>,
 }
 
 impl Absences {
@@ -36,14 +46,25 @@ impl Absences {
         }
     }
 
-    /// Records that the Cluster of a claim is absent. Returns how long the claim is still kept.
-    fn record(&self, claim: Uid, now: Instant) -> Duration {
-        let limit = self.grace.saturating_add(RETENTION);
+    /// Records that the Cluster of a claim is absent. Returns how long the claim is still kept: as
+    /// long as the last request to create the Cluster can succeed, and for the grace period.
+    fn record(&self, claim: Uid, request: Option<&str>, now: Instant) -> Duration {
+        let grace = match request {
+            Some(_) => self.grace.max(MAX_REQUEST),
+            None => self.grace,
+        };
+        let limit = grace.saturating_add(RETENTION);
         let mut since = self.since.lock();
-        since.retain(|_, first| now.saturating_duration_since(*first) < limit);
-        let first = *since.entry(claim).or_insert(now);
-        self.grace
-            .saturating_sub(now.saturating_duration_since(first))
+        since.retain(|_, it| now.saturating_duration_since(it.first) < limit);
+        let new = || Absence {
+            first: now,
+            request: request.map(str::to_owned),
+        };
+        let absence = since.entry(claim).or_insert_with(new);
+        if absence.request.as_deref() != request {
+            *absence = new();
+        }
+        grace.saturating_sub(now.saturating_duration_since(absence.first))
     }
 
     /// Records that the Cluster of a claim exists, or that the claim is released.
@@ -80,7 +101,9 @@ impl AddressingReconciler {
                 result.kept = result.kept.saturating_add(1);
                 continue;
             }
-            let mut left = self.absences.record(uid, Instant::now());
+            let request = claim.annotations().get(CLUSTER_REQUESTED);
+            let request = request.map(String::as_str);
+            let mut left = self.absences.record(uid, request, Instant::now());
             // What cannot be decoded at present cannot be written.
             let name = claim.name_any();
             if !self.claims.is_current(addressing.namespace(), &name) {
@@ -250,23 +273,47 @@ mod tests {
         let absences = Absences::new(Duration::from_mins(1));
         let (claim, start) = (Uid::of("claim"), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(absences.record(claim, start), Duration::from_mins(1));
-        assert_eq!(absences.record(claim, after(50)), Duration::from_secs(10));
-        assert!(absences.record(claim, after(60)).is_zero());
+        assert_eq!(absences.record(claim, None, start), Duration::from_mins(1));
+        assert_eq!(
+            absences.record(claim, None, after(50)),
+            Duration::from_secs(10)
+        );
+        assert!(absences.record(claim, None, after(60)).is_zero());
         // The Cluster exists again.
         absences.end(claim);
-        assert_eq!(absences.record(claim, after(61)), Duration::from_mins(1));
+        assert_eq!(
+            absences.record(claim, None, after(61)),
+            Duration::from_mins(1)
+        );
         let other = Uid::of("other");
-        assert_eq!(absences.record(other, after(90)), Duration::from_mins(1));
+        assert_eq!(
+            absences.record(other, None, after(90)),
+            Duration::from_mins(1)
+        );
+    }
+
+    #[test]
+    fn request_to_create_the_cluster_keeps_the_claim() {
+        let absences = Absences::new(Duration::from_secs(1));
+        let (claim, start) = (Uid::of("claim"), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let left = |request, now| absences.record(claim, request, now);
+        assert_eq!(left(Some("1"), start), MAX_REQUEST);
+        assert_eq!(left(Some("1"), after(60)), Duration::from_secs(5));
+        // Somebody tries again.
+        assert_eq!(left(Some("2"), after(64)), MAX_REQUEST);
+        assert!(left(Some("2"), after(64 + 65)).is_zero());
+        // The Cluster existed meanwhile.
+        assert_eq!(left(None, after(200)), Duration::from_secs(1));
     }
 
     #[test]
     fn old_absences_are_forgotten() {
         let absences = Absences::new(Duration::from_mins(1));
         let start = Instant::now();
-        absences.record(Uid::of("gone"), start);
+        absences.record(Uid::of("gone"), None, start);
         let later = start + Duration::from_mins(1) + RETENTION;
-        absences.record(Uid::of("claim"), later);
+        absences.record(Uid::of("claim"), None, later);
         assert_eq!(absences.since.lock().len(), 1);
     }
 }

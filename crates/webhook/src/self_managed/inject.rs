@@ -1,5 +1,5 @@
 //! Writes the CA bundle to the objects from which API servers read it: the
-//! ValidatingWebhookConfiguration, and the CustomResourceDefinitions with a conversion webhook.
+//! webhook configurations, and the CustomResourceDefinitions with a conversion webhook.
 //!
 //! The bundle is read from the Secret *after* the target object, and the write has the
 //! resourceVersion of the target as a precondition. So a slow replica never overwrites a newer
@@ -13,8 +13,15 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
+use super::Names;
+
 /// Prefix of the annotations that make cert-manager inject the CA bundle.
 const CERT_MANAGER_PREFIX: &str = "cert-manager.io/inject-";
+
+/// The group of webhook configurations.
+const ADMISSION: &str = "admissionregistration.k8s.io";
+/// The kind that is optional.
+const MUTATING: &str = "MutatingWebhookConfiguration";
 
 /// The Service of the webhooks.
 #[derive(Clone, Debug)]
@@ -26,8 +33,14 @@ pub(super) struct Service {
 /// The objects that refer to the webhooks.
 pub(super) struct Targets {
     service: Service,
-    /// The name of each, and the client for its kind.
-    names: Vec<(ResourceClient<DynamicObject>, String)>,
+    all: Vec<TargetName>,
+}
+
+struct TargetName {
+    client: ResourceClient<DynamicObject>,
+    name: String,
+    /// Whether it need not exist.
+    is_optional: bool,
 }
 
 /// A target that was read.
@@ -49,34 +62,45 @@ pub(super) enum InjectError {
 
 impl Targets {
     /// The targets of these names. Only webhooks that refer to `service` or to a URL are written.
-    pub(super) fn new(
-        client: &Client,
-        service: Service,
-        configuration: &str,
-        definitions: &[String],
-    ) -> Self {
-        let client_of = |group, kind| {
+    pub(super) fn new(client: &Client, service: Service, names: &Names) -> Self {
+        let target = |group, kind, name: &String| {
             let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-            ResourceClient::new(Api::all_with(client.clone(), &resource), &resource)
+            TargetName {
+                client: ResourceClient::new(Api::all_with(client.clone(), &resource), &resource),
+                name: name.clone(),
+                is_optional: kind == MUTATING,
+            }
         };
-        let group = "admissionregistration.k8s.io";
-        let configurations = client_of(group, "ValidatingWebhookConfiguration");
-        let all = client_of("apiextensions.k8s.io", "CustomResourceDefinition");
-        let definitions = definitions.iter().map(|name| (all.clone(), name.clone()));
-        let mut names = vec![(configurations, configuration.to_owned())];
-        names.extend(definitions);
-        Self { service, names }
+        let validating = target(
+            ADMISSION,
+            "ValidatingWebhookConfiguration",
+            &names.configuration,
+        );
+        let mut all = vec![validating];
+        let mutating = names.mutating_configuration.iter();
+        all.extend(mutating.map(|name| target(ADMISSION, MUTATING, name)));
+        let definitions = names.definitions.iter();
+        let group = "apiextensions.k8s.io";
+        all.extend(definitions.map(|name| target(group, "CustomResourceDefinition", name)));
+        Self { service, all }
     }
 
-    /// Reads all targets.
+    /// Reads all targets, apart from optional ones that do not exist.
     pub(super) async fn read(&self) -> Vec<Result<Target, InjectError>> {
-        let read = async |(client, name): &(ResourceClient<DynamicObject>, String)| {
-            let missing = || InjectError::Missing(format!("{} {name}", client.kind()));
-            let object = client.get(name).await?.ok_or_else(missing)?;
-            let client = client.clone();
-            Ok(Target { client, object })
+        let read = async |target: &TargetName| {
+            let client = target.client.clone();
+            match client.get(&target.name).await {
+                Ok(Some(object)) => Some(Ok(Target { client, object })),
+                Ok(None) if target.is_optional => None,
+                Ok(None) => {
+                    let text = format!("{} {}", client.kind(), target.name);
+                    Some(Err(InjectError::Missing(text)))
+                }
+                Err(error) => Some(Err(error.into())),
+            }
         };
-        futures::future::join_all(self.names.iter().map(read)).await
+        let found = futures::future::join_all(self.all.iter().map(read)).await;
+        found.into_iter().flatten().collect()
     }
 
     /// Writes the bundle to a target, unless it has it already. Returns whether there was something

@@ -74,7 +74,7 @@ fn steps(
     addressing: &ClusterAddressing,
     claims: &BTreeMap<&str, ItemClaim>,
 ) -> Vec<Step> {
-    plan(cluster, addressing, claims, Versions::default())
+    plan(cluster, addressing, claims, Versions::default(), None)
 }
 
 /// The only problem of a plan without another step.
@@ -184,7 +184,7 @@ fn all_fields_are_written_at_once() {
     assert_eq!(serde_json::to_value(&after.spec).unwrap(), spec);
     // Then there is nothing left to do.
     let addressing = endpoint_and_pods();
-    let again = super::plan(&after, &addressing, &bound(), Versions::default());
+    let again = super::plan(&after, &addressing, &bound(), Versions::default(), None);
     assert_eq!(again, []);
 }
 
@@ -232,7 +232,13 @@ fn item_that_the_user_has_written_needs_no_claim() {
         "{annotation}"
     );
     // Its claim is not missed.
-    let again = super::plan(&after, &endpoint_and_pods(), &claims, Versions::default());
+    let again = super::plan(
+        &after,
+        &endpoint_and_pods(),
+        &claims,
+        Versions::default(),
+        None,
+    );
     assert_eq!(again, []);
     assert_eq!(after.spec.control_plane_endpoint.unwrap().host, "10.0.0.10");
 }
@@ -744,7 +750,7 @@ fn check_rules(states: [(&str, &str); 2]) {
             "{states:?}: a value is never changed"
         );
     }
-    let again = super::plan(after, &addressing, &claims, Versions::default());
+    let again = super::plan(after, &addressing, &claims, Versions::default(), None);
     let is_upkeep = |step: &Step| matches!(step, Step::ProtectClaim(_));
     assert!(again.iter().all(is_upkeep), "{states:?}: {again:?}");
 }

@@ -1,0 +1,264 @@
+//! Writes the addresses of a Cluster into the request that creates it, so that they are there when
+//! Cluster API validates the Cluster.
+//!
+//! The steps are those of `plan`. The claims have no owner before the Cluster exists: the controller
+//! adds it, or releases them if the API server refuses the Cluster. What cannot be done in time is
+//! left to the controller, so an error here never prevents the creation of a Cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use capi_ipam_api::{ClusterAddressing, conditions};
+use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
+use capi_ipam_controller::health::Health;
+use capi_ipam_controller::options::Options;
+use capi_ipam_controller::patch;
+use capi_ipam_provider::advanced::{ContractClient, Selection};
+use capi_ipam_provider::api::AddressableCluster;
+use futures::future::try_join_all;
+use kube::core::SelectorExt;
+use kube::{Api, Client, ResourceExt};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::warn;
+
+use super::plan::{ItemClaim, Problem, Step, Versions, is_delivered, item_names, plan};
+use super::{AddressingItem, claims_of_items, create_claim, is_deleting, with_addresses};
+
+/// How long a request waits for its addresses. The API server waits for 5 s.
+const MAX_WAIT: Duration = Duration::from_secs(4);
+/// How long a request waits for an address that a pool does not have: another Cluster may return one.
+const NOT_READY_WAIT: Duration = Duration::from_secs(1);
+/// The delays between two reads of the claims. They are bound after a few milliseconds.
+const FIRST_DELAY: Duration = Duration::from_millis(20);
+const MAX_DELAY: Duration = Duration::from_millis(320);
+
+/// Decides on requests to create Clusters. It runs on all replicas.
+pub struct RequestedClusters {
+    client: Client,
+    health: Health,
+    selection: Selection,
+    contract: OnceCell<ContractClient>,
+}
+
+/// A Cluster as the API server is to store it.
+#[derive(Debug)]
+pub struct Requested {
+    /// The Cluster, with its addresses unless they are delivered later.
+    pub cluster: AddressableCluster,
+    /// What the client is told.
+    pub warnings: Vec<String>,
+}
+
+/// Why a Cluster cannot be created.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ClusterAddressing {addressing}: {message}")]
+pub struct Refusal {
+    addressing: String,
+    message: String,
+}
+
+/// What is known after the steps that are possible at present.
+enum Progress {
+    /// The Cluster has all addresses.
+    Delivered(AddressableCluster),
+    /// These problems are left.
+    Waiting(Vec<Problem>),
+    /// Only the controller can continue.
+    LeftToController,
+}
+
+impl RequestedClusters {
+    /// Creates it. It sends the first request when the first Cluster is created.
+    pub fn new(client: Client, health: Health, options: &Options) -> Self {
+        Self {
+            client,
+            health,
+            selection: Selection::of(options),
+            contract: OnceCell::new(),
+        }
+    }
+
+    /// Returns a Cluster with the addresses of the ClusterAddressings that select it. `cluster` has
+    /// a namespace. `request` is unique for each request; none for a dry run, which writes nothing.
+    ///
+    /// # Errors
+    /// If the Cluster cannot have its addresses before somebody changes something.
+    pub async fn deliver(
+        &self,
+        cluster: AddressableCluster,
+        request: Option<&str>,
+    ) -> Result<Requested, Refusal> {
+        let mut requested = Requested {
+            cluster,
+            warnings: Vec::new(),
+        };
+        let name = requested.cluster.metadata.name.as_deref();
+        if name.is_none_or(str::is_empty) || requested.cluster.is_paused() {
+            return Ok(requested);
+        }
+        let deadline = Instant::now() + MAX_WAIT;
+        let addressings = match timeout_at(deadline, self.addressings(&requested.cluster)).await {
+            Ok(Ok(addressings)) => addressings,
+            Ok(Err(error)) => {
+                requested.leave_to_controller("ClusterAddressings", &error_chain(&error));
+                return Ok(requested);
+            }
+            Err(_) => return Ok(requested),
+        };
+        for addressing in addressings {
+            if is_delivered(&requested.cluster, &addressing) {
+                continue;
+            }
+            let name = addressing.name_any();
+            let Some(request) = request else {
+                let text = format!(
+                    "ClusterAddressing {name}: a dry run allocates no addresses, and the Cluster has none of it"
+                );
+                requested.warnings.push(text);
+                continue;
+            };
+            let attempt = self.deliver_before(deadline, &addressing, &requested.cluster, request);
+            match attempt.await? {
+                Ok(delivered) => requested.cluster = delivered,
+                Err(why) => {
+                    let addressing = format!("ClusterAddressing {name}");
+                    requested.leave_to_controller(&addressing, &why);
+                }
+            }
+        }
+        Ok(requested)
+    }
+
+    /// The valid ClusterAddressings that select a Cluster, by name.
+    async fn addressings(
+        &self,
+        cluster: &AddressableCluster,
+    ) -> Result<Vec<ClusterAddressing>, CallError> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let api = Api::namespaced(self.client.clone(), &namespace);
+        let mut found = ResourceClient::<ClusterAddressing>::new(api, &())
+            .list()
+            .await?;
+        found.retain(|addressing| {
+            let selector = super::status::validated(addressing);
+            let is_selected = selector.is_ok_and(|selector| selector.matches(cluster.labels()));
+            is_selected && !is_deleting(addressing) && self.selection.includes(addressing)
+        });
+        found.sort_unstable_by_key(|addressing| addressing.name_any());
+        Ok(found)
+    }
+
+    /// The Cluster with the addresses of a ClusterAddressing; the inner error says why the controller
+    /// delivers them later.
+    async fn deliver_before(
+        &self,
+        deadline: Instant,
+        addressing: &ClusterAddressing,
+        cluster: &AddressableCluster,
+        request: &str,
+    ) -> Result<Result<AddressableCluster, String>, Refusal> {
+        let mut delay = FIRST_DELAY;
+        let mut not_ready_since = None;
+        let mut why = "the API server does not respond".to_owned();
+        loop {
+            let attempt = self.perform_steps(addressing, cluster, request);
+            let problems = match timeout_at(deadline, attempt).await {
+                Err(_) => return Ok(Err(why)),
+                Ok(Err(error)) if !error.is_conflict() => return Ok(Err(error_chain(&error))),
+                Ok(Err(_)) => Vec::new(),
+                Ok(Ok(Progress::Delivered(delivered))) => return Ok(Ok(delivered)),
+                Ok(Ok(Progress::LeftToController)) => return Ok(Err(why)),
+                Ok(Ok(Progress::Waiting(problems))) => problems,
+            };
+            let is_final = |it: &&Problem| it.reason != conditions::ADDRESSES_PENDING;
+            let now = Instant::now();
+            if let Some(problem) = problems.iter().find(is_final) {
+                let since = *not_ready_since.get_or_insert(now);
+                if now.duration_since(since) >= NOT_READY_WAIT {
+                    return Err(Refusal {
+                        addressing: addressing.name_any(),
+                        message: problem.message.clone(),
+                    });
+                }
+            }
+            if let Some(problem) = problems.into_iter().next() {
+                why = problem.message;
+            }
+            if now + delay >= deadline {
+                return Ok(Err(why));
+            }
+            sleep(delay).await;
+            delay = (delay * 2).min(MAX_DELAY);
+        }
+    }
+
+    async fn perform_steps(
+        &self,
+        addressing: &ClusterAddressing,
+        cluster: &AddressableCluster,
+        request: &str,
+    ) -> Result<Progress, CallError> {
+        let contract = self.contract().await;
+        let versions = Versions {
+            cluster: contract.cluster,
+            ipam: contract.ipam,
+        };
+        let items = item_names(cluster, addressing);
+        let claims = read_claims(contract, cluster, &items).await?;
+        let mut problems = Vec::new();
+        for step in plan(cluster, addressing, &claims, versions, Some(request)) {
+            match step {
+                Step::Report(problem) => problems.push(problem),
+                Step::CreateClaim(claim) => {
+                    let (_, problem) = create_claim(contract, &claim).await?;
+                    problems.push(problem);
+                }
+                Step::ProtectClaim(change) => {
+                    let (before, after) = &*change;
+                    let namespace = before.namespace().unwrap_or_default();
+                    patch::write(&contract.claims(&namespace), before, after).await?;
+                }
+                Step::WriteCluster(wanted) => return Ok(Progress::Delivered(*wanted)),
+                Step::ReleaseClaim(_) | Step::CheckCluster(_) | Step::CreateConfigMap(_) => {
+                    return Ok(Progress::LeftToController);
+                }
+            }
+        }
+        Ok(Progress::Waiting(problems))
+    }
+
+    async fn contract(&self) -> &ContractClient {
+        let discover = || ContractClient::discover(&self.client, &self.health);
+        self.contract.get_or_init(discover).await
+    }
+}
+
+impl Requested {
+    /// The controller delivers the addresses of a ClusterAddressing when the Cluster exists.
+    fn leave_to_controller(&mut self, of: &str, why: &str) {
+        let cluster = self.cluster.name_any();
+        warn!(
+            cluster,
+            of, why, "a Cluster is created without its addresses, which are written later"
+        );
+        let text = format!("{of}: the addresses are written later: {why}");
+        self.warnings.push(text);
+    }
+}
+
+/// The claims with the names of the items, by live reads, with their addresses if all are bound.
+async fn read_claims<'a>(
+    contract: &ContractClient,
+    cluster: &AddressableCluster,
+    items: &'a BTreeSet<String>,
+) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
+    let client = contract.claims(&cluster.namespace().unwrap_or_default());
+    let names = items
+        .iter()
+        .map(|item| AddressingItem::claim_name(&cluster.name_any(), item));
+    let names: Vec<String> = names.collect();
+    let found = try_join_all(names.iter().map(|name| client.get(name))).await?;
+    let claims = claims_of_items(items.iter().zip(found));
+    with_addresses(contract, claims).await
+}

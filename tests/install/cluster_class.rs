@@ -1,0 +1,134 @@
+//! The recipes for addresses of Clusters, with the core manager of Cluster API: its webhooks require
+//! variables of a ClusterClass, and its topology controller creates the infrastructure, whose kinds
+//! are definitions only.
+
+use std::fs;
+
+use support::clusterctl::{Releases, documents, install_stub, start_core_with};
+use support::prelude::*;
+use support::repository::in_repository;
+
+use crate::installed;
+
+/// The objects of a recipe, without the Cluster at its end, and the Cluster.
+fn recipe(name: &str, namespace: &str) -> (Vec<Value>, Value) {
+    let file = in_repository(&format!("config/recipes/{name}.yaml"));
+    let text = fs::read_to_string(file).expect("the recipe can be read");
+    let mut objects = documents(&text);
+    for object in &mut objects {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
+    let cluster = objects.pop().expect("the recipe has a Cluster");
+    (objects, cluster)
+}
+
+/// Installs the kinds of a provider that a recipe names: the templates, and what is created from
+/// them.
+fn install_kinds(plane: &ControlPlane, objects: &[Value]) {
+    for object in objects {
+        let api = object["apiVersion"].as_str().expect("it has a version");
+        let (group, version) = api.split_once('/').expect("it has a group");
+        let kind = object["kind"].as_str().expect("it has a kind");
+        let Some(created) = kind.strip_suffix("Template") else {
+            continue;
+        };
+        for kind in [kind, created] {
+            install_stub(
+                plane,
+                group,
+                version,
+                &format!("{}s", kind.to_lowercase()),
+                kind,
+            );
+        }
+    }
+}
+
+fn apply_component(plane: &ControlPlane) {
+    for file in [
+        "cluster-addressing/role.yaml",
+        "cluster-addressing/role_binding.yaml",
+        "cluster-addressing-webhook/manifests.yaml",
+    ] {
+        let file = in_repository("config").join(file).display().to_string();
+        plane.kubectl(&["apply", "-f", &file]);
+    }
+    let configuration =
+        "mutatingwebhookconfiguration/capi-ipam-in-cluster-mutating-webhook-configuration";
+    let label = "cluster.x-k8s.io/provider=ipam-in-cluster";
+    plane.kubectl(&["label", configuration, label]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn recipes_give_required_variables_to_their_clusters() {
+    let releases = Releases::write();
+    let plane = ControlPlane::start(Options {
+        bare: true,
+        controller_manager: true,
+        ..Options::default()
+    });
+    releases.init(&plane);
+    let _core = start_core_with(&plane, &["--feature-gates=ClusterTopology=true"]);
+    apply_component(&plane);
+    let _provider = installed::start(&plane, &["--cluster-addressing"]);
+    for name in ["metal3", "proxmox", "vsphere"] {
+        let consumer = Consumer::new(&plane).await;
+        check_recipe(&plane, &consumer, name).await;
+    }
+}
+
+async fn check_recipe(plane: &ControlPlane, consumer: &Consumer, name: &str) {
+    let (objects, mut cluster) = recipe(name, &consumer.namespace);
+    install_kinds(plane, &objects);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    plane.kubectl_apply(&list.to_string());
+
+    // Nobody sets the variable of a Cluster that is not selected.
+    let labels = cluster["metadata"]["labels"].take();
+    let file = plane.folder().join("cluster.json");
+    let create = |cluster: &Value| {
+        fs::write(&file, cluster.to_string()).expect("a file can be written");
+        let file = format!("--filename={}", file.display());
+        plane.try_kubectl(&["create", &file, "--output=json"])
+    };
+    let required = "required variable \"apiServerAddress\" must be set";
+    eventually_ok("the variable is required", async || {
+        match create(&cluster) {
+            Err(message) if message.contains(required) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    cluster["metadata"]["labels"] = labels;
+    let created = eventually_ok("the Cluster is created", async || create(&cluster)).await;
+    let created: Value = serde_json::from_str(&created).expect("kubectl writes JSON");
+    let endpoint = &created["spec"]["controlPlaneEndpoint"];
+    assert_eq!(*endpoint, json!({"host": "192.0.2.10", "port": 6443}));
+    let variables = created["spec"]["topology"]["variables"].as_array();
+    let variables = variables.expect("it has variables");
+    let expected = json!({"name": "apiServerAddress", "value": "192.0.2.10"});
+    assert!(variables.contains(&expected), "{variables:?}");
+
+    // The topology controller hands it on to the infrastructure, and to kube-vip.
+    let namespace = format!("--namespace={}", consumer.namespace);
+    let read = async |reference: &str| {
+        let what = format!("{name}: the {reference} exists");
+        eventually_ok(&what, async || {
+            let cluster = format!("cluster/{name}-1");
+            let cluster = plane.try_kubectl(&["get", &cluster, &namespace, "--output=json"])?;
+            let cluster: Value = serde_json::from_str(&cluster).expect("kubectl writes JSON");
+            let found = &cluster["spec"][reference];
+            let (Some(kind), Some(object)) = (found["kind"].as_str(), found["name"].as_str())
+            else {
+                return Err(format!("{:#}", cluster["status"]["conditions"]));
+            };
+            plane.try_kubectl(&["get", kind, object, &namespace, "--output=json"])
+        })
+        .await
+    };
+    let infrastructure: Value =
+        serde_json::from_str(&read("infrastructureRef").await).expect("it is JSON");
+    assert_eq!(infrastructure["spec"]["controlPlaneEndpoint"], *endpoint);
+    let control_plane = read("controlPlaneRef").await;
+    assert_contains(&control_plane, "name: address, value: \\\"192.0.2.10\\\"");
+}
