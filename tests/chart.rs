@@ -161,6 +161,23 @@ fn options_are_the_components_of_the_kustomize_tree() {
     let flagged: Vec<_> = flagged.filter_map(|arguments| arguments.last()).collect();
     assert_eq!(flagged, [&json!("--cluster-addressing")]);
 
+    for (certificates, annotation) in [
+        ("self-managed", Value::Null),
+        (
+            "cert-manager",
+            json!(format!("{NAMESPACE}/capi-ipam-in-cluster-serving-cert")),
+        ),
+    ] {
+        let certificates = format!("certificates={certificates}");
+        let all = added(&["clusterAddressingWebhook=true", &certificates]);
+        let webhook = all
+            .values()
+            .find(|object| object["kind"] == "MutatingWebhookConfiguration");
+        let metadata = &webhook.expect("it is added")["metadata"];
+        let found = &metadata["annotations"]["cert-manager.io/inject-ca-from"];
+        assert_eq!(*found, annotation, "{certificates}");
+    }
+
     let policy = added(&[
         "networkPolicy.enabled=true",
         "networkPolicy.apiServers=[\"10.0.0.11/32\"]",

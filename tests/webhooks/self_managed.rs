@@ -577,3 +577,25 @@ async fn resources_managed_by_cert_manager_are_skipped() {
     cluster.injected().await;
     cluster.wait_until_working().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bundle_of_the_webhook_of_clusters_is_injected() {
+    let folders = ["config/self-managed-certs", "config/cluster-addressing"];
+    let cluster = Cluster::start(&folders).await;
+    let manager = cluster.manager(&["--cluster-addressing"]);
+    // The webhook need not be installed.
+    manager.wait_until_ready();
+    cluster.wait_until_working().await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/cluster-addressing-webhook");
+    let file = folder.join("manifests.yaml").display().to_string();
+    cluster.plane.kubectl(&["apply", "-f", &file]);
+    let bundle = cluster.value("ca.crt").await;
+    let path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/capi-ipam-in-cluster-mutating-webhook-configuration";
+    eventually("the CA bundle is injected", async || {
+        let configuration = cluster.client.get(path).await;
+        let found = configuration["webhooks"][0]["clientConfig"]["caBundle"].clone();
+        let found: Option<ByteString> = serde_json::from_value(found).ok()?;
+        (found?.0 == bundle.as_bytes()).then_some(())
+    })
+    .await;
+}

@@ -14,7 +14,7 @@ use capi_ipam_api::{
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_provider::api::names::{
-    CLUSTER_GROUP, CLUSTER_NAME_LABEL, CLUSTER_REQUESTED, RELEASE_ADDRESS, WATCH_FILTER_LABEL,
+    CLUSTER_GROUP, CLUSTER_NAME_LABEL, CLUSTER_REQUESTED, WATCH_FILTER_LABEL,
 };
 use capi_ipam_provider::api::{
     AddressableCluster, ContractVersion, IPAddressClaim, IPAddressClaimSpec, IPAddressSpec,
@@ -598,7 +598,6 @@ impl Planner<'_> {
         if let Some(filter) = self.addressing.labels().get(WATCH_FILTER_LABEL) {
             labels.insert(WATCH_FILTER_LABEL.to_owned(), filter.clone());
         }
-        let finalizers = [names::PROTECT_CLUSTER_ADDRESS, RELEASE_ADDRESS];
         let requested = |request: &str| (CLUSTER_REQUESTED.to_owned(), request.to_owned());
         let annotations = self
             .request
@@ -608,8 +607,8 @@ impl Planner<'_> {
                 name: Some(AddressingItem::claim_name(&cluster, &item.name)),
                 labels: Some(labels),
                 annotations,
-                // The provider would add its finalizer by a further write.
-                finalizers: Some(finalizers.map(str::to_owned).into()),
+                // Not that of the provider: it means that the claim has had an address.
+                finalizers: Some(vec![names::PROTECT_CLUSTER_ADDRESS.to_owned()]),
                 ..self.owned()
             },
             spec: IPAddressClaimSpec {
