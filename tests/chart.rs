@@ -168,7 +168,7 @@ fn options_are_the_components_of_the_kustomize_tree() {
             json!(format!("{NAMESPACE}/capi-ipam-in-cluster-serving-cert")),
         ),
     ] {
-        let certificates = format!("certificates={certificates}");
+        let certificates = format!("certificates=\"{certificates}\"");
         let all = added(&["clusterAddressingWebhook=true", &certificates]);
         let webhook = all
             .values()

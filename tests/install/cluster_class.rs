@@ -12,7 +12,7 @@ use crate::installed;
 
 /// The objects of a recipe, without the Cluster at its end, and the Cluster.
 fn recipe(name: &str, namespace: &str) -> (Vec<Value>, Value) {
-    let file = in_repository(&format!("config/recipes/{name}.yaml"));
+    let file = in_repository(&format!("docs/recipes/{name}.yaml"));
     let text = fs::read_to_string(file).expect("the recipe can be read");
     let mut objects = documents(&text);
     for object in &mut objects {
