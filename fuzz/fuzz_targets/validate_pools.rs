@@ -144,6 +144,7 @@ fn is_allowed(
         name: String::new(),
         object: new.cloned(),
         old_object: old.cloned(),
+        dry_run: false,
     };
     match pools::review(kind, &request, cluster) {
         Ok(warnings) => assert!(warnings.iter().all(|text| !text.is_empty())),

@@ -69,7 +69,7 @@ pub(super) async fn register(
         let certificate = SelfManaged::new(
             client,
             &options.self_managed,
-            certificate.names(cluster_addressing),
+            &certificate.names(cluster_addressing),
             certificates,
             health,
         );

@@ -101,7 +101,7 @@ impl SelfManaged {
     pub fn new(
         client: Client,
         options: &SelfManagedOptions,
-        names: Names,
+        names: &Names,
         certificates: Certificates,
         health: ReadinessGate,
     ) -> Self {
@@ -124,7 +124,7 @@ impl SelfManaged {
             cert_lifetime: options.webhook_cert_lifetime,
         };
         Self {
-            targets: Targets::new(&client, service, &names),
+            targets: Targets::new(&client, service, names),
             store: Store::new(client, &namespace, &names.secret),
             spec,
             interval: options.webhook_cert_interval,

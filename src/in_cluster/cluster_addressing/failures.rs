@@ -122,7 +122,8 @@ mod tests {
         let problem = Problem::new("DeliveryFailed", "refused");
         let fail = || failures.record(&key, "alpha", states("1"), problem.clone(), now);
         assert!(fail() <= Duration::from_millis(250));
-        let last = (0..20).map(|_| fail()).last().unwrap();
+        let delays: Vec<Duration> = (0..20).map(|_| fail()).collect();
+        let last = *delays.last().unwrap();
         assert!(last >= Duration::from_mins(2), "{last:?}");
         let pending = |version: &str, now| failures.pending(&key, "alpha", &states(version), now);
         assert_eq!(pending("1", now), Some((problem.clone(), last)));

@@ -61,11 +61,19 @@ pub struct Refusal {
 /// What is known after the steps that are possible at present.
 enum Progress {
     /// The Cluster has all addresses.
-    Delivered(AddressableCluster),
+    Delivered(Box<AddressableCluster>),
     /// These problems are left.
     Waiting(Vec<Problem>),
     /// Only the controller can continue.
     LeftToController,
+}
+
+/// What became of the addresses of a Cluster.
+enum Delivery {
+    /// The Cluster has all of them.
+    Done(Box<AddressableCluster>),
+    /// The controller delivers them, for this reason.
+    Later(String),
 }
 
 impl RequestedClusters {
@@ -120,8 +128,8 @@ impl RequestedClusters {
             };
             let attempt = self.deliver_before(deadline, &addressing, &requested.cluster, request);
             match attempt.await? {
-                Ok(delivered) => requested.cluster = delivered,
-                Err(why) => {
+                Delivery::Done(delivered) => requested.cluster = *delivered,
+                Delivery::Later(why) => {
                     let addressing = format!("ClusterAddressing {name}");
                     requested.leave_to_controller(&addressing, &why);
                 }
@@ -145,31 +153,29 @@ impl RequestedClusters {
             let is_selected = selector.is_ok_and(|selector| selector.matches(cluster.labels()));
             is_selected && !is_deleting(addressing) && self.selection.includes(addressing)
         });
-        found.sort_unstable_by_key(|addressing| addressing.name_any());
+        found.sort_unstable_by_key(ResourceExt::name_any);
         Ok(found)
     }
 
-    /// The Cluster with the addresses of a ClusterAddressing; the inner error says why the controller
-    /// delivers them later.
+    /// Adds the addresses of a ClusterAddressing to a Cluster.
     async fn deliver_before(
         &self,
         deadline: Instant,
         addressing: &ClusterAddressing,
         cluster: &AddressableCluster,
         request: &str,
-    ) -> Result<Result<AddressableCluster, String>, Refusal> {
+    ) -> Result<Delivery, Refusal> {
         let mut delay = FIRST_DELAY;
         let mut not_ready_since = None;
         let mut why = "the API server does not respond".to_owned();
         loop {
             let attempt = self.perform_steps(addressing, cluster, request);
             let problems = match timeout_at(deadline, attempt).await {
-                Err(_) => return Ok(Err(why)),
-                Ok(Err(error)) if !error.is_conflict() => return Ok(Err(error_chain(&error))),
-                Ok(Err(_)) => Vec::new(),
-                Ok(Ok(Progress::Delivered(delivered))) => return Ok(Ok(delivered)),
-                Ok(Ok(Progress::LeftToController)) => return Ok(Err(why)),
+                Ok(Ok(Progress::Delivered(delivered))) => return Ok(Delivery::Done(delivered)),
                 Ok(Ok(Progress::Waiting(problems))) => problems,
+                Ok(Err(error)) if error.is_conflict() => Vec::new(),
+                Ok(Err(error)) => return Ok(Delivery::Later(error_chain(&error))),
+                Ok(Ok(Progress::LeftToController)) | Err(_) => return Ok(Delivery::Later(why)),
             };
             let is_final = |it: &&Problem| it.reason != conditions::ADDRESSES_PENDING;
             let now = Instant::now();
@@ -186,7 +192,7 @@ impl RequestedClusters {
                 why = problem.message;
             }
             if now + delay >= deadline {
-                return Ok(Err(why));
+                return Ok(Delivery::Later(why));
             }
             sleep(delay).await;
             delay = (delay * 2).min(MAX_DELAY);
@@ -219,7 +225,7 @@ impl RequestedClusters {
                     let namespace = before.namespace().unwrap_or_default();
                     patch::write(&contract.claims(&namespace), before, after).await?;
                 }
-                Step::WriteCluster(wanted) => return Ok(Progress::Delivered(*wanted)),
+                Step::WriteCluster(wanted) => return Ok(Progress::Delivered(wanted)),
                 Step::ReleaseClaim(_) | Step::CheckCluster(_) | Step::CreateConfigMap(_) => {
                     return Ok(Progress::LeftToController);
                 }
