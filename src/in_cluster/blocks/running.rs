@@ -6,22 +6,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::IPRegistrySpec;
+use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::watch::{Change, EventHandler};
-use capi_ipam_registry::{Entry, RecordChanges};
+use capi_ipam_registry::{Entry, Key, RecordChanges};
 use futures::StreamExt;
 use k8s_openapi::ByteString;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use super::driver::Driver;
 use super::heartbeat::Heartbeat;
 use super::open_registry::{OpenRegistry, PROBE_INTERVAL, Requester};
 use crate::in_cluster::context::Context;
 
-/// How long a process that starts waits for the first list of a registry before it allocates addresses of its
+/// How long a process that starts waits for the records of a registry before it allocates addresses of its
 /// blocks: another cluster can have the identity of this one.
 pub(super) const START_DELAY: Duration = Duration::from_secs(5);
 /// The time for which changes are gathered before the driver acts on them. Every allocation is one.
@@ -48,6 +50,8 @@ pub(super) struct Running {
 pub(super) struct Tasks {
     pub(super) context: Arc<Context>,
     pub(super) registry: Arc<OpenRegistry>,
+    /// The identity of the registry in the status of the IPRegistry.
+    pub(super) known_id: Option<String>,
     pub(super) gates: Vec<ReadinessGate>,
     pub(super) drain: Duration,
     /// Changes when a network may need a block, or need one no longer.
@@ -61,7 +65,8 @@ impl Running {
         let mut running = JoinSet::new();
         let registry = Arc::clone(&tasks.registry);
         let stop = tasks.stop.clone();
-        for task in [tasks.clone().watch(), tasks.clone().drive(), tasks.live()] {
+        let early = tasks.clone().read_own_blocks();
+        for task in [tasks.clone().watch(), early, tasks.clone().drive(), tasks.live()] {
             let stop = stop.clone();
             running.spawn(async move {
                 stop.run_until_cancelled(task).await;
@@ -114,12 +119,61 @@ impl Tasks {
         }
     }
 
+    /// Reads the records of the own blocks, which takes less time than the list of all. If this fails, the
+    /// list decides.
+    fn read_own_blocks(self) -> Task {
+        Box::pin(async move {
+            self.initial_lists().await;
+            let (Some(id), blocks) = (&self.known_id, self.own_blocks()) else {
+                return;
+            };
+            match self.registry.read_own_blocks(id, blocks).await {
+                Ok(true) => self.use_own_blocks(),
+                Ok(false) => {}
+                Err(error) => {
+                    let error = error_chain(&error);
+                    debug!(registry = self.registry.name, error, "cannot read the records of the own blocks");
+                }
+            }
+        })
+    }
+
+    /// The records of the blocks of this management cluster.
+    fn own_blocks(&self) -> Vec<Key> {
+        let registry = &self.registry;
+        let mut keys = Vec::new();
+        registry.ledger.read(|ledger| {
+            for name in ledger.networks_of_registry(&registry.name) {
+                let network = ledger.network_blocks(&name).unwrap_or_default();
+                for view in network.blocks {
+                    if view.slice.is_some_and(|slice| slice.cluster == registry.cluster) {
+                        let (network, block) = (name.as_str().into(), view.block);
+                        keys.push(Key::Block { network, block });
+                    }
+                }
+            }
+        });
+        keys
+    }
+
+    /// Waits until the ledger knows the objects that it needs.
+    async fn initial_lists(&self) {
+        for gate in &self.gates {
+            gate.wait().await;
+        }
+    }
+
+    /// Tells the ledger who this management cluster is: from then on, addresses of its blocks are
+    /// allocated.
+    fn use_own_blocks(&self) {
+        let OpenRegistry { name, cluster, ledger, .. } = &*self.registry;
+        ledger.change(|ledger| ledger.set_management_cluster(name, cluster));
+    }
+
     /// Sends what is due for the blocks.
     fn drive(mut self) -> Task {
         Box::pin(async move {
-            for gate in &self.gates {
-                gate.wait().await;
-            }
+            self.initial_lists().await;
             let (context, registry) = (Arc::clone(&self.context), Arc::clone(&self.registry));
             let mut driver = Driver::new(context, registry, self.drain);
             let restores = self.context.reservations.restores().clone();
@@ -145,8 +199,8 @@ impl Tasks {
         })
     }
 
-    /// Tells the ledger who this management cluster is: from then on, addresses of its blocks are
-    /// allocated. The records are listed first if the registry can be reached in time.
+    /// Lets the ledger use the own blocks. The records are listed first if the registry can be reached in
+    /// time.
     async fn begin(&self) {
         let registry = &self.registry;
         let deadline = Instant::now() + START_DELAY;
@@ -157,9 +211,7 @@ impl Tasks {
                 () = sleep(PROBE_INTERVAL) => {}
             }
         }
-        registry
-            .ledger
-            .change(|ledger| ledger.set_management_cluster(&registry.name, &registry.cluster));
+        self.use_own_blocks();
     }
 
     /// Shows that this management cluster is alive.
