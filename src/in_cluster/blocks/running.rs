@@ -2,6 +2,7 @@
 //! life of this management cluster.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,11 @@ use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::watch::{Change, EventHandler};
 use capi_ipam_registry::{Entry, Key, RecordChanges};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::ByteString;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -26,6 +27,8 @@ use crate::in_cluster::context::Context;
 /// How long a process that starts waits for the records of a registry before it allocates addresses of its
 /// blocks: another cluster can have the identity of this one.
 pub(super) const START_DELAY: Duration = Duration::from_secs(5);
+/// How long the list of all records waits for the records of the own blocks: both at once take longer.
+const LIST_DELAY: Duration = Duration::from_millis(500);
 /// The time for which changes are gathered before the driver acts on them. Every allocation is one.
 const DEBOUNCE: Duration = Duration::from_millis(10);
 
@@ -65,8 +68,7 @@ impl Running {
         let mut running = JoinSet::new();
         let registry = Arc::clone(&tasks.registry);
         let stop = tasks.stop.clone();
-        let early = tasks.clone().read_own_blocks();
-        for task in [tasks.clone().watch(), early, tasks.clone().drive(), tasks.live()] {
+        for task in [tasks.clone().watch(), tasks.clone().drive(), tasks.live()] {
             let stop = stop.clone();
             running.spawn(async move {
                 stop.run_until_cancelled(task).await;
@@ -84,25 +86,31 @@ impl Running {
 type Task = futures::future::BoxFuture<'static, ()>;
 
 impl Tasks {
-    /// Fills the cache of records.
+    /// Fills the cache of records: first those of the own blocks, which takes less time than the list of all.
     fn watch(self) -> Task {
         Box::pin(async move {
-            loop {
-                let handler = Arc::clone(&self.registry) as Arc<dyn EventHandler<Entry>>;
-                let changes = match self.registry.backend.registry.watch(handler) {
-                    Ok(changes) => changes,
-                    Err(error) => {
-                        self.registry.failed(Requester::Watch, &error);
-                        return;
-                    }
-                };
-                tokio::select! {
-                    () = self.follow(changes) => return,
-                    // A new watch begins with a list. It counts whatever was known before.
-                    () = self.registry.list_requested() => self.registry.restored(),
-                }
-            }
+            let mut own = pin!(self.read_own_blocks().fuse());
+            let _ = timeout(LIST_DELAY, &mut own).await;
+            tokio::join!(own, self.watch_all());
         })
+    }
+
+    async fn watch_all(&self) {
+        loop {
+            let handler = Arc::clone(&self.registry) as Arc<dyn EventHandler<Entry>>;
+            let changes = match self.registry.backend.registry.watch(handler) {
+                Ok(changes) => changes,
+                Err(error) => {
+                    self.registry.failed(Requester::Watch, &error);
+                    return;
+                }
+            };
+            tokio::select! {
+                () = self.follow(changes) => return,
+                // A new watch begins with a list. It counts whatever was known before.
+                () = self.registry.list_requested() => self.registry.restored(),
+            }
+        }
     }
 
     /// Reports whether the watch works, until it ends.
@@ -119,23 +127,21 @@ impl Tasks {
         }
     }
 
-    /// Reads the records of the own blocks, which takes less time than the list of all. If this fails, the
-    /// list decides.
-    fn read_own_blocks(self) -> Task {
-        Box::pin(async move {
-            self.initial_lists().await;
-            let (Some(id), blocks) = (&self.known_id, self.own_blocks()) else {
-                return;
-            };
-            match self.registry.read_own_blocks(id, blocks).await {
-                Ok(true) => self.use_own_blocks(),
-                Ok(false) => {}
-                Err(error) => {
-                    let error = error_chain(&error);
-                    debug!(registry = self.registry.name, error, "cannot read the records of the own blocks");
-                }
+    /// Lets the ledger use the own blocks as their records show. If these cannot be read, the list of all records
+    /// decides.
+    async fn read_own_blocks(&self) {
+        let Some(id) = &self.known_id else {
+            return;
+        };
+        self.initial_lists().await;
+        match self.registry.read_own_blocks(id, self.own_blocks()).await {
+            Ok(true) => self.use_own_blocks(),
+            Ok(false) => {}
+            Err(error) => {
+                let (registry, error) = (&self.registry.name, error_chain(&error));
+                debug!(registry, error, "cannot read the records of the own blocks");
             }
-        })
+        }
     }
 
     /// The records of the blocks of this management cluster.
@@ -146,7 +152,10 @@ impl Tasks {
             for name in ledger.networks_of_registry(&registry.name) {
                 let network = ledger.network_blocks(&name).unwrap_or_default();
                 for view in network.blocks {
-                    if view.slice.is_some_and(|slice| slice.cluster == registry.cluster) {
+                    if view
+                        .slice
+                        .is_some_and(|slice| slice.cluster == registry.cluster)
+                    {
                         let (network, block) = (name.as_str().into(), view.block);
                         keys.push(Key::Block { network, block });
                     }
@@ -166,7 +175,12 @@ impl Tasks {
     /// Tells the ledger who this management cluster is: from then on, addresses of its blocks are
     /// allocated.
     fn use_own_blocks(&self) {
-        let OpenRegistry { name, cluster, ledger, .. } = &*self.registry;
+        let OpenRegistry {
+            name,
+            cluster,
+            ledger,
+            ..
+        } = &*self.registry;
         ledger.change(|ledger| ledger.set_management_cluster(name, cluster));
     }
 
