@@ -99,6 +99,8 @@ pub(crate) enum Harm {
 pub(crate) enum Held {
     /// Lists of reservations.
     Lists,
+    /// Lists and watches of records at another API server.
+    RecordLists,
     /// Writes of IPSlices.
     Slices,
     /// Writes of IPAddressClaims.

@@ -21,4 +21,5 @@ mod registries;
 mod restored;
 mod returns;
 mod site;
+mod starts;
 mod upgrade;

@@ -190,8 +190,13 @@ pub(super) mod tests {
     use super::*;
 
     /// A registry in which nothing can be written, and every name exists.
-    #[derive(Debug)]
-    pub(in super::super) struct ReadOnly;
+    #[derive(Debug, Default)]
+    pub(in super::super) struct ReadOnly {
+        /// What reads find.
+        pub(in super::super) entries: Vec<Entry>,
+        /// The name that cannot be read.
+        pub(in super::super) unread: &'static str,
+    }
 
     fn entry() -> Entry {
         Entry {
@@ -204,6 +209,13 @@ pub(super) mod tests {
         }
     }
 
+    fn unreachable() -> RegistryError {
+        RegistryError::Unreachable {
+            registry: "test".to_owned(),
+            source: "no answer".into(),
+        }
+    }
+
     #[async_trait]
     impl Backend for ReadOnly {
         fn watch(&self, _: Arc<dyn EventHandler<Entry>>) -> Result<RecordChanges, RegistryError> {
@@ -213,8 +225,11 @@ pub(super) mod tests {
             })
         }
 
-        async fn read(&self, _: &str) -> Result<Option<Entry>, RegistryError> {
-            Ok(None)
+        async fn read(&self, key: &str) -> Result<Option<Entry>, RegistryError> {
+            if key == self.unread {
+                return Err(unreachable());
+            }
+            Ok(self.entries.iter().find(|entry| entry.key == key).cloned())
         }
 
         async fn create(&self, _: &str, _: &Record) -> Result<Created, RegistryError> {
@@ -233,10 +248,7 @@ pub(super) mod tests {
         }
 
         async fn check(&self) -> Result<(), RegistryError> {
-            Err(RegistryError::Unreachable {
-                registry: "test".to_owned(),
-                source: "no answer".into(),
-            })
+            Err(unreachable())
         }
 
         fn settle_time(&self) -> Duration {
@@ -248,7 +260,7 @@ pub(super) mod tests {
     async fn requests_are_counted_by_their_result() {
         let metrics = Metrics::default();
         let requests = RequestMetrics::register(&metrics);
-        let registry = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
+        let registry = MeasuredRegistry::new(Arc::new(ReadOnly::default()), "site", requests);
         let record = Record::Cluster(ClusterRecord::default());
         let key = Key::Registry;
         drop(registry.read(&key).await);

@@ -64,6 +64,9 @@ struct State {
     other_cluster: Option<String>,
     /// The identity of the registry in the status of the IPRegistry.
     confirmed_id: Option<String>,
+    /// Whether all records count. If not, those of the blocks of this management cluster can count, which are
+    /// read before the list.
+    is_in_use: bool,
     /// Whether the registry is another one than that of the status.
     is_replaced: bool,
     /// The largest number of writes of the record of this management cluster that is known.
@@ -318,8 +321,15 @@ impl OpenRegistry {
 
     /// Whether the records are listed, and are those of the registry that the status names.
     pub(super) fn is_confirmed(&self) -> bool {
+        let is_in_use = self.state.lock().is_in_use;
+        is_in_use && self.records.is_complete() && self.shows_own_blocks()
+    }
+
+    /// Whether the records of the blocks of this management cluster are known, and are those of the registry
+    /// that the status names.
+    pub(super) fn shows_own_blocks(&self) -> bool {
         let confirmed = self.state.lock().confirmed_id.clone();
-        confirmed.is_some() && self.records.is_complete() && self.records.registry_id() == confirmed
+        confirmed.is_some() && self.records.registry_id() == confirmed
     }
 
     /// Records that the status of the IPRegistry names this identity, `None` if the registry has another
@@ -327,7 +337,21 @@ impl OpenRegistry {
     pub(super) fn set_confirmed(&self, id: Option<&str>) {
         let mut state = self.state.lock();
         state.is_replaced = id.is_none();
+        state.is_in_use = id.is_some();
         state.confirmed_id = id.map(str::to_owned);
+    }
+
+    /// The records of the blocks of this management cluster count from now on. They were read from the registry
+    /// with this identity, which the status of the IPRegistry names.
+    pub(super) fn begin_to_use_own_blocks(&self, id: &str) {
+        {
+            let mut state = self.state.lock();
+            if !state.is_in_use {
+                state.confirmed_id = Some(id.to_owned());
+            }
+        }
+        self.check_cluster();
+        self.record_blocks();
     }
 
     /// The status of the IPRegistry names the registry with this identity: its records, which are listed, count
@@ -439,7 +463,7 @@ impl OpenRegistry {
     pub(super) fn check_cluster(&self) {
         self.ledger.change(|ledger| {
             let mut uid = None;
-            if self.is_confirmed() {
+            if self.shows_own_blocks() {
                 let record = self.records.cluster(&self.cluster);
                 self.begin_recovery(|state| state.notices_loss(record.as_ref()));
                 uid = record.and_then(|record| record.uid);

@@ -179,8 +179,7 @@ impl Reconciler for RegistryReconciler {
             Some(open) if open.records.is_complete() => self.confirm(&registry, open).await,
             _ => None,
         };
-        let known = registry.status.as_ref();
-        let known = known.and_then(|status| status.registry_id.as_deref());
+        let known = known_id(&registry);
         let ready = match deletion {
             Some(message) => deleting(&message, &ready(&opened, known)),
             None => ready(&opened, known),
@@ -362,6 +361,7 @@ impl RegistryReconciler {
         let tasks = Tasks {
             context: Arc::clone(context),
             registry: Arc::clone(&opened),
+            known_id: known_id(registry).map(str::to_owned),
             gates: self.gates.clone(),
             drain: self.drain,
             changed: self.changed.clone(),
@@ -492,11 +492,16 @@ impl RegistryReconciler {
     }
 }
 
+/// The identity of a registry in the status.
+fn known_id(registry: &IPRegistry) -> Option<&str> {
+    let status = registry.status.as_ref()?;
+    status.registry_id.as_deref()
+}
+
 /// Whether a registry whose records are listed is another one than that of the status. An operator can confirm that
 /// another one replaces it.
 fn is_replaced(registry: &IPRegistry, found: Option<&str>) -> bool {
-    let status = registry.status.as_ref();
-    let known = status.and_then(|status| status.registry_id.as_deref());
+    let known = known_id(registry);
     let replaced = registry
         .annotations()
         .get(names::REPLACED_REGISTRY_ANNOTATION);

@@ -51,6 +51,9 @@ impl Interceptor {
         if asked.verb == Verb::Read && asked.resource == "ipreservations" && asked.name.is_empty() {
             self.released(Held::Lists).await;
         }
+        if !asked.is_write() && asked.resource == "ipblocks" && asked.name.is_empty() {
+            self.released(Held::RecordLists).await;
+        }
         if asked.is_write() && asked.resource == "ipslices" {
             self.released(Held::Slices).await;
         }

@@ -1,19 +1,25 @@
 use capi_ipam_api::RegistryCluster;
 use capi_ipam_controller::metrics::Metrics;
 use capi_ipam_controller::watch::EventHandler;
-use capi_ipam_registry::{Entry, Key, Record, RegistryRecord};
+use capi_ipam_ip::Block;
+use capi_ipam_registry::{BlockRecord, Entry, Key, Record, RegistryRecord};
+use serde_json::json;
 
 use super::*;
 use crate::in_cluster::blocks::measured::RequestMetrics;
 use crate::in_cluster::blocks::measured::tests::ReadOnly;
 
 fn opened() -> OpenRegistry {
+    opened_with(ReadOnly::default())
+}
+
+fn opened_with(backend: ReadOnly) -> OpenRegistry {
     let identity = Identity {
         id: "west".to_owned(),
-        uid: None,
+        uid: Some("w".to_owned()),
     };
     let requests = RequestMetrics::register(&Metrics::default());
-    let backend = MeasuredRegistry::new(Arc::new(ReadOnly), "site", requests);
+    let backend = MeasuredRegistry::new(Arc::new(backend), "site", requests);
     let ledger = Arc::new(SharedLedger::read_only());
     OpenRegistry::new("site".to_owned(), identity, backend, ledger, Arc::default())
 }
@@ -269,4 +275,120 @@ fn sign_of_life_during_a_recovery_shows_no_earlier_writes() {
     list(&registry, &signs[..1]);
     assert!(registry.is_recovering());
     assert!(!show(9));
+}
+
+fn entry(key: &str, revision: u64, record: Record) -> Entry {
+    Entry {
+        key: key.to_owned(),
+        version: version(revision),
+        value: Ok(record),
+    }
+}
+
+const BLOCK: &str = "block.lab.10.0.0.4-30";
+
+/// What a registry with the identity `a` has of a cluster and of a block.
+fn records(uid: &str, holder: &str, contender: Option<&str>) -> Vec<Entry> {
+    let sign = ClusterRecord {
+        uid: Some(uid.to_owned()),
+        writes: Some(6),
+        ..ClusterRecord::default()
+    };
+    let block = BlockRecord {
+        cluster: holder.to_owned(),
+        contenders: contender.into_iter().map(str::to_owned).collect(),
+        ..BlockRecord::default()
+    };
+    let id = RegistryRecord { id: "a".to_owned() };
+    vec![
+        entry("registry", 1, Record::Registry(id)),
+        entry("cluster.west", 5, Record::Cluster(sign)),
+        entry(BLOCK, 7, Record::Block(block)),
+    ]
+}
+
+/// Whether the block is used after its record was read from a registry that had the identity `id`.
+async fn uses_block(registry: &OpenRegistry, id: &str) -> bool {
+    let block = Block::new([10, 0, 0, 4].into(), 30);
+    let slice = json!({
+        "metadata": {"name": "n.lab.10.0.0.4-30", "uid": "s", "resourceVersion": "5"},
+        "spec": {"scope": "n.lab", "block": "10.0.0.4/30", "registry": "site",
+                 "owner": {"kind": "ManagementCluster", "name": "west"},
+                 "assignedAt": "2026-01-01T00:00:00Z", "confirmedAt": "2026-01-01T00:00:00Z"},
+    });
+    let slice = serde_json::from_value(slice).unwrap();
+    registry.ledger.change(|ledger| ledger.insert_slice(&slice));
+    let keys = vec![Key::parse(BLOCK).unwrap()];
+    if !registry.read_own_blocks(id, keys).await.unwrap_or(false) {
+        return false;
+    }
+    let ledger = &registry.ledger;
+    ledger.change(|ledger| ledger.set_management_cluster("site", "west"));
+    ledger.read(|ledger| ledger.is_block_usable("lab", block))
+}
+
+#[tokio::test]
+async fn block_is_used_before_the_list_if_its_record_shows_no_other_user() {
+    let own = records("w", "west", None);
+    let contested = records("w", "west", Some("east"));
+    let foreign = records("w", "east", None);
+    let of_other_uid = records("other", "west", None);
+    for (entries, id, unread, expected) in [
+        (&own[..], "a", "", true),
+        (&contested, "a", "", false),
+        (&foreign, "a", "", false),
+        (&own[..2], "a", "", false),
+        (&of_other_uid, "a", "", false),
+        (&own, "b", "", false),
+        (&own[1..], "a", "", false),
+        (&own, "a", "registry", false),
+        (&own, "a", "cluster.west", false),
+        (&own, "a", BLOCK, false),
+    ] {
+        let entries = entries.to_vec();
+        let what = format!("{id} {unread} {entries:?}");
+        let registry = opened_with(ReadOnly { entries, unread });
+        assert_eq!(uses_block(&registry, id).await, expected, "{what}");
+        // Nothing is taken before the list.
+        assert!(!registry.is_confirmed());
+    }
+}
+
+/// What the list shows until its end counts, and a loss is noticed.
+#[tokio::test]
+async fn list_decides_on_blocks_whose_records_were_read() {
+    let entries = records("w", "west", None);
+    let read = ReadOnly {
+        entries: entries.clone(),
+        unread: "",
+    };
+    let registry = opened_with(read);
+    assert!(uses_block(&registry, "a").await);
+    registry.init();
+    let is_usable = || {
+        let block = Block::new([10, 0, 0, 4].into(), 30);
+        let ledger = &registry.ledger;
+        ledger.read(|ledger| ledger.is_block_usable("lab", block))
+    };
+    for entry in &entries {
+        EventHandler::apply(&registry, entry);
+        assert!(is_usable(), "{entry:?}");
+    }
+    let changed = records("w", "west", Some("east")).remove(2);
+    let changed = Entry {
+        version: version(8),
+        ..changed
+    };
+    EventHandler::apply(&registry, &changed);
+    assert!(!is_usable());
+    registry.init_done();
+    assert!(!registry.is_confirmed() && !registry.is_recovering());
+    let east = std::iter::once("east".to_owned());
+    let status = IPRegistryStatus {
+        writes: Some(7),
+        ..status(Some("a"), east)
+    };
+    registry.begin_to_use("a", &status);
+    assert!(registry.is_confirmed() && registry.is_recovering());
+    assert!(!is_usable());
 }
