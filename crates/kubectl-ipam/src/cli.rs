@@ -12,7 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings or convert has problems, 2 invalid command line, \
+    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings plan finds a pool short of addresses or convert has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
                   6 pool or address not found, 7 other failure, 8 incomplete export."
 )]
@@ -368,6 +368,19 @@ pub enum Command {
         /// Flags of lists.
         #[command(flatten)]
         list: ListFlags,
+    },
+    /// Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control
+    /// plane and MachinePool, with the maximum of the autoscaler.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam plan -A\n  kubectl ipam plan --machine-deployment workers --replicas 20"
+    )]
+    Plan {
+        /// Only this MachineDeployment.
+        #[arg(long, value_name = "NAME")]
+        machine_deployment: Option<String>,
+        /// Its number of replicas, instead of that in the cluster and the maximum of the autoscaler.
+        #[arg(long, value_name = "NUMBER", requires = "machine_deployment")]
+        replicas: Option<u64>,
     },
     /// Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims.
     #[command(

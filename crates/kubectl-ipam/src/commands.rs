@@ -2,11 +2,13 @@
 //! module.
 
 mod claims;
+mod cluster_api;
 mod confirm;
 mod convert;
 mod doctor;
 mod export;
 mod networks;
+mod plan;
 mod pools;
 mod registry;
 mod reservations;
@@ -57,6 +59,10 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             };
             claims::run(global, &wanted, *watch, list).await
         }
+        Command::Plan {
+            machine_deployment,
+            replicas,
+        } => plan::run(global, machine_deployment.as_deref(), *replicas).await,
         Command::Show { pool } => show::run(global, pool).await,
         Command::Doctor { pool, errors, wait } => {
             doctor::run(global, pool.as_deref(), *errors, wait).await

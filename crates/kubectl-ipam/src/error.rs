@@ -8,7 +8,8 @@ use std::process::ExitCode;
 pub enum Code {
     /// The command succeeded.
     Ok = 0,
-    /// `doctor`, `status` or `registry check` has errors or warnings, or `convert` has problems.
+    /// `doctor`, `status` or `registry check` has errors or warnings, `plan` finds a pool short of
+    /// addresses, or `convert` has problems.
     Findings = 1,
     /// The command line is invalid.
     Usage = 2,
@@ -136,6 +137,16 @@ pub enum Error {
     NoNetwork {
         /// The name as written.
         name: String,
+    },
+    /// The MachineDeployment does not exist.
+    #[error(
+        "MachineDeployment {name} does not exist in {place}; list them with: kubectl get machinedeployments -A"
+    )]
+    NoMachineDeployment {
+        /// The name as written.
+        name: String,
+        /// Where it was searched.
+        place: String,
     },
     /// The registry does not exist.
     #[error("registry {name} does not exist; list the registries with: kubectl ipam registry")]
@@ -344,6 +355,7 @@ impl Error {
             Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
             Self::NoPool { .. }
             | Self::NoNamespace { .. }
+            | Self::NoMachineDeployment { .. }
             | Self::NoNetwork { .. }
             | Self::NoRegistry { .. }
             | Self::NotReleased {

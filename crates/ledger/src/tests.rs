@@ -18,6 +18,7 @@ mod lookup;
 mod networks;
 mod order;
 mod overlaps;
+mod plan;
 mod policy;
 mod prefixes;
 mod preview;

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn global() -> PoolKey {
+pub(super) fn global() -> PoolKey {
     PoolKey::new(InClusterKind::GlobalIPPool, None, "shared")
 }
 
-fn apply(ledger: &mut Ledger, generation: i64, access: &Value) {
+pub(super) fn apply(ledger: &mut Ledger, generation: i64, access: &Value) {
     let mut pool = json!({
         "kind": "GlobalInClusterIPPool",
         "metadata": {"name": "shared", "uid": "u", "generation": generation, "finalizers": [names::PROTECT_POOL]},

@@ -8,7 +8,7 @@ use capi_ipam_objects::maybe_invalid::Invalid;
 use super::order::allocated;
 use super::*;
 
-fn owner(name: &str) -> Arc<SliceOwner> {
+pub(super) fn owner(name: &str) -> Arc<SliceOwner> {
     Arc::new(SliceOwner {
         kind: SliceOwnerKind::Label,
         namespace: None,
@@ -34,7 +34,7 @@ fn sliced() -> Ledger {
     ledger
 }
 
-fn slice(block_of: &str, name: &str) -> IPSlice {
+pub(super) fn slice(block_of: &str, name: &str) -> IPSlice {
     let pool = key();
     let text = format!(
         "{}.{}",
