@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::model::MAX_REPLICAS;
 use capi_ipam_controller::options::parse_duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -14,7 +15,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
     version,
     after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings plan finds a pool short of addresses or convert has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
-                  6 pool or address not found, 7 other failure, 8 incomplete export."
+                  6 pool or address not found, 7 other failure, 8 incomplete manifests."
 )]
 pub struct Cli {
     /// Flags of all commands.
@@ -191,6 +192,13 @@ impl DryRun {
     pub fn is_dry_run(self) -> bool {
         self != Self::None
     }
+}
+
+/// A provider whose objects are converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OtherProvider {
+    /// The IP address manager of Metal3.
+    Metal3,
 }
 
 /// How a registry is opened, if not as the manager does.
@@ -379,7 +387,10 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         machine_deployment: Option<String>,
         /// Its number of replicas, instead of that in the cluster and the maximum of the autoscaler.
-        #[arg(long, value_name = "NUMBER", requires = "machine_deployment")]
+        #[arg(
+            long, value_name = "NUMBER", requires = "machine_deployment",
+            value_parser = clap::value_parser!(u64).range(..=MAX_REPLICAS)
+        )]
         replicas: Option<u64>,
     },
     /// Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims.
@@ -468,15 +479,33 @@ pub enum Command {
         /// KIND/NAME.
         pools: Vec<String>,
     },
-    /// Write the pools, reservations and networks of a table as manifests.
+    /// Write reservations for addresses that Machines report and no IPAddress has, as manifests:
+    /// each is for the claim that will request the address.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam adopt > adopted.yaml\n  kubectl ipam adopt --claim-name '{machine}-0-0' | kubectl apply -f -"
+    )]
+    Adopt {
+        /// Name of the claim of a Machine that has none yet. {machine}, {infrastructure} and {pool}
+        /// stand for the names of the Machine, of its infrastructure machine, and of the pool.
+        #[arg(long, value_name = "NAME")]
+        claim_name: Option<String>,
+    },
+    /// Write the pools, reservations and networks of a table, or what another provider has in the
+    /// cluster, as manifests.
     ///
-    /// No cluster is read. Nothing is written if a row is wrong.
-    #[command(after_help = "Examples:\n  kubectl ipam convert racks.csv | kubectl apply -f -")]
+    /// For a table, no cluster is read. Nothing is written if a row or a pool is wrong.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam convert racks.csv | kubectl apply -f -\n  kubectl ipam convert --from metal3 -A > pools.yaml"
+    )]
     Convert {
         /// A table in CSV or TSV; `-` is the standard input.
-        file: PathBuf,
+        #[arg(required_unless_present = "from")]
+        file: Option<PathBuf>,
+        /// The provider whose pools and addresses in the cluster are converted.
+        #[arg(long, value_enum, value_name = "PROVIDER", conflicts_with = "file")]
+        from: Option<OtherProvider>,
         /// Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of
-        /// the file without its extension.
+        /// the file without its extension, or that of the provider.
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },

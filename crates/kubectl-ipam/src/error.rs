@@ -23,7 +23,7 @@ pub enum Code {
     NotFound = 6,
     /// Another failure.
     Failed = 7,
-    /// `export` has left objects or fields out.
+    /// `export`, `adopt` or `convert --from` has left objects or fields out.
     Incomplete = 8,
 }
 

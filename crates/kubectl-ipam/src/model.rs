@@ -1,6 +1,7 @@
 //! Reports: what a command shows. They are computed by pure functions from the objects, and are the
 //! output of `-o json` and `-o yaml`.
 
+mod adopt;
 mod changes;
 mod claims;
 mod contents;
@@ -30,6 +31,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub(crate) use self::adopt::adopt;
 pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
@@ -52,8 +54,8 @@ pub(crate) use self::overview::{
     FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
 };
 pub(crate) use self::parts::{health, parts};
+pub(crate) use self::plan::{MAX_REPLICAS, Workload, plan};
 pub use self::plan::{PlanAddresses, PlanLine, PlanPool};
-pub(crate) use self::plan::{Workload, plan};
 pub use self::pool_name::PoolName;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 pub(crate) use self::pools::{pools, size};

@@ -610,7 +610,7 @@ impl Ledger {
     }
 
     /// Whether the claims of a namespace may use a pool.
-    pub(super) fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
+    fn is_allowed(&self, pool: &PoolKey, namespace: &str) -> bool {
         let Some(info) = self.pools.info(pool) else {
             return true;
         };

@@ -14,7 +14,7 @@ use capi_ipam_ip::{Block, FreeSet, Span, SpanSet, UsableBlocks};
 use capi_ipam_objects::absence::Absence;
 use capi_ipam_objects::observed::{Known, Stamp};
 
-pub(super) use self::choice::{OwnerSupply, SliceAccess};
+pub(super) use self::choice::SliceAccess;
 use super::order::Order;
 
 /// What the ledger keeps of an IPSlice.

@@ -18,7 +18,6 @@ mod lookup;
 mod networks;
 mod order;
 mod overlaps;
-mod plan;
 mod policy;
 mod prefixes;
 mod preview;

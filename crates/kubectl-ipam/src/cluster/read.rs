@@ -309,24 +309,18 @@ impl Cluster {
         }
     }
 
-    /// The kinds of an API group, each in the first of its served versions, which the API server
-    /// prefers. None if the group is not served.
+    /// The kinds of an API group, in all served versions: the one that the API server prefers is
+    /// first. None if the group is not served.
     pub(crate) async fn kinds_of(&self, group: &str) -> Result<Vec<ApiResource>, Error> {
-        let mut kinds: Vec<ApiResource> = Vec::new();
-        for (version, resource) in self.resources_of(self.groups().await?, group).await? {
-            let is_subresource = resource.name.contains('/');
-            let is_known = kinds.iter().any(|kind| kind.plural == resource.name);
-            if !is_subresource && !is_known {
-                kinds.push(ApiResource {
-                    api_version: format!("{group}/{version}"),
-                    group: group.to_owned(),
-                    version,
-                    kind: resource.kind,
-                    plural: resource.name,
-                });
-            }
-        }
-        Ok(kinds)
+        let resources = self.resources_of(self.groups().await?, group).await?;
+        let kind = |(version, resource): (String, APIResource)| ApiResource {
+            api_version: format!("{group}/{version}"),
+            group: group.to_owned(),
+            version,
+            kind: resource.kind,
+            plural: resource.name,
+        };
+        Ok(resources.into_iter().map(kind).collect())
     }
 
     /// The answer of a pod to a GET request. The pod is named with its port: `manager-0:8081`. The API server

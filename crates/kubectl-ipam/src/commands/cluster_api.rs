@@ -1,9 +1,10 @@
 //! The objects of Cluster API that create Machines, and the Machines.
 
+use std::collections::BTreeSet;
+
 use capi_ipam_api::names::CLUSTER_GROUP;
 use capi_ipam_provider::api::Machine;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use serde::de::DeserializeOwned;
 
 use crate::cluster::CLUSTERS;
 use crate::error::Error;
@@ -37,68 +38,43 @@ pub(super) async fn workloads(
     namespace: Option<&str>,
 ) -> Result<Vec<(ApiResource, DynamicObject)>, Error> {
     let kinds = loader.cluster.kinds_of(CLUSTER_GROUP).await?;
-    let mut found = Vec::new();
-    if let Some(kind) = kinds.iter().find(|kind| kind.plural == CLUSTERS) {
-        for kind in control_planes(loader, kind, namespace).await? {
-            list(loader, &kind, namespace, &mut found).await?;
-        }
+    let of_plural = |plural: &str| kinds.iter().find(|kind| kind.plural == plural).cloned();
+    let clusters = list(loader, of_plural(CLUSTERS), namespace).await?;
+    let names: BTreeSet<_> = clusters.iter().filter_map(control_plane).collect();
+    let mut creators = Vec::new();
+    for (group, name) in names {
+        let served = loader.cluster.kinds_of(group).await?;
+        creators.extend(served.into_iter().find(|kind| kind.kind == name));
     }
-    for plural in WORKLOADS {
-        if let Some(kind) = kinds.iter().find(|kind| kind.plural == plural) {
-            list(loader, kind, namespace, &mut found).await?;
-        }
+    creators.extend(WORKLOADS.into_iter().filter_map(of_plural));
+    let mut found = Vec::new();
+    for kind in creators {
+        found.extend(list(loader, Some(kind), namespace).await?);
     }
     Ok(found)
 }
 
-/// The kinds of the control planes that the Clusters name.
-async fn control_planes(
-    loader: &mut Loader<'_>,
-    clusters: &ApiResource,
-    namespace: Option<&str>,
-) -> Result<Vec<ApiResource>, Error> {
-    let clusters: Vec<DynamicObject> = readable(loader, clusters, namespace).await?;
-    let mut names: Vec<(String, String)> = Vec::new();
-    for cluster in &clusters {
-        let text = |path: &str| {
-            let value = cluster.data.pointer("/spec/controlPlaneRef")?.get(path)?;
-            value.as_str()
-        };
-        // A reference of v1beta1 has the version, too.
-        let group = text("apiGroup").or_else(|| Some(text("apiVersion")?.split_once('/')?.0));
-        if let (Some(group), Some(kind)) = (group, text("kind")) {
-            names.push((group.to_owned(), kind.to_owned()));
-        }
-    }
-    names.sort();
-    names.dedup();
-    let mut kinds = Vec::new();
-    for (group, name) in names {
-        let served = loader.cluster.kinds_of(&group).await?;
-        kinds.extend(served.into_iter().find(|kind| kind.kind == name));
-    }
-    Ok(kinds)
+/// The API group and the kind of the control plane that a Cluster names.
+fn control_plane((_, cluster): &(ApiResource, DynamicObject)) -> Option<(&str, &str)> {
+    let reference = cluster.data.pointer("/spec/controlPlaneRef")?;
+    let text = |field: &str| reference.get(field)?.as_str();
+    // A reference of v1beta1 has the version, too.
+    let group = text("apiGroup").or_else(|| Some(text("apiVersion")?.split_once('/')?.0));
+    group.zip(text("kind"))
 }
 
+/// The objects of a kind; none if they may not be read, or if the kind is not served.
 async fn list(
     loader: &mut Loader<'_>,
-    kind: &ApiResource,
+    kind: Option<ApiResource>,
     namespace: Option<&str>,
-    found: &mut Vec<(ApiResource, DynamicObject)>,
-) -> Result<(), Error> {
-    for object in readable(loader, kind, namespace).await? {
-        found.push((kind.clone(), object));
-    }
-    Ok(())
-}
-
-/// The objects of a kind; none if they may not be read.
-async fn readable<T: DeserializeOwned>(
-    loader: &mut Loader<'_>,
-    kind: &ApiResource,
-    namespace: Option<&str>,
-) -> Result<Vec<T>, Error> {
+) -> Result<Vec<(ApiResource, DynamicObject)>, Error> {
+    let Some(kind) = kind else {
+        return Ok(Vec::new());
+    };
     let parameters = ListParams::default();
-    let listed = loader.cluster.list_kind(kind, namespace, &parameters).await;
-    Ok(loader.readable(listed, Vec::new())?.into_seen())
+    let listed = loader.cluster.list_kind(&kind, namespace, &parameters);
+    let listed = listed.await;
+    let objects: Vec<DynamicObject> = loader.readable(listed, Vec::new())?.into_seen();
+    Ok(objects.into_iter().map(|it| (kind.clone(), it)).collect())
 }

@@ -46,6 +46,11 @@ fn source_of(file: &Path, source: Option<&str>) -> Result<String, Error> {
             .and_then(|stem| stem.to_str())
             .unwrap_or_default(),
     };
+    label(name)
+}
+
+/// The name as the value of the label of the objects.
+pub(super) fn label(name: &str) -> Result<String, Error> {
     let is_end = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let is_label = name.len() <= 63

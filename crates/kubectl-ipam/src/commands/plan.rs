@@ -42,8 +42,8 @@ pub(super) async fn run(
     let claims: Vec<IPAddressClaim> = loader.read_objects(Kind::Claim, namespace).await?;
     loader.require_known(&[Kind::Claim], || "which pools Machines use".to_owned())?;
     read_pools(&mut loader, &claims, namespace).await?;
-    let ledger = loader.ledger.take().unwrap_or_default();
-    let (lines, pools) = plan(&workloads, &machines, &claims, &ledger);
+    let mut ledger = loader.ledger.take().unwrap_or_default();
+    let (lines, pools) = plan(&workloads, &machines, &claims, &mut ledger);
     let is_short = pools.iter().any(|pool| pool.short > 0);
     let report = Report::RolloutPlan { lines, pools };
     let code = output::finish(&loader, &report, global.output, output::style(global))?;

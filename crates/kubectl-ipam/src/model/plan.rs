@@ -1,15 +1,16 @@
 //! Whether the pools have room for the Machines that can exist at the same time.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use capi_ipam_api::PoolKey;
+use capi_ipam_api::{IPSlice, PoolKey, Scope};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ledger::{ClaimAttributes, Demand, Ledger, plan as grant};
+use capi_ipam_ledger::{ClaimAttributes, Ledger, Outcome, Preparation, Reason};
 use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::{ApiResource, DynamicObject, ObjectMeta};
 use kube::core::SelectorExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,6 +20,8 @@ use super::pool_name::PoolName;
 
 /// The annotation with the maximum that the autoscaler uses.
 const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
+/// More replicas are not planned: each address is proposed.
+pub(crate) const MAX_REPLICAS: u64 = 100_000;
 /// The label of the Machines of a MachineDeployment: its name.
 const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
 /// The kind that this label is about.
@@ -101,6 +104,7 @@ pub struct PlanPool {
 /// What the Machines of an object use of a pool.
 struct Use {
     attributes: ClaimAttributes,
+    namespace: String,
     /// The number of claims of each Machine.
     claims: HashMap<String, u64>,
     held: u64,
@@ -119,7 +123,7 @@ impl Workload {
         let stored = stored.and_then(Value::as_u64).unwrap_or(1);
         let max = object.annotations().get(MAX_SIZE);
         let max = max.and_then(|max| max.parse().ok()).unwrap_or_default();
-        let replicas = stored.max(max);
+        let replicas = stored.max(max).min(MAX_REPLICAS);
         let mut workload = Self {
             group: kind.group.clone(),
             kind: kind.kind.clone(),
@@ -159,6 +163,7 @@ fn surge(data: &Value, replicas: u64) -> u64 {
         Some(percent) => replicas.saturating_mul(percent).div_ceil(100),
         None => surge.and_then(Value::as_u64).unwrap_or(1),
     }
+    .min(MAX_REPLICAS)
 }
 
 /// The kind and the name of the controlling owner.
@@ -203,15 +208,14 @@ fn attributes(
     attributes
 }
 
-/// What the claims in the cluster show.
-struct Observed {
-    /// What the Machines of each workload use.
-    uses: Vec<BTreeMap<PoolKey, Use>>,
-    /// Other claims that wait.
-    waiting: Vec<Demand>,
+/// What the Machines of each workload use of pools, and the claims of others that wait.
+#[derive(Default)]
+struct Uses {
+    of_workloads: BTreeMap<(usize, PoolKey), Use>,
+    waiting: Vec<(PoolKey, Use)>,
 }
 
-impl Observed {
+impl Uses {
     fn of(
         workloads: &[Workload],
         machines: &[Machine],
@@ -219,86 +223,48 @@ impl Observed {
         ledger: &Ledger,
     ) -> Self {
         let mut numbers = HashMap::new();
-        for (number, workload) in workloads.iter().enumerate() {
-            let (namespace, name) = workload.key.parts();
-            numbers.insert((namespace, workload.kind.as_str(), name), number);
+        for (number, it) in workloads.iter().enumerate() {
+            numbers.insert(
+                (it.key.namespace(), it.kind.as_str(), it.key.name()),
+                number,
+            );
         }
         let index = machine_index(machines);
-        let mut observed = Self {
-            uses: workloads.iter().map(|_| BTreeMap::new()).collect(),
-            waiting: Vec::new(),
-        };
+        let mut uses = Self::default();
         for claim in claims {
             let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
             let found = index.get(namespace).and_then(|index| index.find(claim));
             let machine = found.map(|(_, machine)| *machine);
-            let is_leaving = machine.is_some_and(|it| it.metadata.deletion_timestamp.is_some());
-            let Some(pool) = PoolKey::of_claim(claim) else {
+            let is_leaving = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
+            let is_left = is_leaving(&claim.metadata)
+                || machine.is_some_and(|machine| is_leaving(&machine.metadata));
+            let Some(pool) = PoolKey::of_claim(claim).filter(|_| !is_left) else {
                 continue;
             };
-            if is_leaving || claim.metadata.deletion_timestamp.is_some() {
-                continue;
-            }
             let creator = machine.and_then(creator);
-            let number = creator.and_then(|(kind, owner)| numbers.get(&(namespace, kind, owner)));
-            let attributes = attributes(&pool, claim, machine, ledger);
-            let uses = number.and_then(|number| observed.uses.get_mut(*number));
+            let number = creator.and_then(|(kind, name)| numbers.get(&(namespace, kind, name)));
             let is_bound = claim.bound_address().is_some();
-            if let (Some(uses), Some((machine, _))) = (uses, found) {
-                let used = uses.entry(pool).or_insert_with(|| Use::new(attributes));
-                used.add(machine, is_bound);
+            let new = || Use {
+                attributes: attributes(&pool, claim, machine, ledger),
+                namespace: namespace.to_owned(),
+                claims: HashMap::new(),
+                held: 0,
+            };
+            if let (Some(number), Some((machine, _))) = (number, found) {
+                let used = uses.of_workloads.entry((*number, pool.clone()));
+                let used = used.or_insert_with(new);
+                *used.claims.entry(machine.to_owned()).or_default() += 1;
+                used.held = used.held.saturating_add(is_bound.into());
             } else if !is_bound {
-                observed.waiting.push(Demand {
-                    pool,
-                    namespace: namespace.to_owned(),
-                    attributes,
-                    addresses: 1,
-                });
+                uses.waiting.push((pool.clone(), new()));
             }
         }
-        observed
+        uses
     }
 }
 
-impl Use {
-    fn new(attributes: ClaimAttributes) -> Self {
-        Self {
-            attributes,
-            claims: HashMap::new(),
-            held: 0,
-        }
-    }
-
-    fn add(&mut self, machine: &str, is_bound: bool) {
-        let count = self.claims.entry(machine.to_owned()).or_default();
-        *count = count.saturating_add(1);
-        self.held = self.held.saturating_add(is_bound.into());
-    }
-
-    /// What a pool has to give to a workload.
-    fn demand(&self, workload: &Workload, pool: &PoolKey) -> (PlanAddresses, Demand) {
-        let per_machine = self.claims.values().copied().max().unwrap_or_default();
-        let machines = workload.replicas.saturating_add(workload.surge);
-        let needed = machines.saturating_mul(per_machine);
-        let line = PlanAddresses {
-            pool: pool.into(),
-            per_machine,
-            needed,
-            held: self.held,
-            short: 0,
-            reason: None,
-        };
-        let demand = Demand {
-            pool: pool.clone(),
-            namespace: workload.key.namespace().to_owned(),
-            attributes: self.attributes.clone(),
-            addresses: needed.saturating_sub(self.held),
-        };
-        (line, demand)
-    }
-}
-
-fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<&Machine>> {
+/// The Machines of each namespace.
+pub(super) fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<&Machine>> {
     let mut index: HashMap<&str, MachineIndex<&Machine>> = HashMap::new();
     for machine in machines {
         let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
@@ -308,69 +274,116 @@ fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<&Machine>> 
 }
 
 /// Plans the peaks of all workloads at the same time, in their order. Other claims that wait are
-/// served first.
+/// served first. What the ledger proposes to claims that do not exist is what the pools can give.
 pub(crate) fn plan(
     workloads: &[Workload],
     machines: &[Machine],
     claims: &[IPAddressClaim],
-    ledger: &Ledger,
+    ledger: &mut Ledger,
 ) -> (Vec<PlanLine>, Vec<PlanPool>) {
-    let observed = Observed::of(workloads, machines, claims, ledger);
-    let mut demands = observed.waiting;
-    let mut lines = vec![None; demands.len()];
-    let mut unobserved = Vec::new();
-    for (workload, uses) in workloads.iter().zip(&observed.uses) {
-        if uses.is_empty() {
-            unobserved.push(workload.line(None));
-        }
-        for (pool, used) in uses {
-            let (addresses, demand) = used.demand(workload, pool);
-            lines.push(Some(workload.line(Some(addresses))));
-            demands.push(demand);
+    let uses = Uses::of(workloads, machines, claims, ledger);
+    let mut pools = BTreeMap::new();
+    let mut proposals = 0;
+    let mut take = |pool: &PoolKey, of: &Use, wanted: u64| {
+        let counts = ledger.pools().counts(pool);
+        let entry = pools.entry(pool.clone()).or_insert_with(|| PlanPool {
+            pool: pool.into(),
+            free: u64::try_from(counts.free).unwrap_or_default(),
+            needed: 0,
+            short: 0,
+        });
+        let (got, reason) = propose(ledger, &mut proposals, (pool, of, wanted));
+        let short = wanted.saturating_sub(got);
+        entry.needed = entry.needed.saturating_add(wanted);
+        entry.short = entry.short.saturating_add(short);
+        (short, reason)
+    };
+    for (pool, waiting) in &uses.waiting {
+        take(pool, waiting, 1);
+    }
+    let mut lines = Vec::new();
+    let mut observed = HashSet::new();
+    for ((number, pool), used) in &uses.of_workloads {
+        let Some(workload) = workloads.get(*number) else {
+            continue;
+        };
+        observed.insert(*number);
+        let per_machine = used.claims.values().copied().max().unwrap_or_default();
+        let machines = workload.replicas.saturating_add(workload.surge);
+        let needed = machines.saturating_mul(per_machine);
+        let (short, reason) = take(pool, used, needed.saturating_sub(used.held));
+        lines.push(workload.line(Some(PlanAddresses {
+            pool: pool.into(),
+            per_machine,
+            needed,
+            held: used.held,
+            short,
+            reason,
+        })));
+    }
+    for (number, workload) in workloads.iter().enumerate() {
+        if !observed.contains(&number) {
+            lines.push(workload.line(None));
         }
     }
-    let grants = grant(ledger, &demands);
-    let mut pools: BTreeMap<PoolKey, PlanPool> = BTreeMap::new();
-    for ((demand, grant), line) in demands.iter().zip(grants).zip(&mut lines) {
-        let short = demand.addresses.saturating_sub(grant.addresses);
-        let key = &demand.pool;
-        let pool = pools.entry(key.clone());
-        let pool = pool.or_insert_with(|| PlanPool::of(key, ledger));
-        pool.needed = pool.needed.saturating_add(demand.addresses);
-        pool.short = pool.short.saturating_add(short);
-        if let Some(addresses) = line.as_mut().and_then(|line| line.addresses.as_mut()) {
-            addresses.short = short;
-            addresses.reason = grant.limit.map(|limit| limit.to_string());
-        }
-    }
-    let mut lines: Vec<PlanLine> = lines.into_iter().flatten().collect();
-    lines.extend(unobserved);
     (lines, pools.into_values().collect())
+}
+
+/// How many of the wanted addresses a pool gives, and why it gives no more.
+fn propose(
+    ledger: &mut Ledger,
+    proposals: &mut u64,
+    (pool, of, wanted): (&PoolKey, &Use, u64),
+) -> (u64, Option<String>) {
+    for got in 0..wanted {
+        // No claim has such a name. Each proposal holds its address for its claim.
+        let claim = NamespacedName::new(&of.namespace, &format!("-{proposals}"));
+        *proposals = proposals.saturating_add(1);
+        if !ledger.is_allowed_or_waits(pool, &claim) {
+            let reason = "the pool does not allow the namespace (spec.allowedNamespaces)";
+            return (got, Some(reason.to_owned()));
+        }
+        let mut outcome = ledger.propose(pool, &claim, of.attributes.clone());
+        let owner = of.attributes.slice_owner.as_deref();
+        if let (Outcome::First(preparation), Some(owner)) = (&outcome, owner) {
+            let (Preparation::AssignSlice(block) | Preparation::ResumeSlice(block)) = preparation;
+            let scope = Scope::Pool(pool.clone());
+            let slice = IPSlice::assigned(&scope, *block, owner.clone(), clock::now());
+            ledger.insert_slice(&slice);
+            outcome = ledger.propose(pool, &claim, of.attributes.clone());
+        }
+        if let Outcome::NotNow(reason) = &outcome {
+            return (got, Some(describe(reason)));
+        }
+    }
+    (wanted, None)
+}
+
+fn describe(reason: &Reason) -> String {
+    match reason {
+        Reason::LimitReached(limit) => limit.to_string(),
+        Reason::SliceUnavailable(refusal) => refusal.to_string(),
+        Reason::NeedsBlock(_) => {
+            "no address is free in the blocks of this management cluster; the manager takes another \
+             one if the registry has a free one"
+                .to_owned()
+        }
+        Reason::NoAddress | Reason::Unavailable(_) => {
+            "no further address is free for it".to_owned()
+        }
+    }
 }
 
 impl Workload {
     fn line(&self, addresses: Option<PlanAddresses>) -> PlanLine {
-        let (namespace, name) = self.key.parts();
         PlanLine {
             group: self.group.clone(),
             kind: self.kind.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
+            namespace: self.key.namespace().to_owned(),
+            name: self.key.name().to_owned(),
             replicas: self.replicas,
             max_surge: self.surge,
             addresses,
-        }
-    }
-}
-
-impl PlanPool {
-    fn of(pool: &PoolKey, ledger: &Ledger) -> Self {
-        let free = ledger.pools().counts(pool).free;
-        Self {
-            pool: pool.into(),
-            free: u64::try_from(free).unwrap_or_default(),
-            needed: 0,
-            short: 0,
         }
     }
 }

@@ -64,7 +64,11 @@ impl Racks<'_> {
     }
 }
 
-fn kubectl(plane: &ControlPlane, arguments: &[&str], file: &str) -> (Option<i32>, String) {
+pub(super) fn kubectl(
+    plane: &ControlPlane,
+    arguments: &[&str],
+    file: &str,
+) -> (Option<i32>, String) {
     let output = Command::new(plane.kubectl_program())
         .args(arguments)
         .args(["--filename", file])

@@ -97,11 +97,6 @@ impl PoolEntry {
         }
     }
 
-    /// How the pool is divided; `None` without slices.
-    pub(crate) fn slices(&self) -> Option<&Slices> {
-        self.slices.as_deref()
-    }
-
     /// The counts of the slices; `None` without slices.
     pub(crate) fn slice_counts(&self) -> Option<SliceCounts> {
         Some(self.slices.as_ref()?.counts())

@@ -23,36 +23,6 @@ pub(in super::super) enum SliceAccess {
     Denied,
 }
 
-/// What is left to an owner in a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct OwnerSupply {
-    /// The free addresses of its slices.
-    free: u128,
-    /// The number of slices that it may have in addition.
-    slices: u128,
-}
-
-impl OwnerSupply {
-    /// Takes as many of the wanted addresses as possible. `assignable` is the number of slices that
-    /// can be assigned to any owner, and `size` that of the addresses of a slice.
-    pub(in super::super) fn take(
-        &mut self,
-        wanted: u128,
-        assignable: &mut u128,
-        size: u128,
-    ) -> u128 {
-        let missing = wanted.saturating_sub(self.free);
-        let needed = missing.div_ceil(size.max(1));
-        let added = needed.min(self.slices).min(*assignable);
-        self.slices = self.slices.saturating_sub(added);
-        *assignable = assignable.saturating_sub(added);
-        self.free = self.free.saturating_add(added.saturating_mul(size));
-        let taken = wanted.min(self.free);
-        self.free = self.free.saturating_sub(taken);
-        taken
-    }
-}
-
 impl Slices {
     /// Chooses what a claim of an owner gets: a free number, else the one that is remembered for
     /// the longest time, else another slice. Numbers for which `is_granted` returns true are
@@ -152,31 +122,15 @@ impl Slices {
 
     /// How many more addresses an owner may have.
     pub(in super::super) fn room(&self, owner: &SliceOwner) -> usize {
-        let mut room = self.supply_of(owner).free;
+        let mut room = 0_u128;
+        if let Some(holding) = self.owners.get(owner) {
+            let remembered = holding.remembered.len() as u128;
+            room = holding.free.len().saturating_add(remembered);
+        }
         if self.can_assign(owner) {
             room = room.saturating_add(self.rules.size());
         }
         usize::try_from(room).unwrap_or(usize::MAX)
-    }
-
-    /// What an owner has, and may have in addition.
-    pub(in super::super) fn supply_of(&self, owner: &SliceOwner) -> OwnerSupply {
-        let (mut free, mut slices) = (0, 0);
-        if let Some(holding) = self.owners.get(owner) {
-            let remembered = holding.remembered.len() as u128;
-            free = holding.free.len().saturating_add(remembered);
-            slices = holding.slices;
-        }
-        let most = self.rules.most_each.unwrap_or(usize::MAX);
-        OwnerSupply {
-            free,
-            slices: most.saturating_sub(slices) as u128,
-        }
-    }
-
-    /// The number of slices that can be assigned, and that of the addresses of a slice.
-    pub(in super::super) fn assignable(&self) -> (u128, u128) {
-        (self.assignable.len(), self.rules.size())
     }
 
     /// Whether an owner has no free address, and only because no slice is free.

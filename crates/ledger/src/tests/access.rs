@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-pub(super) fn global() -> PoolKey {
+fn global() -> PoolKey {
     PoolKey::new(InClusterKind::GlobalIPPool, None, "shared")
 }
 
-pub(super) fn apply(ledger: &mut Ledger, generation: i64, access: &Value) {
+fn apply(ledger: &mut Ledger, generation: i64, access: &Value) {
     let mut pool = json!({
         "kind": "GlobalInClusterIPPool",
         "metadata": {"name": "shared", "uid": "u", "generation": generation, "finalizers": [names::PROTECT_POOL]},

@@ -8,7 +8,7 @@ use capi_ipam_objects::maybe_invalid::Invalid;
 use super::order::allocated;
 use super::*;
 
-pub(super) fn owner(name: &str) -> Arc<SliceOwner> {
+fn owner(name: &str) -> Arc<SliceOwner> {
     Arc::new(SliceOwner {
         kind: SliceOwnerKind::Label,
         namespace: None,
@@ -34,7 +34,7 @@ fn sliced() -> Ledger {
     ledger
 }
 
-pub(super) fn slice(block_of: &str, name: &str) -> IPSlice {
+fn slice(block_of: &str, name: &str) -> IPSlice {
     let pool = key();
     let text = format!(
         "{}.{}",

@@ -80,8 +80,8 @@ impl Site {
     fn with_pool(spec: &Value) -> Self {
         let mut site = Self::default();
         let pool = json!({
-            "kind": "InClusterIPPool", "spec": spec,
-            "metadata": { "name": "p", "namespace": "n", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] },
+            "kind": "GlobalInClusterIPPool", "spec": spec,
+            "metadata": { "name": "p", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] },
         });
         let pool: Pool = serde_json::from_value(pool).unwrap();
         site.ledger.apply_pool(&pool);
@@ -97,8 +97,7 @@ impl Site {
 
     /// A claim of an infrastructure machine, with an address.
     fn claim(mut self, name: &str, machine: &str, address: Option<&str>) -> Self {
-        let pool =
-            json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p" });
+        let pool = json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": "GlobalInClusterIPPool", "name": "p" });
         let metadata = json!({ "namespace": "n", "name": name });
         if let Some(address) = address {
             let spec = json!({ "address": address, "prefix": 24, "claimRef": { "name": name }, "poolRef": pool });
@@ -117,8 +116,8 @@ impl Site {
         self
     }
 
-    fn plan(&self, workloads: &[Workload]) -> (Vec<PlanLine>, Vec<PlanPool>) {
-        plan(workloads, &self.machines, &self.claims, &self.ledger)
+    fn plan(mut self, workloads: &[Workload]) -> (Vec<PlanLine>, Vec<PlanPool>) {
+        plan(workloads, &self.machines, &self.claims, &mut self.ledger)
     }
 }
 
@@ -134,23 +133,28 @@ fn of_deployment() -> Value {
 #[test]
 fn missing_addresses_of_a_rollout_are_counted() {
     let addresses = json!({ "addresses": ["10.0.0.1-10.0.0.6"], "prefix": 24 });
-    let site = Site::with_pool(&addresses)
-        .machine("m-1", of_deployment())
-        .machine("m-2", of_deployment())
-        .claim("a", "m-1", Some("10.0.0.1"))
-        .claim("b", "m-1", Some("10.0.0.2"))
-        .claim("c", "m-2", None)
-        .claim("other", "none", None);
-    let (lines, pools) = site.plan(&[workload(MACHINE_DEPLOYMENT, 2)]);
+    let site = || {
+        Site::with_pool(&addresses)
+            .machine("m-1", of_deployment())
+            .machine("m-2", of_deployment())
+            .claim("a", "m-1", Some("10.0.0.1"))
+            .claim("b", "m-1", Some("10.0.0.2"))
+            .claim("c", "m-2", None)
+            .claim("other", "none", None)
+    };
+    let (lines, pools) = site().plan(&[workload(MACHINE_DEPLOYMENT, 2)]);
     // Three Machines with two addresses each; two addresses are held, and another claim waits.
     let found = lines[0].addresses.as_ref().unwrap();
     assert_eq!(
         (found.per_machine, found.needed, found.held, found.short),
         (2, 6, 2, 1)
     );
-    assert_eq!(found.reason.as_deref(), Some("no further address is free"));
+    assert_eq!(
+        found.reason.as_deref(),
+        Some("no further address is free for it")
+    );
     assert_eq!((pools[0].free, pools[0].needed, pools[0].short), (4, 5, 1));
-    let (lines, pools) = site.plan(&[workload(MACHINE_DEPLOYMENT, 1)]);
+    let (lines, pools) = site().plan(&[workload(MACHINE_DEPLOYMENT, 1)]);
     let found = lines[0].addresses.as_ref().unwrap();
     assert_eq!((found.short, &found.reason, pools[0].short), (0, &None, 0));
 }
@@ -200,4 +204,60 @@ fn object_without_claims_is_listed_last() {
         [("KubeadmControlPlane", true), ("MachineSet", false)]
     );
     assert_eq!((pools[0].needed, pools[0].short), (1, 0));
+}
+
+/// What claims of two objects lack of a pool, and why.
+fn short_of(spec: &Value, workloads: &[Workload]) -> Vec<(u64, Option<String>)> {
+    let control_plane = json!({ "labels": { "a": "b" }, "ownerReferences": [{
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": "w", "uid": "u",
+        "controller": true,
+    }] });
+    let mut site = Site::with_pool(spec)
+        .machine("m-1", of_deployment())
+        .machine("m-2", control_plane)
+        .claim("a", "m-1", None)
+        .claim("b", "m-2", None);
+    for claim in &mut site.claims {
+        let name = claim.metadata.name.clone();
+        claim.spec.cluster_name = name;
+    }
+    let (lines, _) = site.plan(workloads);
+    let short = |line: PlanLine| {
+        let addresses = line.addresses.unwrap();
+        (addresses.short, addresses.reason)
+    };
+    lines.into_iter().map(short).collect()
+}
+
+#[test]
+fn limits_headroom_and_slices_of_the_pool_count() {
+    let workloads = [
+        workload(MACHINE_DEPLOYMENT, 5),
+        workload("KubeadmControlPlane", 3),
+    ];
+    let reason = |text: &str| Some(text.to_owned());
+    let free = || reason("no further address is free for it");
+    let pool = |last: u8, rules: Value| {
+        let mut spec = json!({ "addresses": [format!("10.0.0.1-10.0.0.{last}")], "prefix": 24 });
+        json_patch::merge(&mut spec, &rules);
+        spec
+    };
+    let headroom =
+        json!({ "headroom": { "addresses": 3, "for": { "matchLabels": { "a": "b" } } } });
+    let limits = json!({ "limits": { "perCluster": 4, "perNamespace": 7 } });
+    let slices = json!({ "slices": { "size": 4, "per": "Cluster", "mostEach": 1 } });
+    let cluster = "Cluster a uses 4 of 4 addresses that the pool allows each Cluster (spec.limits.perCluster)";
+    let namespace = "the namespace uses 7 of 7 addresses that the pool allows each namespace (spec.limits.perNamespace)";
+    let full = "Cluster n/a has 1 of 1 slices that the pool allows each owner (spec.slices.mostEach), without a free address";
+    for (spec, expected) in [
+        (pool(20, json!({})), [(0, None), (0, None)]),
+        (pool(8, headroom), [(1, free()), (1, free())]),
+        (
+            pool(20, limits),
+            [(2, reason(cluster)), (1, reason(namespace))],
+        ),
+        (pool(20, slices), [(3, reason(full)), (0, None)]),
+    ] {
+        assert_eq!(short_of(&spec, &workloads), expected, "{spec}");
+    }
 }

@@ -1,0 +1,277 @@
+//! `convert --from metal3`: pools and addresses of the IP address manager of Metal3 as manifests.
+
+use std::collections::BTreeMap;
+
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ip::{Block, UsableBlocks, parse_address, parse_entry};
+use capi_ipam_provider::api::IPAddress;
+use kube::api::ObjectMeta;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Converted;
+use crate::user_reservation::reservation;
+
+/// The API group of its kinds.
+pub(crate) const GROUP: &str = "ipam.metal3.io";
+
+/// An IPPool, reduced to what is converted.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct IPPool {
+    metadata: ObjectMeta,
+    spec: PoolSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PoolSpec {
+    pools: Vec<Part>,
+    prefix: Option<i64>,
+    gateway: Option<String>,
+    dns_servers: Vec<String>,
+    pre_allocations: BTreeMap<String, String>,
+    allocation_strategy: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Part {
+    start: Option<String>,
+    end: Option<String>,
+    subnet: Option<String>,
+    prefix: Option<i64>,
+    gateway: Option<String>,
+    dns_servers: Vec<String>,
+}
+
+/// An IPAddress or an IPClaim, reduced to what is converted.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Allocated {
+    metadata: ObjectMeta,
+    spec: AllocatedSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct AllocatedSpec {
+    address: String,
+    claim: Name,
+    pool: Name,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Name {
+    name: String,
+}
+
+/// What the cluster contains.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) pools: Vec<IPPool>,
+    pub(crate) addresses: Vec<Allocated>,
+    pub(crate) claims: Vec<Allocated>,
+    /// The addresses of claims of Cluster API.
+    pub(crate) contract: Vec<IPAddress>,
+}
+
+/// An address for a claim of a pool, in use or only promised.
+struct Use<'a> {
+    pool: &'a str,
+    address: &'a str,
+    claim: NamespacedName,
+}
+
+/// Converts pools, and reserves each address for the claim that has it.
+///
+/// # Errors
+/// Everything that is wrong with the pools.
+pub(crate) fn convert(objects: &Objects) -> Result<Converted, Vec<String>> {
+    let mut converted = Converted::default();
+    let mut problems = Vec::new();
+    let mut pools: BTreeMap<PoolKey, UsableBlocks> = BTreeMap::new();
+    for pool in &objects.pools {
+        let key = NamespacedName::of(&pool.metadata);
+        match manifest(pool, &key, &mut converted.warnings) {
+            Ok((manifest, usable)) => {
+                converted.objects.push(manifest);
+                pools.insert(pool_key(&key, key.name()), usable);
+            }
+            Err(found) => problems.extend(found.iter().map(|it| format!("IPPool {key}: {it}"))),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut reserved: BTreeMap<Slot, (NamespacedName, Value)> = BTreeMap::new();
+    for used in uses(objects) {
+        let pool = pool_key(&used.claim, used.pool);
+        let what = format!("{} of the claim {}", used.address, used.claim);
+        let (Some(usable), Ok(address)) = (pools.get(&pool), parse_address(used.address)) else {
+            converted.warnings.push(format!(
+                "{what} is left out: IPPool {pool} is not converted"
+            ));
+            continue;
+        };
+        let block = Block::address(address);
+        let slot = Slot {
+            scope: Scope::Pool(pool.clone()),
+            block,
+        };
+        if !usable.contains(block) {
+            let problem = format!("{what} is left out: {pool} cannot allocate it");
+            converted.warnings.push(problem);
+        } else if let Some((other, _)) = reserved.get(&slot) {
+            if *other != used.claim {
+                let problem = format!("{what} is left out: the claim {other} has it");
+                converted.warnings.push(problem);
+            }
+        } else {
+            let manifest = json!(reservation(&slot, &pool, Some(&used.claim)));
+            reserved.insert(slot, (used.claim, manifest));
+        }
+    }
+    let reservations = reserved.into_values().map(|(_, manifest)| manifest);
+    converted.objects.extend(reservations);
+    for claim in &objects.claims {
+        let key = NamespacedName::of(&claim.metadata);
+        let mut of_claim = objects.addresses.iter();
+        if !of_claim.any(|it| it.claim() == key) {
+            let problem = format!("IPClaim {key} has no IPAddress");
+            converted.warnings.push(problem);
+        }
+    }
+    Ok(converted)
+}
+
+/// The addresses in use, then those that are promised.
+fn uses(objects: &Objects) -> Vec<Use<'_>> {
+    let mut uses = Vec::new();
+    for address in &objects.addresses {
+        uses.push(Use {
+            pool: &address.spec.pool.name,
+            address: &address.spec.address,
+            claim: address.claim(),
+        });
+    }
+    for address in &objects.contract {
+        let (spec, key) = (&address.spec, NamespacedName::of(&address.metadata));
+        if spec.pool_ref.api_group == GROUP {
+            uses.push(Use {
+                pool: &spec.pool_ref.name,
+                address: &spec.address,
+                claim: NamespacedName::new(key.namespace(), &spec.claim_ref.name),
+            });
+        }
+    }
+    for pool in &objects.pools {
+        let key = NamespacedName::of(&pool.metadata);
+        for (claim, address) in &pool.spec.pre_allocations {
+            uses.push(Use {
+                pool: pool.metadata.name.as_deref().unwrap_or_default(),
+                address,
+                claim: NamespacedName::new(key.namespace(), claim),
+            });
+        }
+    }
+    uses
+}
+
+impl Allocated {
+    /// The claim of an IPAddress.
+    fn claim(&self) -> NamespacedName {
+        let key = NamespacedName::of(&self.metadata);
+        NamespacedName::new(key.namespace(), &self.spec.claim.name)
+    }
+}
+
+/// A pool in the namespace of an object.
+fn pool_key(object: &NamespacedName, name: &str) -> PoolKey {
+    PoolKey::new(InClusterKind::IPPool, Some(object.namespace()), name)
+}
+
+/// The manifest of a pool, and its addresses.
+fn manifest(
+    pool: &IPPool,
+    key: &NamespacedName,
+    warnings: &mut Vec<String>,
+) -> Result<(Value, UsableBlocks), Vec<String>> {
+    let spec = &pool.spec;
+    let (mut ranges, mut problems) = (Vec::new(), Vec::new());
+    for part in &spec.pools {
+        match range(spec, part) {
+            Ok(range) => ranges.push(range),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut new = match ranges.as_slice() {
+        [range] => range.clone(),
+        _ => json!({ "ranges": ranges }),
+    };
+    if spec.allocation_strategy == "random" {
+        new["allocation"] = json!({ "order": "Random" });
+    }
+    let has_dns = |part: &Part| !part.dns_servers.is_empty();
+    if !spec.dns_servers.is_empty() || spec.pools.iter().any(has_dns) {
+        warnings.push(format!("IPPool {key}: dnsServers are left out"));
+    }
+    let manifest = json!({
+        "apiVersion": format!("{}/{}", names::GROUP, names::POOL_VERSION),
+        "kind": InClusterKind::IPPool.name(),
+        "metadata": { "name": key.name(), "namespace": key.namespace() },
+        "spec": new,
+    });
+    let pool: Pool =
+        serde_json::from_value(manifest.clone()).map_err(|error| vec![error.to_string()])?;
+    let usable = pool.spec.usable();
+    let usable =
+        usable.map_err(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    Ok((manifest, usable))
+}
+
+/// A part of a pool, with what it has from the pool.
+fn range(spec: &PoolSpec, part: &Part) -> Result<Value, String> {
+    let subnet = match &part.subnet {
+        Some(subnet) => Some(parse_entry(subnet).map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let in_subnet = |number: fn(capi_ipam_ip::Span) -> u128| {
+        subnet.map(|entry| entry.family.address(number(entry.span)).to_string())
+    };
+    let entry = match (&part.start, &part.end, &part.subnet) {
+        (None, None, Some(subnet)) => Some(subnet.clone()),
+        (start, end, _) => {
+            // Without a start, the first address of the subnet is not used.
+            let start = start
+                .clone()
+                .or_else(|| in_subnet(|span| span.first().saturating_add(1)));
+            let end = end.clone().or_else(|| in_subnet(|span| span.last()));
+            start.zip(end).map(|(start, end)| format!("{start}-{end}"))
+        }
+    };
+    let length = part
+        .subnet
+        .as_ref()
+        .and_then(|it| it.split_once('/')?.1.parse().ok());
+    let prefix = part.prefix.or(spec.prefix).or(length);
+    match (entry, prefix) {
+        (None, _) => {
+            Err("a pool in spec.pools has neither a subnet nor both start and end".to_owned())
+        }
+        (_, None) => Err("spec.prefix is missing".to_owned()),
+        (Some(entry), Some(prefix)) => {
+            let mut range = json!({ "addresses": [entry], "prefix": prefix });
+            if let Some(gateway) = part.gateway.as_ref().or(spec.gateway.as_ref()) {
+                range["gateway"] = json!(gateway);
+            }
+            Ok(range)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
