@@ -8,7 +8,6 @@ mod confirm;
 mod convert;
 mod doctor;
 mod export;
-mod metal3;
 mod networks;
 mod plan;
 mod pools;
@@ -97,7 +96,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Adopt { claim_name } => adopt::run(global, claim_name.as_deref()).await,
         Command::Convert { file, from, source } => match (file, from) {
             (Some(file), _) => convert::run(global, file, source.as_deref()),
-            (None, _) => metal3::run(global, source.as_deref()).await,
+            (None, _) => convert::run_metal3(global, source.as_deref()).await,
         },
         Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
         Command::Version => output::print(&version(global.output)).map(|()| Code::Ok),

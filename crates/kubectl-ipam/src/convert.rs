@@ -95,7 +95,7 @@ pub fn convert(
     Ok(Converted { objects, warnings })
 }
 
-pub(crate) fn set_source(object: &mut Value, source: &str) {
+fn set_source(object: &mut Value, source: &str) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         metadata.insert("labels".to_owned(), json!({ SOURCE_LABEL: source }));

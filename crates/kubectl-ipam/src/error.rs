@@ -91,6 +91,14 @@ pub enum Error {
         /// API group.
         group: String,
     },
+    /// A kind of another project is not served.
+    #[error(
+        "the API server does not serve {resource}: its CustomResourceDefinition is not installed"
+    )]
+    NotServed {
+        /// Plural and API group of the kind.
+        resource: String,
+    },
     /// A kind is served in other versions only.
     #[error(
         "{plural}.{group} is served in {served} only; this program reads {supported}: upgrade the provider"
@@ -352,7 +360,9 @@ impl Error {
             | Self::Unknown { .. }
             | Self::NoIdentity { .. }
             | Self::NoClusterUid => Code::Forbidden,
-            Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
+            Self::NotInstalled { .. } | Self::NotServed { .. } | Self::OtherVersion { .. } => {
+                Code::NoDefinition
+            }
             Self::NoPool { .. }
             | Self::NoNamespace { .. }
             | Self::NoMachineDeployment { .. }

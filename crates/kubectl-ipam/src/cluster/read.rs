@@ -309,6 +309,22 @@ impl Cluster {
         }
     }
 
+    /// Returns the objects of a kind of another API group. Fails if the kind is not served.
+    pub(crate) async fn list_plural<T: DeserializeOwned>(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: Option<&str>,
+    ) -> Result<Vec<T>, Error> {
+        let kinds = self.kinds_of(group).await?;
+        let kind = kinds.iter().find(|kind| kind.plural == plural);
+        let kind = kind.ok_or_else(|| Error::NotServed {
+            resource: format!("{plural}.{group}"),
+        })?;
+        self.list_kind(kind, namespace, &ListParams::default())
+            .await
+    }
+
     /// The kinds of an API group, in all served versions: the one that the API server prefers is
     /// first. None if the group is not served.
     pub(crate) async fn kinds_of(&self, group: &str) -> Result<Vec<ApiResource>, Error> {

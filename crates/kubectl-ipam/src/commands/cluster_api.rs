@@ -12,23 +12,16 @@ use crate::load::Loader;
 
 /// The kinds of Cluster API that create Machines, apart from control planes.
 const WORKLOADS: [&str; 3] = ["machinedeployments", "machinesets", "machinepools"];
-/// The plural of the kind Machine.
-const MACHINES: &str = "machines";
 
 /// Lists the Machines of a namespace or of all. Fails if they may not be read.
 pub(super) async fn machines(
     loader: &Loader<'_>,
     namespace: Option<&str>,
 ) -> Result<Vec<Machine>, Error> {
-    let kinds = loader.cluster.kinds_of(CLUSTER_GROUP).await?;
-    let Some(kind) = kinds.iter().find(|kind| kind.plural == MACHINES) else {
-        return Err(Error::NotInstalled {
-            plural: MACHINES.to_owned(),
-            group: CLUSTER_GROUP.to_owned(),
-        });
-    };
-    let parameters = ListParams::default();
-    loader.cluster.list_kind(kind, namespace, &parameters).await
+    let cluster = loader.cluster;
+    cluster
+        .list_plural(CLUSTER_GROUP, "machines", namespace)
+        .await
 }
 
 /// Lists the objects that create Machines, control planes first. Those that may not be read are left

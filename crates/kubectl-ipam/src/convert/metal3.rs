@@ -1,6 +1,6 @@
 //! `convert --from metal3`: pools and addresses of the IP address manager of Metal3 as manifests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -10,7 +10,7 @@ use kube::api::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Converted;
+use super::{Converted, set_source};
 use crate::user_reservation::reservation;
 
 /// The API group of its kinds.
@@ -76,21 +76,18 @@ pub(crate) struct Objects {
     pub(crate) contract: Vec<IPAddress>,
 }
 
-/// An address for a claim of a pool, in use or only promised.
-struct Use<'a> {
-    pool: &'a str,
-    address: &'a str,
-    claim: NamespacedName,
-}
+/// An address of a pool that a claim has, or that is promised to it.
+type Use<'a> = (PoolKey, &'a str, NamespacedName);
 
-/// Converts pools, and reserves each address for the claim that has it.
+/// Converts pools, and reserves each address for the claim that has it. All manifests get the label
+/// of the source.
 ///
 /// # Errors
 /// Everything that is wrong with the pools.
-pub(crate) fn convert(objects: &Objects) -> Result<Converted, Vec<String>> {
+pub(crate) fn convert(objects: &Objects, source: &str) -> Result<Converted, Vec<String>> {
     let mut converted = Converted::default();
     let mut problems = Vec::new();
-    let mut pools: BTreeMap<PoolKey, UsableBlocks> = BTreeMap::new();
+    let mut pools = BTreeMap::new();
     for pool in &objects.pools {
         let key = NamespacedName::of(&pool.metadata);
         match manifest(pool, &key, &mut converted.warnings) {
@@ -104,43 +101,45 @@ pub(crate) fn convert(objects: &Objects) -> Result<Converted, Vec<String>> {
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut reserved: BTreeMap<Slot, (NamespacedName, Value)> = BTreeMap::new();
-    for used in uses(objects) {
-        let pool = pool_key(&used.claim, used.pool);
-        let what = format!("{} of the claim {}", used.address, used.claim);
-        let (Some(usable), Ok(address)) = (pools.get(&pool), parse_address(used.address)) else {
-            converted.warnings.push(format!(
-                "{what} is left out: IPPool {pool} is not converted"
-            ));
+    let mut reserved = BTreeMap::new();
+    let mut claims = BTreeSet::new();
+    for (pool, text, claim) in uses(objects) {
+        let address = parse_address(text).map(Block::address);
+        let usable = pools.get(&pool).zip(address.ok());
+        let usable = usable.filter(|(usable, block)| usable.contains(*block));
+        claims.insert(claim.clone());
+        let Some((_, block)) = usable else {
+            let problem =
+                format!("{text} of the claim {claim} is left out: {pool} cannot allocate it");
+            converted.warnings.push(problem);
             continue;
         };
-        let block = Block::address(address);
         let slot = Slot {
             scope: Scope::Pool(pool.clone()),
             block,
         };
-        if !usable.contains(block) {
-            let problem = format!("{what} is left out: {pool} cannot allocate it");
+        let (_, holder) = reserved.entry(slot).or_insert((pool, claim.clone()));
+        if *holder != claim {
+            let problem =
+                format!("{text} of the claim {claim} is left out: the claim {holder} has it");
             converted.warnings.push(problem);
-        } else if let Some((other, _)) = reserved.get(&slot) {
-            if *other != used.claim {
-                let problem = format!("{what} is left out: the claim {other} has it");
-                converted.warnings.push(problem);
-            }
-        } else {
-            let manifest = json!(reservation(&slot, &pool, Some(&used.claim)));
-            reserved.insert(slot, (used.claim, manifest));
         }
     }
-    let reservations = reserved.into_values().map(|(_, manifest)| manifest);
-    converted.objects.extend(reservations);
-    for claim in &objects.claims {
-        let key = NamespacedName::of(&claim.metadata);
-        let mut of_claim = objects.addresses.iter();
-        if !of_claim.any(|it| it.claim() == key) {
-            let problem = format!("IPClaim {key} has no IPAddress");
-            converted.warnings.push(problem);
-        }
+    for (slot, (pool, claim)) in &reserved {
+        let manifest = json!(reservation(slot, pool, Some(claim)));
+        converted.objects.push(manifest);
+    }
+    let keys = objects
+        .claims
+        .iter()
+        .map(|it| NamespacedName::of(&it.metadata));
+    for key in keys.filter(|key| !claims.contains(key)) {
+        converted
+            .warnings
+            .push(format!("IPClaim {key} has no IPAddress"));
+    }
+    for object in &mut converted.objects {
+        set_source(object, source);
     }
     Ok(converted)
 }
@@ -148,42 +147,36 @@ pub(crate) fn convert(objects: &Objects) -> Result<Converted, Vec<String>> {
 /// The addresses in use, then those that are promised.
 fn uses(objects: &Objects) -> Vec<Use<'_>> {
     let mut uses = Vec::new();
-    for address in &objects.addresses {
-        uses.push(Use {
-            pool: &address.spec.pool.name,
-            address: &address.spec.address,
-            claim: address.claim(),
-        });
+    let mut add = |metadata: &ObjectMeta, pool: &str, address, claim: &str| {
+        let key = NamespacedName::of(metadata);
+        let claim = NamespacedName::new(key.namespace(), claim);
+        uses.push((pool_key(&key, pool), address, claim));
+    };
+    for Allocated { metadata, spec } in &objects.addresses {
+        add(
+            metadata,
+            &spec.pool.name,
+            spec.address.as_str(),
+            &spec.claim.name,
+        );
     }
-    for address in &objects.contract {
-        let (spec, key) = (&address.spec, NamespacedName::of(&address.metadata));
+    for IPAddress { metadata, spec, .. } in &objects.contract {
         if spec.pool_ref.api_group == GROUP {
-            uses.push(Use {
-                pool: &spec.pool_ref.name,
-                address: &spec.address,
-                claim: NamespacedName::new(key.namespace(), &spec.claim_ref.name),
-            });
+            add(
+                metadata,
+                &spec.pool_ref.name,
+                &spec.address,
+                &spec.claim_ref.name,
+            );
         }
     }
-    for pool in &objects.pools {
-        let key = NamespacedName::of(&pool.metadata);
-        for (claim, address) in &pool.spec.pre_allocations {
-            uses.push(Use {
-                pool: pool.metadata.name.as_deref().unwrap_or_default(),
-                address,
-                claim: NamespacedName::new(key.namespace(), claim),
-            });
+    for IPPool { metadata, spec } in &objects.pools {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        for (claim, address) in &spec.pre_allocations {
+            add(metadata, name, address, claim);
         }
     }
     uses
-}
-
-impl Allocated {
-    /// The claim of an IPAddress.
-    fn claim(&self) -> NamespacedName {
-        let key = NamespacedName::of(&self.metadata);
-        NamespacedName::new(key.namespace(), &self.spec.claim.name)
-    }
 }
 
 /// A pool in the namespace of an object.

@@ -36,7 +36,6 @@ const STRATEGIES: [&str; 3] = [
 /// An object that creates Machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workload {
-    group: String,
     kind: String,
     key: NamespacedName,
     /// The largest number of Machines that it keeps.
@@ -50,8 +49,6 @@ pub(crate) struct Workload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanLine {
-    /// API group of the object.
-    pub group: String,
     /// Kind of the object, such as `MachineDeployment`.
     pub kind: String,
     /// Namespace of the object.
@@ -125,7 +122,6 @@ impl Workload {
         let max = max.and_then(|max| max.parse().ok()).unwrap_or_default();
         let replicas = stored.max(max).min(MAX_REPLICAS);
         let mut workload = Self {
-            group: kind.group.clone(),
             kind: kind.kind.clone(),
             key: NamespacedName::of(metadata),
             replicas: 0,
@@ -377,7 +373,6 @@ fn describe(reason: &Reason) -> String {
 impl Workload {
     fn line(&self, addresses: Option<PlanAddresses>) -> PlanLine {
         PlanLine {
-            group: self.group.clone(),
             kind: self.kind.clone(),
             namespace: self.key.namespace().to_owned(),
             name: self.key.name().to_owned(),

@@ -3,7 +3,7 @@
 use capi_ipam_api::names::GROUP;
 
 use crate::model::{
-    BlockLine, Check, ClaimLine, Finding, Holder, NetworkLine, PlanLine, PoolName, RecordChange,
+    BlockLine, Check, ClaimLine, Finding, Holder, NetworkLine, PoolName, RecordChange,
     RegistryLine, Report,
 };
 
@@ -24,14 +24,9 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         },
         Report::FindingList(list) => of_findings(&list.findings),
         Report::PoolDetails(details) => vec![of_pool(&details.pool)],
-        Report::RolloutPlan { lines, .. } => {
-            let name = |it: &PlanLine| {
-                let kind = it.kind.to_lowercase();
-                format!("{kind}.{}/{}", it.group, it.name)
-            };
-            let mut names: Vec<String> = lines.iter().map(name).collect();
-            names.dedup();
-            names
+        Report::RolloutPlan { pools, .. } => {
+            let short = pools.iter().filter(|pool| pool.short > 0);
+            short.map(|pool| of_pool(&pool.pool)).collect()
         }
         Report::ReservationChange(change) => vec![own("ipreservation", &change.name)],
         Report::RegistryList { registries } => {

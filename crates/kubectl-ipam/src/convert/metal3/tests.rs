@@ -16,7 +16,7 @@ fn pool(spec: Value) -> Value {
 
 /// The specification of the pool that a specification becomes.
 fn spec(of: Value) -> Result<Value, Vec<String>> {
-    let mut converted = convert(&objects(json!({ "pools": [pool(of)] })))?;
+    let mut converted = convert(&objects(json!({ "pools": [pool(of)] })), "metal3")?;
     assert_eq!(converted.objects.len(), 1);
     Ok(converted.objects[0]["spec"].take())
 }
@@ -84,7 +84,7 @@ fn addresses_are_reserved_for_their_claims() {
         ],
         "contract": [of_contract(GROUP, "vm", "10.0.0.10"), of_contract("ipam.cluster.x-k8s.io", "x", "10.0.0.14")],
     }));
-    let converted = convert(&found).unwrap();
+    let converted = convert(&found, "metal3").unwrap();
     let reserved: Vec<String> = converted.objects[1..]
         .iter()
         .map(|it| {
