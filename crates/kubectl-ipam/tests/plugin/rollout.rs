@@ -105,7 +105,8 @@ async fn rollout_is_planned_and_addresses_are_adopted() {
     create(&plane, "InClusterIPPool", Some(namespace), "web", &spec);
     let kubeadm = json!({ "apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": "cp" });
     let selector = json!({ "matchLabels": { "a": "b" } });
-    let surge = json!({ "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "50%" } } });
+    let surge =
+        json!({ "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": "50%" } } });
     let template = json!({ "spec": { "infrastructureRef": infrastructure("t") } });
     for (kind, name, spec) in [
         ("Cluster", "prod", json!({ "controlPlaneRef": kubeadm })),
