@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::model::MAX_REPLICAS;
 use capi_ipam_controller::options::parse_duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::model::MAX_REPLICAS;
 
 /// Shows IP address pools of Cluster API, their addresses, and who holds them.
 #[derive(Debug, Parser)]

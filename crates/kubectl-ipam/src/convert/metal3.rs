@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot, names};
+use capi_ipam_api::{
+    AddressRange, AllocationOrder, AllocationPolicy, IPPoolSpec, InClusterKind, Pool, PoolKey,
+    PoolSpec, Scope, Slot,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, UsableBlocks, parse_address, parse_entry};
+use capi_ipam_ip::{Block, Span, UsableBlocks, parse_address, parse_entry};
 use capi_ipam_provider::api::IPAddress;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Converted, set_source};
+use crate::manifests::plain_pool;
 use crate::user_reservation::reservation;
 
 /// The API group of its kinds.
@@ -20,12 +24,12 @@ pub(crate) const GROUP: &str = "ipam.metal3.io";
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct IPPool {
     metadata: ObjectMeta,
-    spec: PoolSpec,
+    spec: IPPoolParts,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct PoolSpec {
+struct IPPoolParts {
     pools: Vec<Part>,
     prefix: Option<i64>,
     gateway: Option<String>,
@@ -201,69 +205,62 @@ fn manifest(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut new = match ranges.as_slice() {
-        [range] => range.clone(),
-        _ => json!({ "ranges": ranges }),
+    let mut ranges = ranges.into_iter();
+    let Some(first) = ranges.next() else {
+        return Err(vec!["spec.pools is empty".to_owned()]);
     };
-    if spec.allocation_strategy == "random" {
-        new["allocation"] = json!({ "order": "Random" });
-    }
     let has_dns = |part: &Part| !part.dns_servers.is_empty();
     if !spec.dns_servers.is_empty() || spec.pools.iter().any(has_dns) {
         warnings.push(format!("IPPool {key}: dnsServers are left out"));
     }
-    let manifest = json!({
-        "apiVersion": format!("{}/{}", names::GROUP, names::POOL_VERSION),
-        "kind": InClusterKind::IPPool.name(),
-        "metadata": { "name": key.name(), "namespace": key.namespace() },
-        "spec": new,
+    let is_random = spec.allocation_strategy == "random";
+    let spec = PoolSpec::Addresses(IPPoolSpec {
+        addresses: first.addresses,
+        prefix: first.prefix,
+        gateway: first.gateway,
+        ranges: ranges.collect(),
+        allocation: is_random.then(|| AllocationPolicy {
+            order: Some(AllocationOrder::Random),
+            ..AllocationPolicy::default()
+        }),
+        ..IPPoolSpec::default()
     });
-    let pool: Pool =
-        serde_json::from_value(manifest.clone()).map_err(|error| vec![error.to_string()])?;
-    let usable = pool.spec.usable();
+    let usable = spec.usable();
     let usable =
         usable.map_err(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    Ok((manifest, usable))
+    let mut new = Pool::reference(&pool_key(key, key.name()), None);
+    new.spec = spec;
+    Ok((json!(plain_pool(&new)), usable))
 }
 
 /// A part of a pool, with what it has from the pool.
-fn range(spec: &PoolSpec, part: &Part) -> Result<Value, String> {
-    let subnet = match &part.subnet {
-        Some(subnet) => Some(parse_entry(subnet).map_err(|error| error.to_string())?),
-        None => None,
+fn range(spec: &IPPoolParts, part: &Part) -> Result<AddressRange, String> {
+    let subnet = part.subnet.as_deref().map(parse_entry).transpose();
+    let subnet = subnet.map_err(|error| error.to_string())?;
+    let in_subnet = |number: fn(Span) -> u128| {
+        let entry = subnet?;
+        Some(entry.family.address(number(entry.span)).to_string())
     };
-    let in_subnet = |number: fn(capi_ipam_ip::Span) -> u128| {
-        subnet.map(|entry| entry.family.address(number(entry.span)).to_string())
-    };
-    let entry = match (&part.start, &part.end, &part.subnet) {
-        (None, None, Some(subnet)) => Some(subnet.clone()),
-        (start, end, _) => {
-            // Without a start, the first address of the subnet is not used.
-            let start = start
-                .clone()
-                .or_else(|| in_subnet(|span| span.first().saturating_add(1)));
-            let end = end.clone().or_else(|| in_subnet(|span| span.last()));
-            start.zip(end).map(|(start, end)| format!("{start}-{end}"))
+    // Without a start, the first address of the subnet is not used.
+    let second = || in_subnet(|span| span.first().saturating_add(1));
+    let start = part.start.clone().or_else(second);
+    let end = part.end.clone().or_else(|| in_subnet(Span::last));
+    let entry = match (start, end, &part.subnet) {
+        (_, _, Some(subnet)) if part.start.is_none() && part.end.is_none() => subnet.clone(),
+        (Some(start), Some(end), _) => format!("{start}-{end}"),
+        _ => {
+            let problem = "a pool in spec.pools has neither a subnet nor both start and end";
+            return Err(problem.to_owned());
         }
     };
-    let length = part
-        .subnet
-        .as_ref()
-        .and_then(|it| it.split_once('/')?.1.parse().ok());
+    let length = part.subnet.as_deref().and_then(|it| it.split_once('/'));
+    let length = length.and_then(|(_, length)| length.parse().ok());
     let prefix = part.prefix.or(spec.prefix).or(length);
-    match (entry, prefix) {
-        (None, _) => {
-            Err("a pool in spec.pools has neither a subnet nor both start and end".to_owned())
-        }
-        (_, None) => Err("spec.prefix is missing".to_owned()),
-        (Some(entry), Some(prefix)) => {
-            let mut range = json!({ "addresses": [entry], "prefix": prefix });
-            if let Some(gateway) = part.gateway.as_ref().or(spec.gateway.as_ref()) {
-                range["gateway"] = json!(gateway);
-            }
-            Ok(range)
-        }
-    }
+    Ok(AddressRange {
+        addresses: vec![entry],
+        prefix: prefix.ok_or_else(|| "spec.prefix is missing".to_owned())?,
+        gateway: part.gateway.clone().or_else(|| spec.gateway.clone()),
+    })
 }
 
 #[cfg(test)]

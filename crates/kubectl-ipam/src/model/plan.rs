@@ -247,10 +247,10 @@ impl Uses {
                 held: 0,
             };
             if let (Some(number), Some((machine, _))) = (number, found) {
-                let used = uses.of_workloads.entry((*number, pool.clone()));
-                let used = used.or_insert_with(new);
-                *used.claims.entry(machine.to_owned()).or_default() += 1;
-                used.held = used.held.saturating_add(is_bound.into());
+                let entry = uses.of_workloads.entry((*number, pool.clone()));
+                let entry = entry.or_insert_with(new);
+                *entry.claims.entry(machine.to_owned()).or_default() += 1;
+                entry.held = entry.held.saturating_add(is_bound.into());
             } else if !is_bound {
                 uses.waiting.push((pool.clone(), new()));
             }

@@ -1,3 +1,8 @@
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the values are written where they are passed"
+)]
+
 use super::*;
 
 fn objects(value: Value) -> Objects {
@@ -36,8 +41,7 @@ fn parts_become_ranges() {
         { "subnet": "10.0.2.0/25", "end": "10.0.2.9", "prefix": 25 },
     ] });
     let range = |addresses: &str, prefix: u8, gateway: &str| json!({ "addresses": [addresses], "prefix": prefix, "gateway": gateway });
-    let expected = json!({ "ranges": [
-        range("10.0.0.0/24", 24, "10.0.0.1"),
+    let expected = json!({ "addresses": ["10.0.0.0/24"], "prefix": 24, "gateway": "10.0.0.1", "ranges": [
         range("10.0.1.200-10.0.1.255", 24, "10.0.1.1"),
         range("10.0.2.1-10.0.2.9", 25, "10.0.0.1"),
     ] });
@@ -58,6 +62,7 @@ fn pool_that_cannot_be_converted_is_a_problem() {
     assert_eq!(spec(start), Err(problems.map(str::to_owned).to_vec()));
     let reversed = json!({ "prefix": 24, "pools": [{ "start": "10.0.0.9", "end": "10.0.0.1" }] });
     assert_eq!(spec(reversed).map_err(|found| found.len()), Err(1));
+    assert_eq!(spec(json!({})).map_err(|found| found.len()), Err(1));
 }
 
 #[test]

@@ -1,3 +1,8 @@
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the values are written where they are passed"
+)]
+
 use capi_ipam_api::Pool;
 use capi_ipam_ledger::Observe;
 use capi_ipam_provider::api::IPAddress;
