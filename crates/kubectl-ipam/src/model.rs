@@ -54,8 +54,8 @@ pub(crate) use self::overview::{
     FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
 };
 pub(crate) use self::parts::{health, parts};
-pub(crate) use self::plan::{MAX_REPLICAS, Workload, plan};
 pub use self::plan::{PlanAddresses, PlanLine, PlanPool};
+pub(crate) use self::plan::{Workload, plan};
 pub use self::pool_name::PoolName;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 pub(crate) use self::pools::{pools, size};

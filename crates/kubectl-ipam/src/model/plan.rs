@@ -17,11 +17,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::pool_name::PoolName;
+use crate::cli::MAX_REPLICAS;
 
 /// The annotation with the maximum that the autoscaler uses.
 const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
-/// More replicas are not planned: each address is proposed.
-pub(crate) const MAX_REPLICAS: u64 = 100_000;
 /// The label of the Machines of a MachineDeployment: its name.
 const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
 /// The kind that this label is about.
