@@ -64,11 +64,7 @@ impl Racks<'_> {
     }
 }
 
-pub(super) fn kubectl(
-    plane: &ControlPlane,
-    arguments: &[&str],
-    file: &str,
-) -> (Option<i32>, String) {
+fn kubectl(plane: &ControlPlane, arguments: &[&str], file: &str) -> (Option<i32>, String) {
     let output = Command::new(plane.kubectl_program())
         .args(arguments)
         .args(["--filename", file])

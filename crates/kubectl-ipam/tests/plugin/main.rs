@@ -57,6 +57,36 @@ fn json_of(kubeconfig: &Path, arguments: &[&str]) -> Value {
     serde_json::from_str(&output).expect("the output is JSON")
 }
 
+/// The shell commands in a section of a page, block by block; in the whole page without a heading.
+fn commands(page: &str, heading: &str) -> Vec<String> {
+    let (_, section) = page.split_once(heading).expect("the heading exists");
+    let end = match heading {
+        "" => section.len(),
+        _ => section.find("\n## ").expect("another section follows"),
+    };
+    let blocks = section[..end].split("```sh\n").skip(1);
+    let block = |text: &str| text.split("```").next().unwrap_or_default().to_owned();
+    blocks.map(block).collect()
+}
+
+/// Runs commands of a page in a shell, and returns the exit code and the output.
+fn shell(plane: &ControlPlane, script: &str) -> (Option<i32>, String) {
+    let plugin = Path::new(env!("CARGO_BIN_EXE_kubectl-ipam"));
+    let kubectl = plane.kubectl_program();
+    let folder = |program: &Path| program.parent().expect("a folder").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("bash")
+        .args(["-e", "-c", script])
+        .env("KUBECONFIG", plane.kubeconfig())
+        .env("PATH", [folder(plugin), folder(&kubectl), path].join(":"))
+        .current_dir(plane.folder())
+        .output()
+        .expect("a shell can be started");
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), text)
+}
+
 /// The manager. `make test` builds it before; otherwise it is built here, with the features of all
 /// packages together.
 fn manager() -> PathBuf {

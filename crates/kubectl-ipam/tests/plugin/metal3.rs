@@ -1,42 +1,20 @@
 //! The guide docs/from-metal3.md, with the definitions of Metal3.
 
-use std::process::Command;
-
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
 use serde_json::{Value, json};
 
-use super::{create, definitions, manager, reference, run};
+use super::{commands, create, definitions, manager, reference, run, shell};
 
 const GUIDE: &str = include_str!("../../../../docs/from-metal3.md");
 const METAL3: &str = include_str!("data/metal3-definitions.yaml");
 
-/// The shell commands of the guide, block by block.
-fn commands() -> Vec<String> {
-    let blocks = GUIDE.split("```sh\n").skip(1);
-    blocks
-        .map(|block| block.split("```").next().unwrap_or_default().to_owned())
-        .collect()
-}
-
-/// Runs a block of the guide in a shell; it must succeed.
-fn shell(plane: &ControlPlane, script: &str) -> String {
-    let plugin = std::path::Path::new(env!("CARGO_BIN_EXE_kubectl-ipam"));
-    let kubectl = plane.kubectl_program();
-    let folders = [plugin, &kubectl].map(|it| it.parent().expect("a folder").display().to_string());
-    let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("bash")
-        .args(["-e", "-o", "pipefail", "-c", script])
-        .env("KUBECONFIG", plane.kubeconfig())
-        .env("PATH", format!("{}:{path}", folders.join(":")))
-        .current_dir(plane.folder())
-        .output()
-        .expect("a shell can be started");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let errors = text(&output.stderr);
-    assert!(output.status.success(), "{script}\n{errors}");
-    text(&output.stdout)
+/// Runs a block of the guide, and returns its output.
+fn succeed(plane: &ControlPlane, script: &str) -> String {
+    let (code, output) = shell(plane, script);
+    assert_eq!(code, Some(0), "{script}\n{output}");
+    output
 }
 
 fn metal3(kind: &str, name: &str, spec: &Value) -> String {
@@ -78,9 +56,10 @@ async fn guide_from_metal3_keeps_addresses() {
         plane.kubectl_apply(&object);
     }
 
-    let [convert, apply, again] = <[String; 3]>::try_from(commands()).expect("three blocks");
-    shell(&plane, &convert);
-    let output = shell(&plane, &apply);
+    let [convert, apply, again] =
+        <[String; 3]>::try_from(commands(GUIDE, "")).expect("three blocks");
+    succeed(&plane, &convert);
+    let output = succeed(&plane, &apply);
     assert_eq!(output.matches(" created\n").count(), 4, "{output}");
     // A new claim gets an address that no claim of Metal3 has, and one of such a name its address.
     let consumer = Consumer::new(&plane).await.in_namespace("metal3");
@@ -102,7 +81,7 @@ async fn guide_from_metal3_keeps_addresses() {
         "-n",
         "metal3",
     ]);
-    let output = shell(&plane, &again);
+    let output = succeed(&plane, &again);
     assert!(
         output.contains("p.metal3.provisioning.10.0.0.10 pruned"),
         "{output}"

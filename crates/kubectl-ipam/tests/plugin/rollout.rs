@@ -8,8 +8,9 @@ use capi_ipam_testing::manager::Manager;
 use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
-use super::convert::kubectl;
-use super::{create, definitions, json_of, manager, reference, run};
+use super::{commands, create, definitions, json_of, manager, reference, run, shell};
+
+const PAGE: &str = include_str!("../../../../docs/kubectl-ipam.md");
 
 /// The definitions of what creates Machines, in the folders of Cluster API.
 const WORKLOADS: [&str; 4] = [
@@ -117,7 +118,7 @@ async fn rollout_is_planned_and_addresses_are_adopted() {
         ),
         (
             "MachineDeployment",
-            "md",
+            "workers",
             of_machines(&json!({ "replicas": 2, "selector": selector, "rollout": surge })),
         ),
         (
@@ -135,11 +136,22 @@ async fn rollout_is_planned_and_addresses_are_adopted() {
     }
     let control_plane = ("KubeadmControlPlane", "cp");
     machine(&plane, &consumer, "cp-1", control_plane, &["cp-1-0"]).await;
-    let deployment = ("MachineDeployment", "md");
+    let deployment = ("MachineDeployment", "workers");
     machine(&plane, &consumer, "md-1", deployment, &["md-1-0"]).await;
     machine(&plane, &consumer, "md-2", deployment, &["md-2-0"]).await;
 
     the_plan_counts_what_is_free(admin, namespace);
+    plane.kubectl(&[
+        "config",
+        "set-context",
+        "--current",
+        "--namespace",
+        namespace,
+    ]);
+    let documented = commands(PAGE, "## Room for a rollout");
+    let (code, output) = shell(&plane, &documented[0]);
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("is short of 24 addresses"), "{output}");
     permissions_of_the_plan_are_named(&plane, &consumer).await;
     reported_addresses_are_adopted(&plane, &consumer).await;
 }
@@ -149,11 +161,11 @@ fn the_plan_counts_what_is_free(admin: &Path, namespace: &str) {
     let (code, output, errors) = run(admin, &["plan", "-n", namespace]);
     assert_eq!((code, errors.as_str()), (0, ""), "{output}");
     let table = "\
-KIND                 NAME   MACHINES  POOL                EACH  NEEDED  HELD  SHORT
-KubeadmControlPlane  cp     1+1       IP/web              1     2       1     0
-MachineDeployment    md     2+1       IP/web              1     3       2     0
-MachineSet           alone  4         no claims observed
-MachinePool          pool   1         no claims observed
+KIND                 NAME     MACHINES  POOL                EACH  NEEDED  HELD  SHORT
+KubeadmControlPlane  cp       1+1       IP/web              1     2       1     0
+MachineDeployment    workers  2+1       IP/web              1     3       2     0
+MachineSet           alone    4         no claims observed
+MachinePool          pool     1         no claims observed
 ";
     assert_eq!(output, table);
     let of_deployment = [
@@ -161,7 +173,7 @@ MachinePool          pool   1         no claims observed
         "-n",
         namespace,
         "--machine-deployment",
-        "md",
+        "workers",
         "--replicas",
     ];
     let planned = json_of(admin, &[&of_deployment[..], &["4"]].concat());
@@ -219,7 +231,7 @@ async fn permissions_of_the_plan_are_named(plane: &ControlPlane, consumer: &Cons
 /// The IPAddress of a Machine is lost, and other Machines were created before the pool.
 async fn reported_addresses_are_adopted(plane: &ControlPlane, consumer: &Consumer) {
     let (namespace, admin) = (consumer.namespace.as_str(), plane.kubeconfig());
-    let deployment = ("MachineDeployment", "md");
+    let deployment = ("MachineDeployment", "workers");
     machine(plane, consumer, "old-1", deployment, &[]).await;
     machine(plane, consumer, "old-2", deployment, &[]).await;
     for (name, addresses) in [
@@ -245,7 +257,7 @@ async fn reported_addresses_are_adopted(plane: &ControlPlane, consumer: &Consume
     let (code, output, errors) = run(admin, &["adopt", "-n", namespace]);
     assert_eq!((code, output.as_str()), (8, ""), "{errors}");
     assert!(errors.contains("write --claim-name"), "{errors}");
-    let adopt = ["adopt", "-n", namespace, "--claim-name", "{machine}-0"];
+    let adopt = ["adopt", "-n", namespace, "--claim-name", "{machine}-0-0"];
     let (code, output, errors) = run(admin, &adopt);
     let unmatched =
         "warning: 10.9.9.9 of Machine NAMESPACE/old-1 is in no pool that the Machine can use\n";
@@ -253,14 +265,27 @@ async fn reported_addresses_are_adopted(plane: &ControlPlane, consumer: &Consume
         (code, errors),
         (8, unmatched.replace("NAMESPACE", namespace))
     );
-    let path = plane.folder().join("adopted.yaml");
-    std::fs::write(&path, &output).expect("the manifests can be written");
-    let (code, applied) = kubectl(plane, &["apply"], &path.display().to_string());
+    assert_eq!(output.matches("kind: IPReservation").count(), 2, "{output}");
+    let status =
+        json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.15" }] } });
+    let patch = [
+        "patch",
+        "machine",
+        "old-1",
+        "-n",
+        namespace,
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+    ];
+    plane.kubectl(&[&patch[..], &[&status.to_string()]].concat());
+    let documented = commands(PAGE, "## Addresses without an IPAddress");
+    let (code, applied) = shell(plane, &documented[0].replace("team-a", namespace));
     assert_eq!(code, Some(0), "{applied}");
     assert_eq!(applied.matches(" created\n").count(), 2, "{applied}");
     assert_eq!(run(admin, &adopt).1, "", "they are not written again");
     // The claim that comes gets the address of its Machine.
-    for (claim, address) in [("old-2-0", "10.0.0.14"), ("old-1-0", "10.0.0.15")] {
+    for (claim, address) in [("old-2-0-0", "10.0.0.14"), ("old-1-0-0", "10.0.0.15")] {
         let pool = reference("InClusterIPPool", "web");
         consumer.create_claim_for(claim, pool, json!({})).await;
         assert_eq!(consumer.wait_for_address(claim).await, address);
