@@ -60,11 +60,11 @@ fn json_of(kubeconfig: &Path, arguments: &[&str]) -> Value {
 /// The shell commands in a section of a page, block by block; in the whole page without a heading.
 fn commands(page: &str, heading: &str) -> Vec<String> {
     let (_, section) = page.split_once(heading).expect("the heading exists");
-    let end = match heading {
-        "" => section.len(),
-        _ => section.find("\n## ").expect("another section follows"),
+    let section = match heading {
+        "" => section,
+        _ => section.split("\n## ").next().unwrap_or_default(),
     };
-    let blocks = section[..end].split("```sh\n").skip(1);
+    let blocks = section.split("```sh\n").skip(1);
     let block = |text: &str| text.split("```").next().unwrap_or_default().to_owned();
     blocks.map(block).collect()
 }
