@@ -6,6 +6,7 @@ use capi_ipam_api::advice::{ANOTHER_POOL, exhausted};
 use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{ClaimAttributes, LimitCheck, PoolInfo, priority};
+use capi_ipam_provider::api::MachineOwner;
 use capi_ipam_provider::prelude::HandlerError;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
@@ -13,7 +14,6 @@ use kube::core::{Selector, SelectorExt};
 use super::blocks::check::is_in_own_block;
 use super::errors::{limit_error, request_error};
 use super::handler::InClusterHandler;
-use super::machines::machine_of;
 use super::pools::describe_counts;
 
 /// The delay before a claim is reconciled again whose reservation the watch has not reported. The
@@ -131,7 +131,7 @@ impl InClusterHandler {
         {
             return Ok(false);
         }
-        let Some(owner) = self.claim.owner_references().iter().find_map(machine_of) else {
+        let Some(owner) = MachineOwner::of(&self.claim) else {
             return Ok(false);
         };
         let machines = self.context.contract.machines(self.key.namespace());

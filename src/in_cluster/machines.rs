@@ -1,90 +1,27 @@
 //! The Machine of a claim, and the addresses that it reports.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 use capi_ipam_ip::Block;
 use capi_ipam_provider::advanced::AddressUse;
-use capi_ipam_provider::api::names::CLUSTER_GROUP;
-use capi_ipam_provider::api::{IPAddressClaim, Machine, conditions};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::ResourceExt;
+use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex, conditions};
 
-/// The suffix of the API groups of infrastructure providers.
-const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 /// The maximum number of addresses of a Machine that a message names.
 const MAX_NAMED: usize = 5;
 
-/// The owner of a claim that is a Machine, or an infrastructure machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MachineOwner<'a> {
-    /// The name. Cluster API gives infrastructure machines the name of their Machine.
-    pub(super) name: &'a str,
-    /// The kind of the infrastructure machine; `None` for a Machine.
-    infrastructure: Option<&'a str>,
-}
-
-/// The Machine of an owner of a claim; `None` for an owner of another kind.
-pub(super) fn machine_of(owner: &OwnerReference) -> Option<MachineOwner<'_>> {
-    let (group, _) = owner.api_version.split_once('/')?;
-    let is_machine = group == CLUSTER_GROUP && owner.kind == "Machine";
-    let infrastructure = (group == INFRASTRUCTURE_GROUP).then_some(owner.kind.as_str());
-    (is_machine || infrastructure.is_some()).then_some(MachineOwner {
-        name: &owner.name,
-        infrastructure,
-    })
-}
-
 /// The addresses of the Machines of one namespace.
 #[derive(Debug, Default)]
-pub(super) struct MachineAddresses {
-    by_name: HashMap<Box<str>, Box<[IpAddr]>>,
-    /// The names of the Machines whose infrastructure machine has another name, by kind and name of
-    /// the latter.
-    by_infrastructure: HashMap<(Box<str>, Box<str>), Box<str>>,
-}
+pub(super) struct MachineAddresses(MachineIndex<Box<[IpAddr]>>);
 
 impl MachineAddresses {
     pub(super) fn insert(&mut self, machine: &Machine) {
-        let Some(name) = machine.metadata.name.as_deref() else {
-            return;
-        };
-        let parsed = machine
-            .status
-            .addresses
-            .iter()
-            .filter_map(|address| address.address.parse::<IpAddr>().ok());
-        let mut addresses: Vec<IpAddr> = parsed.map(|address| address.to_canonical()).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        self.by_name.insert(name.into(), addresses.into());
-        let infrastructure = &machine.spec.infrastructure_ref;
-        if infrastructure.name != name {
-            let key = (
-                infrastructure.kind.as_str().into(),
-                infrastructure.name.as_str().into(),
-            );
-            self.by_infrastructure.insert(key, name.into());
-        }
-    }
-
-    /// Name and addresses of the Machine of a claim.
-    fn find(&self, claim: &IPAddressClaim) -> Option<(&str, &[IpAddr])> {
-        let owner = claim.owner_references().iter().find_map(machine_of)?;
-        let renamed = owner.infrastructure.and_then(|kind| {
-            self.by_infrastructure
-                .get(&(kind.into(), owner.name.into()))
-        });
-        let (name, addresses) = self
-            .by_name
-            .get_key_value(renamed.map_or(owner.name, AsRef::as_ref))?;
-        Some((name, addresses))
+        self.0.insert(machine, machine.ip_addresses().into());
     }
 
     /// Whether the Machine of a claim reports the address, or an address of the prefix, of the
     /// claim.
     pub(super) fn use_of(&self, claim: &IPAddressClaim, block: Block) -> AddressUse {
-        let Some((name, addresses)) = self.find(claim) else {
+        let Some((name, addresses)) = self.0.find(claim) else {
             let message = "no Machine is found by the owner references of the claim".to_owned();
             return AddressUse::Unknown(conditions::MACHINE_NOT_FOUND, message);
         };
@@ -121,9 +58,12 @@ fn contains(block: Block, address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_provider::api::names::CLUSTER_GROUP;
     use serde_json::{Value, json};
 
     use super::*;
+
+    const INFRASTRUCTURE_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
     fn machines() -> MachineAddresses {
         let mut machines = MachineAddresses::default();

@@ -30,5 +30,8 @@ pub use claim::{
 };
 pub use cluster::{Cluster, ClusterSpec};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
-pub use machine::{InfrastructureReference, Machine, MachineAddress, MachineSpec, MachineStatus};
+pub use machine::{
+    InfrastructureReference, Machine, MachineAddress, MachineIndex, MachineOwner, MachineSpec,
+    MachineStatus,
+};
 pub use metadata::{is_paused, without_managed_fields};

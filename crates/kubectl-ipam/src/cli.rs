@@ -6,15 +6,18 @@ use std::time::Duration;
 use capi_ipam_controller::options::parse_duration;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+/// The maximum number of replicas that `plan` considers: it asks the ledger for each address.
+pub(crate) const MAX_REPLICAS: u64 = 100_000;
+
 /// Shows IP address pools of Cluster API, their addresses, and who holds them.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings or convert has problems, 2 invalid command line, \
+    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings plan finds a pool short of addresses or convert has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
-                  6 pool or address not found, 7 other failure, 8 incomplete export."
+                  6 pool or address not found, 7 other failure, 8 incomplete manifests."
 )]
 pub struct Cli {
     /// Flags of all commands.
@@ -193,6 +196,13 @@ impl DryRun {
     }
 }
 
+/// A provider whose objects are converted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OtherProvider {
+    /// The IP address manager of Metal3.
+    Metal3,
+}
+
 /// How a registry is opened, if not as the manager does.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RegistryAccess {
@@ -369,6 +379,22 @@ pub enum Command {
         #[command(flatten)]
         list: ListFlags,
     },
+    /// Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control
+    /// plane and MachinePool, with the maximum of the autoscaler.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam plan -A\n  kubectl ipam plan --machine-deployment workers --replicas 20"
+    )]
+    Plan {
+        /// Only this MachineDeployment.
+        #[arg(long, value_name = "NAME")]
+        machine_deployment: Option<String>,
+        /// Its number of replicas, instead of that in the cluster and the maximum of the autoscaler.
+        #[arg(
+            long, value_name = "NUMBER", requires = "machine_deployment",
+            value_parser = clap::value_parser!(u64).range(..=MAX_REPLICAS)
+        )]
+        replicas: Option<u64>,
+    },
     /// Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims.
     #[command(
         after_help = "Examples:\n  kubectl ipam show web -n team-a\n  kubectl ipam show GlobalIP/datacenter -o wide"
@@ -455,15 +481,33 @@ pub enum Command {
         /// KIND/NAME.
         pools: Vec<String>,
     },
-    /// Write the pools, reservations and networks of a table as manifests.
+    /// Write reservations for addresses that Machines report and no IPAddress has, as manifests:
+    /// each is for the claim that will request the address.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam adopt > adopted.yaml\n  kubectl ipam adopt --claim-name '{machine}-0-0' | kubectl apply -f -"
+    )]
+    Adopt {
+        /// Name of the claim of a Machine that has none yet. {machine}, {infrastructure} and {pool}
+        /// stand for the names of the Machine, of its infrastructure machine, and of the pool.
+        #[arg(long, value_name = "NAME")]
+        claim_name: Option<String>,
+    },
+    /// Write the pools, reservations and networks of a table, or what another provider has in the
+    /// cluster, as manifests.
     ///
-    /// No cluster is read. Nothing is written if a row is wrong.
-    #[command(after_help = "Examples:\n  kubectl ipam convert racks.csv | kubectl apply -f -")]
+    /// For a table, no cluster is read. Nothing is written if a row or a pool is wrong.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam convert racks.csv | kubectl apply -f -\n  kubectl ipam convert --from metal3 -A > pools.yaml"
+    )]
     Convert {
         /// A table in CSV or TSV; `-` is the standard input.
-        file: PathBuf,
+        #[arg(required_unless_present = "from")]
+        file: Option<PathBuf>,
+        /// The provider whose pools and addresses in the cluster are converted.
+        #[arg(long, value_enum, value_name = "PROVIDER", conflicts_with = "file")]
+        from: Option<OtherProvider>,
         /// Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of
-        /// the file without its extension.
+        /// the file without its extension, or that of the provider.
         #[arg(long, value_name = "NAME")]
         source: Option<String>,
     },

@@ -1,12 +1,15 @@
 //! The commands, one file each: read objects, compute the report, print it. `web` has its own
 //! module.
 
+mod adopt;
 mod claims;
+mod cluster_api;
 mod confirm;
 mod convert;
 mod doctor;
 mod export;
 mod networks;
+mod plan;
 mod pools;
 mod registry;
 mod reservations;
@@ -57,6 +60,10 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             };
             claims::run(global, &wanted, *watch, list).await
         }
+        Command::Plan {
+            machine_deployment,
+            replicas,
+        } => plan::run(global, machine_deployment.as_deref(), *replicas).await,
         Command::Show { pool } => show::run(global, pool).await,
         Command::Doctor { pool, errors, wait } => {
             doctor::run(global, pool.as_deref(), *errors, wait).await
@@ -86,7 +93,11 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         } => unreserve::run(global, pool, address, flags).await,
         Command::Registry { command } => registry::run(global, command.as_ref()).await,
         Command::Export { pools } => export::run(global, pools).await,
-        Command::Convert { file, source } => convert::run(global, file, source.as_deref()),
+        Command::Adopt { claim_name } => adopt::run(global, claim_name.as_deref()).await,
+        Command::Convert { file, from, source } => match (file, from) {
+            (Some(file), _) => convert::run(global, file, source.as_deref()),
+            (None, _) => convert::run_metal3(global, source.as_deref()).await,
+        },
         Command::Options => output::print(&cli::options()).map(|()| Code::Ok),
         Command::Version => output::print(&version(global.output)).map(|()| Code::Ok),
     }

@@ -8,6 +8,7 @@ mod cells;
 mod check;
 pub(crate) mod file;
 mod header;
+pub(crate) mod metal3;
 mod table;
 
 use std::fmt;

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 pub enum Code {
     /// The command succeeded.
     Ok = 0,
-    /// `doctor`, `status` or `registry check` has errors or warnings, or `convert` has problems.
+    /// `doctor`, `status` or `registry check` has errors or warnings, `plan` finds a pool short of
+    /// addresses, or `convert` has problems.
     Findings = 1,
     /// The command line is invalid.
     Usage = 2,
@@ -22,7 +23,7 @@ pub enum Code {
     NotFound = 6,
     /// Another failure.
     Failed = 7,
-    /// `export` has left objects or fields out.
+    /// `export`, `adopt` or `convert --from` has left objects or fields out.
     Incomplete = 8,
 }
 
@@ -90,6 +91,14 @@ pub enum Error {
         /// API group.
         group: String,
     },
+    /// A kind of another project is not served.
+    #[error(
+        "the API server does not serve {resource}: its CustomResourceDefinition is not installed"
+    )]
+    NotServed {
+        /// Plural and API group of the kind.
+        resource: String,
+    },
     /// A kind is served in other versions only.
     #[error(
         "{plural}.{group} is served in {served} only; this program reads {supported}: upgrade the provider"
@@ -136,6 +145,16 @@ pub enum Error {
     NoNetwork {
         /// The name as written.
         name: String,
+    },
+    /// The MachineDeployment does not exist.
+    #[error(
+        "MachineDeployment {name} does not exist in {place}; list them with: kubectl get machinedeployments -A"
+    )]
+    NoMachineDeployment {
+        /// The name as written.
+        name: String,
+        /// Where it was searched.
+        place: String,
     },
     /// The registry does not exist.
     #[error("registry {name} does not exist; list the registries with: kubectl ipam registry")]
@@ -341,9 +360,12 @@ impl Error {
             | Self::Unknown { .. }
             | Self::NoIdentity { .. }
             | Self::NoClusterUid => Code::Forbidden,
-            Self::NotInstalled { .. } | Self::OtherVersion { .. } => Code::NoDefinition,
+            Self::NotInstalled { .. } | Self::NotServed { .. } | Self::OtherVersion { .. } => {
+                Code::NoDefinition
+            }
             Self::NoPool { .. }
             | Self::NoNamespace { .. }
+            | Self::NoMachineDeployment { .. }
             | Self::NoNetwork { .. }
             | Self::NoRegistry { .. }
             | Self::NotReleased {

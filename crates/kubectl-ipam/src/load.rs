@@ -1,5 +1,7 @@
 //! Lists the objects that a command needs.
 
+use std::collections::BTreeSet;
+
 use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, Pool};
 use capi_ipam_api::{InClusterKind, PoolKey};
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -263,15 +265,21 @@ impl<'a> Loader<'a> {
         if self.ledger.is_none() || !selects {
             return Ok(());
         }
+        // Which pools are in a network depends on them.
+        self.list_namespaces(Kind::Network).await
+    }
+
+    /// Lists the namespaces for the ledger. Without the permission, the objects of a kind are not
+    /// known either.
+    pub(crate) async fn list_namespaces(&mut self, kind: Kind) -> Result<(), Error> {
         let namespaces = self
             .others::<Namespace>(None, &ListParams::default())
             .await?;
         if let Some(ledger) = &mut self.ledger {
             namespaces.seen().iter().for_each(|it| ledger.apply(it));
         }
-        // Which pools are in a network depends on them.
         for right in namespaces.missing {
-            self.objects.list_mut(Kind::Network).missing(right);
+            self.objects.list_mut(kind).missing(right);
         }
         Ok(())
     }
@@ -325,15 +333,30 @@ impl<'a> Loader<'a> {
 
     /// Lists everything that the addresses of a pool depend on, also for a ledger.
     pub(crate) async fn read_supply(&mut self, pool: &PoolRow) -> Result<(), Error> {
+        let namespace = pool.key.namespace.as_deref();
+        self.read_supplies(std::slice::from_ref(pool), namespace)
+            .await
+    }
+
+    /// As [`Loader::read_supply`], for some pools. All of them that have a namespace are in this one;
+    /// `None` stands for all namespaces.
+    pub(crate) async fn read_supplies(
+        &mut self,
+        pools: &[PoolRow],
+        namespace: Option<&str>,
+    ) -> Result<(), Error> {
         self.ledger = Some(Ledger::default());
         // Objects of other namespaces matter for a network and for a global pool only.
-        let is_alone = pool.network.is_none() && pool.moving.is_none();
-        let namespace = pool.key.namespace.as_deref().filter(|_| is_alone);
-        if is_alone {
-            if pool.spec.network().is_some() {
+        let is_alone = |pool: &PoolRow| pool.network.is_none() && pool.moving.is_none();
+        let are_alone = pools.iter().all(is_alone);
+        let are_global = pools.iter().any(|pool| pool.key.namespace.is_none());
+        let namespace = namespace.filter(|_| are_alone && !are_global);
+        if are_alone {
+            if pools.iter().any(|pool| pool.spec.network().is_some()) {
                 self.read(&[Kind::Network], None).await?;
             }
-            self.read(&[Kind::Pool(pool.key.kind)], namespace).await?;
+            let kinds: BTreeSet<Kind> = pools.iter().map(|it| Kind::Pool(it.key.kind)).collect();
+            self.read(&Vec::from_iter(kinds), namespace).await?;
         } else {
             self.read(&[Kind::Network], None).await?;
             self.read(&Kind::POOLS, None).await?;
@@ -342,6 +365,8 @@ impl<'a> Loader<'a> {
         let shares_blocks = networks.filter(|network| network.registry().is_some());
         if shares_blocks.count() > 0 {
             self.read(&[Kind::Slice, Kind::Registry], None).await?;
+        } else if pools.iter().any(|pool| pool.spec.slices().is_some()) {
+            self.read(&[Kind::Slice], None).await?;
         }
         self.read(&[Kind::Address, Kind::Reservation], namespace)
             .await?;

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use capi_ipam_api::{IPReservation, Pool, names};
 use kube::api::ObjectMeta;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::Format;
-use crate::error::Error;
+use crate::error::{Code, Error};
+use crate::load::Loader;
+use crate::output;
+use crate::render::clean;
 
 /// The annotation in which `kubectl apply` stores the last version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -40,6 +44,31 @@ pub(crate) fn text(objects: &[Value], format: Format) -> Result<String, Error> {
             "manifests are written as yaml or json".to_owned(),
         )),
     }
+}
+
+/// Prints manifests, and what they leave out as warnings. What is left out has its own exit code.
+pub(crate) fn print(
+    loader: &Loader<'_>,
+    objects: &[Value],
+    left_out: &[String],
+    format: Format,
+) -> Result<Code, Error> {
+    output::print(&text(objects, format)?)?;
+    for text in left_out {
+        output::warn(&clean(text));
+    }
+    output::warn_incomplete(loader);
+    // A warning names an object that cannot be decoded.
+    let is_complete = left_out.is_empty() && loader.warnings.is_empty();
+    match output::code(loader) {
+        Code::Ok if !is_complete => Ok(Code::Incomplete),
+        code => Ok(code),
+    }
+}
+
+/// An object as a manifest.
+pub(crate) fn value(object: &impl Serialize) -> Result<Value, Error> {
+    serde_json::to_value(object).map_err(|error| Error::Output(error.to_string()))
 }
 
 fn api_version() -> String {

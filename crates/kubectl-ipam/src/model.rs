@@ -1,6 +1,7 @@
 //! Reports: what a command shows. They are computed by pure functions from the objects, and are the
 //! output of `-o json` and `-o yaml`.
 
+mod adopt;
 mod changes;
 mod claims;
 mod contents;
@@ -13,6 +14,7 @@ mod map;
 mod networks;
 mod overview;
 mod parts;
+mod plan;
 mod pool_name;
 mod pools;
 mod ranking;
@@ -29,6 +31,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+pub(crate) use self::adopt::adopt;
 pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
@@ -51,6 +54,8 @@ pub(crate) use self::overview::{
     FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
 };
 pub(crate) use self::parts::{health, parts};
+pub use self::plan::{PlanAddresses, PlanLine, PlanPool};
+pub(crate) use self::plan::{Workload, plan};
 pub use self::pool_name::PoolName;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 pub(crate) use self::pools::{pools, size};
@@ -107,6 +112,14 @@ pub enum Report {
     FindingList(FindingList),
     /// The output of `show`.
     PoolDetails(Box<PoolDetails>),
+    /// The output of `plan`.
+    RolloutPlan {
+        /// The objects that create Machines, once for each pool: those without claims last.
+        #[serde(rename = "items")]
+        lines: Vec<PlanLine>,
+        /// The pools that they use, and those of other waiting claims.
+        pools: Vec<PlanPool>,
+    },
     /// The output of `reserve` and `unreserve`.
     ReservationChange(ReservationChange),
     /// The output of `registry list`.

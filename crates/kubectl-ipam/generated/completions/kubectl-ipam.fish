@@ -57,6 +57,7 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "network" 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claims" -d 'List claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "claim" -d 'List claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "plan" -d 'Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control plane and MachinePool, with the maximum of the autoscaler'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "show" -d 'Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "doctor" -d 'Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
@@ -64,7 +65,8 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "reserve" 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "unreserve" -d 'Delete the reservation of an address'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "export" -d 'Write pools and the reservations of users in them as manifests'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "convert" -d 'Write the pools, reservations and networks of a table as manifests'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "adopt" -d 'Write reservations for addresses that Machines report and no IPAddress has, as manifests: each is for the claim that will request the address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "convert" -d 'Write the pools, reservations and networks of a table, or what another provider has in the cluster, as manifests'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "options" -d 'List the flags of the connection, which all commands have'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "version" -d 'Print the version of this program'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -299,6 +301,31 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s A -l
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand claim" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l machine-deployment -d 'Only this MachineDeployment' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l replicas -d 'Its number of replicas, instead of that in the cluster and the maximum of the autoscaler' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand show" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -660,7 +687,32 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s A -
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l source -d 'Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of the file without its extension' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l claim-name -d 'Name of the claim of a Machine that has none yet. {machine}, {infrastructure} and {pool} stand for the names of the Machine, of its infrastructure machine, and of the pool' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l context -d 'Context of the kubeconfig' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l kubeconfig -d 'Path of the kubeconfig' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -s n -l namespace -d 'Namespace; by default that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -s o -l output -d 'Output format' -r -f -a "table\t'Text for 80 columns'
+wide\t'Text with all columns'
+json\t'JSON, one document'
+yaml\t'YAML'
+name\t'One resource name per line, without the namespace, as kubectl prints it'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l as -d 'User to impersonate: the name of a user, or system:serviceaccount:NAMESPACE:NAME' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l as-group -d 'Group to impersonate; can be repeated' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l as-uid -d 'UID to impersonate' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l cluster -d 'Cluster of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l user -d 'User of the kubeconfig, instead of that of the context' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -s s -l server -d 'Address and port of the API server' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l token -d 'Bearer token, instead of the credentials of the user' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l request-timeout -d 'How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l certificate-authority -d 'File with the certificate of the authority of the API server' -r -F
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l tls-server-name -d 'Name in the certificate of the API server; by default the name in its address' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -s v -l v -d 'Level of the log on the standard error: from 6 on each request, from 8 on with details' -r
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -s A -l all-namespaces -d 'All namespaces'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand adopt" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l from -d 'The provider whose pools and addresses in the cluster are converted' -r -f -a "metal3\t'The IP address manager of Metal3'"
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l source -d 'Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of the file without its extension, or that of the provider' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l context -d 'Context of the kubeconfig' -r
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -l kubeconfig -d 'Path of the kubeconfig' -r -F
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand convert" -s n -l namespace -d 'Namespace; by default that of the context' -r
@@ -730,21 +782,23 @@ complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s A 
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l no-color -d 'Disable colors. They are also disabled by NO_COLOR and without a terminal'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -l insecure-skip-tls-verify -d 'Do not verify the certificate of the API server: connections are not secure'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand version" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "claims" -d 'List claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "show" -d 'Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "doctor" -d 'Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "unreserve" -d 'Delete the reservation of an address'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "export" -d 'Write pools and the reservations of users in them as manifests'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "convert" -d 'Write the pools, reservations and networks of a table as manifests'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "options" -d 'List the flags of the connection, which all commands have'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "version" -d 'Print the version of this program'
-complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims show doctor web reserve unreserve registry export convert options version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "pools" -d 'List the pools of all kinds, with their occupancy'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "networks" -d 'List the networks, with their pools that join or leave'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "who" -d 'Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "claims" -d 'List claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "plan" -d 'Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control plane and MachinePool, with the maximum of the autoscaler'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "show" -d 'Show a pool: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "doctor" -d 'Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "web" -d 'Serve a web page on this machine: pools, a map of their addresses, search, and waiting claims'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "reserve" -d 'Reserve an address that is not in use: exclude it from a pool, or keep it for a claim'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "unreserve" -d 'Delete the reservation of an address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "registry" -d 'Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "export" -d 'Write pools and the reservations of users in them as manifests'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "adopt" -d 'Write reservations for addresses that Machines report and no IPAddress has, as manifests: each is for the claim that will request the address'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "convert" -d 'Write the pools, reservations and networks of a table, or what another provider has in the cluster, as manifests'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "options" -d 'List the flags of the connection, which all commands have'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "version" -d 'Print the version of this program'
+complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and not __fish_seen_subcommand_from pools networks who claims plan show doctor web reserve unreserve registry export adopt convert options version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "list" -d 'List the registries, the management clusters that use them, and who has how many blocks'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "check" -d 'Show who has the blocks of the addresses in use of a network: free blocks are taken first, a block of another management cluster is a conflict'
 complete -c kubectl-ipam -n "__fish_kubectl_ipam_using_subcommand help; and __fish_seen_subcommand_from registry" -f -a "return" -d 'Return a block of this management cluster without an address in use, before spec.blocks.keepSeconds of its network is over'

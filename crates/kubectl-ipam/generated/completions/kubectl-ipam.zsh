@@ -435,6 +435,45 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '*::names -- Only these claims\: NAME or NAMESPACE/NAME:_default' \
 && ret=0
 ;;
+(plan)
+_arguments "${_arguments_options[@]}" : \
+'--machine-deployment=[Only this MachineDeployment]:NAME:_default' \
+'--replicas=[Its number of replicas, instead of that in the cluster and the maximum of the autoscaler]:NUMBER:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (show)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -1035,9 +1074,9 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '*::pools -- Only these pools and the reservations in them\: NAME, NAMESPACE/NAME or KIND/NAME:_default' \
 && ret=0
 ;;
-(convert)
+(adopt)
 _arguments "${_arguments_options[@]}" : \
-'--source=[Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of the file without its extension]:NAME:_default' \
+'--claim-name=[Name of the claim of a Machine that has none yet. {machine}, {infrastructure} and {pool} stand for the names of the Machine, of its infrastructure machine, and of the pool]:NAME:_default' \
 '--context=[Context of the kubeconfig]:NAME:_default' \
 '--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
 '-n+[Namespace; by default that of the context]:NAME:_default' \
@@ -1071,7 +1110,46 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
 '-h[Print help (see more with '\''--help'\'')]' \
 '--help[Print help (see more with '\''--help'\'')]' \
-':file -- A table in CSV or TSV; `-` is the standard input:_files' \
+&& ret=0
+;;
+(convert)
+_arguments "${_arguments_options[@]}" : \
+'()--from=[The provider whose pools and addresses in the cluster are converted]:PROVIDER:((metal3\:"The IP address manager of Metal3"))' \
+'--source=[Value of the label ipam.cluster.x-k8s.io/source of the objects; by default the name of the file without its extension, or that of the provider]:NAME:_default' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'::file -- A table in CSV or TSV; `-` is the standard input:_files' \
 && ret=0
 ;;
 (options)
@@ -1176,6 +1254,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(plan)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (show)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -1240,6 +1322,10 @@ esac
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(adopt)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (convert)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -1277,6 +1363,7 @@ _kubectl-ipam_commands() {
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
 'claim:List claims' \
+'plan:Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control plane and MachinePool, with the maximum of the autoscaler' \
 'show:Show a pool\: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims' \
 'doctor:Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
@@ -1284,12 +1371,18 @@ _kubectl-ipam_commands() {
 'unreserve:Delete the reservation of an address' \
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and the reservations of users in them as manifests' \
-'convert:Write the pools, reservations and networks of a table as manifests' \
+'adopt:Write reservations for addresses that Machines report and no IPAddress has, as manifests\: each is for the claim that will request the address' \
+'convert:Write the pools, reservations and networks of a table, or what another provider has in the cluster, as manifests' \
 'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__adopt_commands] )) ||
+_kubectl-ipam__subcmd__adopt_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam adopt commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__claims_commands] )) ||
 _kubectl-ipam__subcmd__claims_commands() {
@@ -1318,6 +1411,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'networks:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
+'plan:Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control plane and MachinePool, with the maximum of the autoscaler' \
 'show:Show a pool\: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims' \
 'doctor:Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair' \
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
@@ -1325,12 +1419,18 @@ _kubectl-ipam__subcmd__help_commands() {
 'unreserve:Delete the reservation of an address' \
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and the reservations of users in them as manifests' \
-'convert:Write the pools, reservations and networks of a table as manifests' \
+'adopt:Write reservations for addresses that Machines report and no IPAddress has, as manifests\: each is for the claim that will request the address' \
+'convert:Write the pools, reservations and networks of a table, or what another provider has in the cluster, as manifests' \
 'options:List the flags of the connection, which all commands have' \
 'version:Print the version of this program' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
     _describe -t commands 'kubectl-ipam help commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__adopt_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__adopt_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help adopt commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__claims_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__claims_commands() {
@@ -1366,6 +1466,11 @@ _kubectl-ipam__subcmd__help__subcmd__networks_commands() {
 _kubectl-ipam__subcmd__help__subcmd__options_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help options commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__plan_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__plan_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help plan commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__pools_commands() {
@@ -1453,6 +1558,11 @@ _kubectl-ipam__subcmd__networks_commands() {
 _kubectl-ipam__subcmd__options_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam options commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__plan_commands] )) ||
+_kubectl-ipam__subcmd__plan_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam plan commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__pools_commands] )) ||
 _kubectl-ipam__subcmd__pools_commands() {

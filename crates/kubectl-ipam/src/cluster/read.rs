@@ -6,9 +6,9 @@ use std::time::Duration;
 use capi_ipam_api::names;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::watch::MaybeInvalid;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource, ListMeta};
 use kube::Client;
-use kube::api::ListParams;
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::client::ClientBuilder;
 use kube::core::{Request, Resource};
 use serde::Deserialize;
@@ -55,6 +55,8 @@ pub(crate) struct Cluster {
 
 #[derive(Deserialize)]
 struct Items<T> {
+    #[serde(default)]
+    metadata: ListMeta,
     items: Vec<T>,
 }
 
@@ -272,24 +274,69 @@ impl Cluster {
         namespace: Option<&str>,
         parameters: &ListParams,
     ) -> Result<Vec<T>, Error> {
-        let (group, plural) = (T::group(&()), T::plural(&()));
+        let kind = ApiResource::erase::<T>(&());
+        self.list_kind(&kind, namespace, parameters).await
+    }
+
+    /// Returns the selected objects of a kind of another API group, in pages.
+    pub(crate) async fn list_kind<T: DeserializeOwned>(
+        &self,
+        kind: &ApiResource,
+        namespace: Option<&str>,
+        parameters: &ListParams,
+    ) -> Result<Vec<T>, Error> {
+        let plural = &kind.plural;
         let operation = || format!("list {plural}");
-        let request = Request::new(T::url_path(&(), namespace)).list(parameters);
-        let request = request.map_err(|error| rejected(operation(), &error))?;
-        let text = self
-            .call(operation, self.client.request_text(request))
-            .await;
-        let resource = || {
-            if group.is_empty() {
-                plural.clone().into_owned()
-            } else {
-                format!("{plural}.{group}")
+        let mut parameters = parameters.clone().limit(PAGE_SIZE);
+        let mut items = Vec::new();
+        loop {
+            let request = Request::new(DynamicObject::url_path(kind, namespace)).list(&parameters);
+            let request = request.map_err(|error| rejected(operation(), &error))?;
+            let text = self.call(operation, self.client.request_text(request));
+            let resource = || match kind.group.as_str() {
+                "" => plural.clone(),
+                group => format!("{plural}.{group}"),
+            };
+            let text = text.await;
+            let text = text.map_err(|error| self.denied(resource(), namespace, &error))?;
+            let page: Items<T> =
+                serde_json::from_str(&text).map_err(|error| rejected(operation(), &error))?;
+            items.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => parameters = parameters.continue_token(&token),
+                None => return Ok(items),
             }
+        }
+    }
+
+    /// Returns the objects of a kind of another API group. Fails if the kind is not served.
+    pub(crate) async fn list_plural<T: DeserializeOwned>(
+        &self,
+        group: &str,
+        plural: &str,
+        namespace: Option<&str>,
+    ) -> Result<Vec<T>, Error> {
+        let kinds = self.kinds_of(group).await?;
+        let kind = kinds.iter().find(|kind| kind.plural == plural);
+        let kind = kind.ok_or_else(|| Error::NotServed {
+            resource: format!("{plural}.{group}"),
+        })?;
+        self.list_kind(kind, namespace, &ListParams::default())
+            .await
+    }
+
+    /// The kinds of an API group, in all served versions: the one that the API server prefers is
+    /// first. None if the group is not served.
+    pub(crate) async fn kinds_of(&self, group: &str) -> Result<Vec<ApiResource>, Error> {
+        let resources = self.resources_of(self.groups().await?, group).await?;
+        let kind = |(version, resource): (String, APIResource)| ApiResource {
+            api_version: format!("{group}/{version}"),
+            group: group.to_owned(),
+            version,
+            kind: resource.kind,
+            plural: resource.name,
         };
-        let text = text.map_err(|error| self.denied(resource(), namespace, &error))?;
-        let list: Items<T> =
-            serde_json::from_str(&text).map_err(|error| rejected(operation(), &error))?;
-        Ok(list.items)
+        Ok(resources.into_iter().map(kind).collect())
     }
 
     /// The answer of a pod to a GET request. The pod is named with its port: `manager-0:8081`. The API server

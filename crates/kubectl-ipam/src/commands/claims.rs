@@ -96,7 +96,7 @@ fn has_name(claim: &NamespacedName, wanted: &str) -> bool {
 }
 
 /// Where claims were searched.
-fn place(namespace: Option<&str>) -> String {
+pub(super) fn place(namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) => format!("the namespace {namespace}"),
         None => "all namespaces".to_owned(),

@@ -1,12 +1,14 @@
-//! `convert`: a table as manifests.
+//! `convert`: a table, or what another provider has in the cluster, as manifests.
 
 use std::path::Path;
 
 use crate::cli::Global;
-use crate::cluster::namespace;
-use crate::convert::{convert, file};
+use crate::cluster::{Cluster, namespace};
+use crate::convert::{convert, file, metal3};
 use crate::error::{Code, Error};
+use crate::load::Loader;
 use crate::model::counted;
+use crate::objects::Kind;
 use crate::render::clean;
 use crate::{manifests, output};
 
@@ -22,13 +24,39 @@ pub(super) fn run(global: &Global, file: &Path, source: Option<&str>) -> Result<
             output::print(&manifests::text(&converted.objects, global.output)?)?;
             Ok(Code::Ok)
         }
-        Err(problems) => {
-            for problem in &problems {
-                output::note(&clean(&problem.to_string()));
-            }
-            output::note(&counted(problems.len(), "problem"));
-            Ok(Code::Findings)
+        Err(problems) => Ok(refuse(&problems)),
+    }
+}
+
+/// Prints what is wrong: nothing is written.
+fn refuse(problems: &[impl ToString]) -> Code {
+    for problem in problems {
+        output::note(&clean(&problem.to_string()));
+    }
+    output::note(&counted(problems.len(), "problem"));
+    Code::Findings
+}
+
+/// Converts what Metal3 has in the cluster.
+pub(super) async fn run_metal3(global: &Global, source: Option<&str>) -> Result<Code, Error> {
+    let source = label(source.unwrap_or("metal3"))?;
+    let cluster = Cluster::connect(global).await?;
+    let mut loader = Loader::new(&cluster);
+    let namespace = global.listed_namespace(&cluster.namespace);
+    let group = metal3::GROUP;
+    let objects = metal3::Objects {
+        pools: cluster.list_plural(group, "ippools", namespace).await?,
+        addresses: cluster.list_plural(group, "ipaddresses", namespace).await?,
+        claims: cluster.list_plural(group, "ipclaims", namespace).await?,
+        contract: loader.read_objects(Kind::Address, namespace).await?,
+    };
+    loader.require_known(&[Kind::Address], || "which addresses are in use".to_owned())?;
+    match metal3::convert(&objects, &source) {
+        Ok(converted) => {
+            let (objects, warnings) = (&converted.objects, &converted.warnings);
+            manifests::print(&loader, objects, warnings, global.output)
         }
+        Err(problems) => Ok(refuse(&problems)),
     }
 }
 
@@ -46,6 +74,11 @@ fn source_of(file: &Path, source: Option<&str>) -> Result<String, Error> {
             .and_then(|stem| stem.to_str())
             .unwrap_or_default(),
     };
+    label(name)
+}
+
+/// The name as the value of the label of the objects.
+fn label(name: &str) -> Result<String, Error> {
     let is_end = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     let is_label = name.len() <= 63

@@ -4,19 +4,15 @@ use std::collections::HashSet;
 
 use capi_ipam_api::{IPReservation, Pool, PoolKey};
 use kube::ResourceExt;
-use serde::Serialize;
-use serde_json::Value;
 
 use crate::cli::Global;
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
 use crate::input::PoolText;
 use crate::load::Loader;
-use crate::manifests::{self, plain_pool, plain_reservation};
+use crate::manifests::{self, plain_pool, plain_reservation, value};
 use crate::objects::Kind;
-use crate::output;
 
-/// What is left out has its own exit code.
 pub(super) async fn run(global: &Global, names: &[String]) -> Result<Code, Error> {
     let cluster = Cluster::connect(global).await?;
     let mut loader = Loader::new(&cluster);
@@ -30,21 +26,7 @@ pub(super) async fn run(global: &Global, names: &[String]) -> Result<Code, Error
     for reservation in &reservations {
         objects.push(value(reservation)?);
     }
-    output::print(&manifests::text(&objects, global.output)?)?;
-    for text in &left_out {
-        output::warn(text);
-    }
-    output::warn_incomplete(&loader);
-    // A warning names an object that cannot be decoded.
-    let is_complete = left_out.is_empty() && loader.warnings.is_empty();
-    match output::code(&loader) {
-        Code::Ok if !is_complete => Ok(Code::Incomplete),
-        code => Ok(code),
-    }
-}
-
-fn value(object: &impl Serialize) -> Result<Value, Error> {
-    serde_json::to_value(object).map_err(|error| Error::Output(error.to_string()))
+    manifests::print(&loader, &objects, &left_out, global.output)
 }
 
 /// The pools of a namespace, or of all, and the global pools. With names, only these.

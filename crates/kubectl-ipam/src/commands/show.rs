@@ -48,9 +48,6 @@ async fn details(loader: &mut Loader<'_>, pool: &PoolRow) -> Result<PoolDetails,
     loader
         .read(&[Kind::Claim], pool.namespace_of_users())
         .await?;
-    if pool.spec.slices().is_some() {
-        loader.read(&[Kind::Slice], None).await?;
-    }
     let mut ledger = loader.ledger.take().unwrap_or_default();
     let mut shown = show(pool, &loader.objects, &ledger);
     if pool.spec.slices().is_none() {

@@ -1,10 +1,13 @@
 //! The tables of lists.
 
-use super::grid::Grid;
+use std::fmt::Write;
+
+use super::grid::{Grid, clean};
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age, fact, full, is_capped};
 use crate::model::{
-    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PoolLine, PoolName, SliceLine,
+    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PlanLine, PlanPool, PoolLine, PoolName,
+    SliceLine,
 };
 
 fn short_kind(kind: &str) -> String {
@@ -77,6 +80,59 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
         grid.row(cells);
     }
     grid
+}
+
+/// The plan of each object that creates Machines, and the pools that are short of addresses.
+pub(super) fn plan(lines: &[PlanLine], pools: &[PlanPool], style: Style) -> String {
+    let mut header = vec![
+        "KIND", "NAME", "MACHINES", "POOL", "EACH", "NEEDED", "HELD", "SHORT",
+    ];
+    if style.namespaces || style.wide {
+        header.insert(0, "NAMESPACE");
+    }
+    if style.wide {
+        header.push("REASON");
+    }
+    let mut grid = Grid::new(&header);
+    for line in lines {
+        let machines = match line.max_surge {
+            0 => line.replicas.to_string(),
+            surge => format!("{}+{surge}", line.replicas),
+        };
+        let mut cells = vec![line.kind.clone(), line.name.clone(), machines];
+        match &line.addresses {
+            None => cells.push("no claims observed".to_owned()),
+            Some(of) => {
+                let kind = short_kind(&of.pool.kind);
+                cells.push(format!("{kind}/{}", of.pool.name));
+                let counts = [of.per_machine, of.needed, of.held, of.short];
+                cells.extend(counts.map(|count| count.to_string()));
+                cells.extend(of.reason.clone().filter(|_| style.wide));
+            }
+        }
+        if style.namespaces || style.wide {
+            cells.insert(0, line.namespace.clone());
+        }
+        grid.row(cells);
+    }
+    let mut text = grid.text(style.headers);
+    for pool in pools.iter().filter(|pool| pool.short > 0) {
+        let _ = writeln!(
+            text,
+            "\n{} is short of {} addresses: {} are needed in addition, {} are free",
+            clean(&full(&pool.pool)),
+            pool.short,
+            pool.needed,
+            number(
+                pool.free,
+                Style {
+                    wide: true,
+                    ..style
+                }
+            )
+        );
+    }
+    text
 }
 
 /// A bar of ten cells: the part of the addresses that is not free. A bar is full only if no address

@@ -24,6 +24,10 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         },
         Report::FindingList(list) => of_findings(&list.findings),
         Report::PoolDetails(details) => vec![of_pool(&details.pool)],
+        Report::RolloutPlan { pools, .. } => {
+            let short = pools.iter().filter(|pool| pool.short > 0);
+            short.map(|pool| of_pool(&pool.pool)).collect()
+        }
         Report::ReservationChange(change) => vec![own("ipreservation", &change.name)],
         Report::RegistryList { registries } => {
             let name = |line: &RegistryLine| own("ipregistry", &line.name);

@@ -14,11 +14,13 @@ mod day;
 mod doctor;
 mod flags;
 mod habits;
+mod metal3;
 mod night;
 mod permissions;
 mod reads;
 mod registry;
 mod reserve;
+mod rollout;
 mod web;
 mod web_blocks;
 mod web_failures;
@@ -53,6 +55,36 @@ fn json_of(kubeconfig: &Path, arguments: &[&str]) -> Value {
     let (code, output, errors) = run(kubeconfig, &[arguments, &["-o", "json"]].concat());
     assert_eq!((code, errors.as_str()), (0, ""), "{arguments:?}: {output}");
     serde_json::from_str(&output).expect("the output is JSON")
+}
+
+/// The shell commands in a section of a page, block by block; in the whole page without a heading.
+fn commands(page: &str, heading: &str) -> Vec<String> {
+    let (_, section) = page.split_once(heading).expect("the heading exists");
+    let section = match heading {
+        "" => section,
+        _ => section.split("\n## ").next().unwrap_or_default(),
+    };
+    let blocks = section.split("```sh\n").skip(1);
+    let block = |text: &str| text.split("```").next().unwrap_or_default().to_owned();
+    blocks.map(block).collect()
+}
+
+/// Runs commands of a page in a shell, and returns the exit code and the output.
+fn shell(plane: &ControlPlane, script: &str) -> (Option<i32>, String) {
+    let plugin = Path::new(env!("CARGO_BIN_EXE_kubectl-ipam"));
+    let kubectl = plane.kubectl_program();
+    let folder = |program: &Path| program.parent().expect("a folder").display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("bash")
+        .args(["-e", "-c", script])
+        .env("KUBECONFIG", plane.kubeconfig())
+        .env("PATH", [folder(plugin), folder(&kubectl), path].join(":"))
+        .current_dir(plane.folder())
+        .output()
+        .expect("a shell can be started");
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), text)
 }
 
 /// The manager. `make test` builds it before; otherwise it is built here, with the features of all

@@ -14,7 +14,7 @@ use super::{create, definitions, json_of, manager, reference, run};
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 
 /// The resources that the commands list, with their group.
-const RESOURCES: [(&str, &str); 18] = [
+const RESOURCES: [(&str, &str); 20] = [
     (GROUP, "inclusterippools"),
     (GROUP, "globalinclusterippools"),
     (GROUP, "inclusterprefixpools"),
@@ -36,9 +36,11 @@ const RESOURCES: [(&str, &str); 18] = [
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("", "events"),
     ("", "secrets"),
+    ("cluster.x-k8s.io", "clusters"),
+    ("cluster.x-k8s.io", "machines"),
 ];
 
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 16] = [
     &["pools"],
     &["pools", "-A"],
     &["networks"],
@@ -53,6 +55,7 @@ const COMMANDS: [&[&str]; 15] = [
     &["show", "globalprefix/pods"],
     &["reserve", "web", "--dry-run=server"],
     &["reserve", "web", "10.0.0.50", "--dry-run=server"],
+    &["plan"],
     &["doctor"],
 ];
 
@@ -311,11 +314,14 @@ async fn what_may_not_be_listed_is_unknown() {
             report(&output)
         };
         assert!(
-            code == 0 || (code, command[0]) == (6, "who") || (code, command[0]) == (1, "doctor"),
+            matches!(
+                (code, command[0]),
+                (0, _) | (6, "who") | (1, "doctor" | "plan")
+            ),
             "{command:?}: {errors}"
         );
         // Only these commands list objects of other groups.
-        let is_wide = ["doctor", "reserve"].contains(&command[0]);
+        let is_wide = ["doctor", "plan", "reserve"].contains(&command[0]);
         for (_, without) in RESOURCES
             .into_iter()
             .filter(|(group, _)| is_wide || *group == GROUP)

@@ -1,0 +1,73 @@
+//! The objects of Cluster API that create Machines, and the Machines.
+
+use std::collections::BTreeSet;
+
+use capi_ipam_api::names::CLUSTER_GROUP;
+use capi_ipam_provider::api::Machine;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+
+use crate::cluster::CLUSTERS;
+use crate::error::Error;
+use crate::load::Loader;
+
+/// The kinds of Cluster API that create Machines, apart from control planes.
+const WORKLOADS: [&str; 3] = ["machinedeployments", "machinesets", "machinepools"];
+
+/// Lists the Machines of a namespace or of all. Fails if they may not be read.
+pub(super) async fn machines(
+    loader: &Loader<'_>,
+    namespace: Option<&str>,
+) -> Result<Vec<Machine>, Error> {
+    let cluster = loader.cluster;
+    cluster
+        .list_plural(CLUSTER_GROUP, "machines", namespace)
+        .await
+}
+
+/// Lists the objects that create Machines, control planes first. Those that may not be read are left
+/// out, and the loader knows why.
+pub(super) async fn workloads(
+    loader: &mut Loader<'_>,
+    namespace: Option<&str>,
+) -> Result<Vec<(ApiResource, DynamicObject)>, Error> {
+    let kinds = loader.cluster.kinds_of(CLUSTER_GROUP).await?;
+    let of_plural = |plural: &str| kinds.iter().find(|kind| kind.plural == plural).cloned();
+    let clusters = list(loader, of_plural(CLUSTERS), namespace).await?;
+    let names: BTreeSet<_> = clusters.iter().filter_map(control_plane).collect();
+    let mut creators = Vec::new();
+    for (group, name) in names {
+        let served = loader.cluster.kinds_of(group).await?;
+        creators.extend(served.into_iter().find(|kind| kind.kind == name));
+    }
+    creators.extend(WORKLOADS.into_iter().filter_map(of_plural));
+    let mut found = Vec::new();
+    for kind in creators {
+        found.extend(list(loader, Some(kind), namespace).await?);
+    }
+    Ok(found)
+}
+
+/// The API group and the kind of the control plane that a Cluster names.
+fn control_plane((_, cluster): &(ApiResource, DynamicObject)) -> Option<(&str, &str)> {
+    let reference = cluster.data.pointer("/spec/controlPlaneRef")?;
+    let text = |field: &str| reference.get(field)?.as_str();
+    // A reference of v1beta1 has the version, too.
+    let group = text("apiGroup").or_else(|| Some(text("apiVersion")?.split_once('/')?.0));
+    group.zip(text("kind"))
+}
+
+/// The objects of a kind; none if they may not be read, or if the kind is not served.
+async fn list(
+    loader: &mut Loader<'_>,
+    kind: Option<ApiResource>,
+    namespace: Option<&str>,
+) -> Result<Vec<(ApiResource, DynamicObject)>, Error> {
+    let Some(kind) = kind else {
+        return Ok(Vec::new());
+    };
+    let parameters = ListParams::default();
+    let listed = loader.cluster.list_kind(&kind, namespace, &parameters);
+    let listed = listed.await;
+    let objects: Vec<DynamicObject> = loader.readable(listed, Vec::new())?.into_seen();
+    Ok(objects.into_iter().map(|it| (kind.clone(), it)).collect())
+}

@@ -1,0 +1,268 @@
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "the values are written where they are passed"
+)]
+
+use capi_ipam_api::Pool;
+use capi_ipam_ledger::Observe;
+use capi_ipam_provider::api::IPAddress;
+use serde_json::json;
+
+use super::*;
+
+fn kind(name: &str) -> ApiResource {
+    ApiResource {
+        group: "cluster.x-k8s.io".to_owned(),
+        version: "v1beta2".to_owned(),
+        api_version: "cluster.x-k8s.io/v1beta2".to_owned(),
+        kind: name.to_owned(),
+        plural: String::new(),
+    }
+}
+
+fn object(spec: Value, annotations: Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "metadata": { "namespace": "n", "name": "w", "annotations": annotations },
+        "spec": spec,
+    }))
+    .unwrap()
+}
+
+/// The replicas and the further Machines of an object.
+fn peak(of: &str, spec: Value, max: Option<&str>) -> (u64, u64) {
+    let object = object(spec, json!(max.map(|max| json!({ MAX_SIZE: max }))));
+    let workload = Workload::of(&kind(of), &object).unwrap();
+    (workload.replicas, workload.surge)
+}
+
+#[test]
+fn peak_has_the_maximum_of_the_autoscaler_and_the_surge() {
+    let surge = |surge: Value| json!({ "rollingUpdate": { "maxSurge": surge } });
+    let v1beta1 = |it: Value| json!({ "replicas": 10, "strategy": surge(it) });
+    let v1beta2 = |it: Value| json!({ "replicas": 10, "rollout": { "strategy": surge(it) } });
+    let kubeadm = |it: Value| json!({ "replicas": 3, "rolloutStrategy": surge(it) });
+    let manual = json!({ "replicas": 4, "strategy": { "type": "OnDelete" } });
+    let (deployment, control_plane) = (MACHINE_DEPLOYMENT, "KubeadmControlPlane");
+    for (of, spec, max, expected) in [
+        (deployment, json!({}), None, (1, 1)),
+        (deployment, json!({ "replicas": 0 }), None, (0, 0)),
+        (deployment, v1beta1(json!(2)), None, (10, 2)),
+        (deployment, v1beta2(json!("25%")), None, (10, 3)),
+        (deployment, v1beta2(json!("25%")), Some("21"), (21, 6)),
+        (deployment, v1beta2(json!(0)), Some("5"), (10, 0)),
+        (deployment, manual, Some("many"), (4, 0)),
+        (control_plane, kubeadm(json!(0)), None, (3, 0)),
+        (control_plane, json!({ "replicas": 3 }), None, (3, 1)),
+        ("MachineSet", json!({ "replicas": 2 }), None, (2, 0)),
+        ("MachinePool", v1beta1(json!(4)), Some("12"), (12, 0)),
+    ] {
+        assert_eq!(peak(of, spec.clone(), max), expected, "{of} {spec} {max:?}");
+    }
+}
+
+#[test]
+fn parts_of_a_deployment_and_deleted_objects_are_no_workloads() {
+    let mut of_deployment = object(json!({}), json!({}));
+    let owner = json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "name": "d",
+                         "uid": "u", "controller": true }]);
+    of_deployment.metadata.owner_references = serde_json::from_value(owner).unwrap();
+    assert_eq!(Workload::of(&kind("MachineSet"), &of_deployment), None);
+    let mut deleted = object(json!({}), json!({}));
+    deleted.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    assert_eq!(Workload::of(&kind("MachineSet"), &deleted), None);
+}
+
+/// Machines, their claims, and a ledger with the bound ones.
+#[derive(Default)]
+struct Site {
+    machines: Vec<Machine>,
+    claims: Vec<IPAddressClaim>,
+    ledger: Ledger,
+}
+
+impl Site {
+    fn with_pool(spec: &Value) -> Self {
+        let mut site = Self::default();
+        let pool = json!({
+            "kind": "GlobalInClusterIPPool", "spec": spec,
+            "metadata": { "name": "p", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] },
+        });
+        let pool: Pool = serde_json::from_value(pool).unwrap();
+        site.ledger.apply_pool(&pool);
+        site
+    }
+
+    fn machine(mut self, name: &str, metadata: Value) -> Self {
+        let mut machine = json!({ "metadata": { "namespace": "n", "name": name } });
+        json_patch::merge(&mut machine["metadata"], &metadata);
+        self.machines.push(serde_json::from_value(machine).unwrap());
+        self
+    }
+
+    /// A claim of an infrastructure machine, with an address.
+    fn claim(mut self, name: &str, machine: &str, address: Option<&str>) -> Self {
+        let pool = json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": "GlobalInClusterIPPool", "name": "p" });
+        let metadata = json!({ "namespace": "n", "name": name });
+        if let Some(address) = address {
+            let spec = json!({ "address": address, "prefix": 24, "claimRef": { "name": name }, "poolRef": pool });
+            let address = json!({ "metadata": metadata, "spec": spec });
+            let address: IPAddress = serde_json::from_value(address).unwrap();
+            self.ledger.apply(&address);
+        }
+        let mut claim = json!({
+            "metadata": metadata, "spec": { "poolRef": pool },
+            "status": address.map(|_| json!({ "addressRef": { "name": name } })).unwrap_or(json!({})),
+        });
+        claim["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "VSphereVM", "name": machine, "uid": "u",
+        }]);
+        self.claims.push(serde_json::from_value(claim).unwrap());
+        self
+    }
+
+    fn plan(mut self, workloads: &[Workload]) -> (Vec<PlanLine>, Vec<PlanPool>) {
+        plan(workloads, &self.machines, &self.claims, &mut self.ledger)
+    }
+}
+
+fn workload(of: &str, replicas: u64) -> Workload {
+    let object = object(json!({ "replicas": replicas }), json!({}));
+    Workload::of(&kind(of), &object).unwrap()
+}
+
+fn of_deployment() -> Value {
+    json!({ "labels": { DEPLOYMENT_NAME: "w" } })
+}
+
+#[test]
+fn missing_addresses_of_a_rollout_are_counted() {
+    let addresses = json!({ "addresses": ["10.0.0.1-10.0.0.6"], "prefix": 24 });
+    let site = || {
+        Site::with_pool(&addresses)
+            .machine("m-1", of_deployment())
+            .machine("m-2", of_deployment())
+            .claim("a", "m-1", Some("10.0.0.1"))
+            .claim("b", "m-1", Some("10.0.0.2"))
+            .claim("c", "m-2", None)
+            .claim("other", "none", None)
+    };
+    let (lines, pools) = site().plan(&[workload(MACHINE_DEPLOYMENT, 2)]);
+    // Three Machines with two addresses each; two addresses are held, and another claim waits.
+    let found = lines[0].addresses.as_ref().unwrap();
+    assert_eq!(
+        (found.per_machine, found.needed, found.held, found.short),
+        (2, 6, 2, 1)
+    );
+    assert_eq!(
+        found.reason.as_deref(),
+        Some("no further address is free for it")
+    );
+    assert_eq!((pools[0].free, pools[0].needed, pools[0].short), (4, 5, 1));
+    let (lines, pools) = site().plan(&[workload(MACHINE_DEPLOYMENT, 1)]);
+    let found = lines[0].addresses.as_ref().unwrap();
+    assert_eq!((found.short, &found.reason, pools[0].short), (0, &None, 0));
+}
+
+#[test]
+fn what_is_in_deletion_is_not_held() {
+    let deleted =
+        json!({ "labels": { DEPLOYMENT_NAME: "w" }, "deletionTimestamp": "2026-01-01T00:00:00Z" });
+    let spec = json!({ "addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24 });
+    let mut site = Site::with_pool(&spec)
+        .machine("m-1", deleted)
+        .machine("m-2", of_deployment())
+        .machine("m-3", of_deployment())
+        .claim("a", "m-1", Some("10.0.0.1"))
+        .claim("b", "m-2", Some("10.0.0.2"))
+        .claim("c", "m-3", Some("10.0.0.3"));
+    site.claims[2].metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    let (lines, _) = site.plan(&[workload(MACHINE_DEPLOYMENT, 1)]);
+    let found = lines[0].addresses.as_ref().unwrap();
+    assert_eq!((found.held, found.needed, found.short), (1, 2, 1));
+}
+
+#[test]
+fn object_without_claims_is_listed_last() {
+    let control_plane = json!({ "ownerReferences": [{
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": "w", "uid": "u",
+        "controller": true,
+    }] });
+    let spec = json!({ "addresses": ["10.0.0.1-10.0.0.3"], "prefix": 24 });
+    let site = Site::with_pool(&spec)
+        .machine("m-1", control_plane)
+        .machine("m-2", json!({}))
+        .claim("a", "m-1", Some("10.0.0.1"))
+        .claim("b", "m-2", Some("10.0.0.2"));
+    let workloads = [
+        workload("MachineSet", 1),
+        workload("KubeadmControlPlane", 1),
+    ];
+    let (lines, pools) = site.plan(&workloads);
+    let kinds: Vec<(&str, bool)> = lines
+        .iter()
+        .map(|line| (line.kind.as_str(), line.addresses.is_some()))
+        .collect();
+    assert_eq!(
+        kinds,
+        [("KubeadmControlPlane", true), ("MachineSet", false)]
+    );
+    assert_eq!((pools[0].needed, pools[0].short), (1, 0));
+}
+
+/// What claims of two objects lack of a pool, and why.
+fn short_of(spec: &Value, workloads: &[Workload]) -> Vec<(u64, Option<String>)> {
+    let control_plane = json!({ "labels": { "a": "b" }, "ownerReferences": [{
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": "w", "uid": "u",
+        "controller": true,
+    }] });
+    let mut site = Site::with_pool(spec)
+        .machine("m-1", of_deployment())
+        .machine("m-2", control_plane)
+        .claim("a", "m-1", None)
+        .claim("b", "m-2", None);
+    for claim in &mut site.claims {
+        let name = claim.metadata.name.clone();
+        claim.spec.cluster_name = name;
+    }
+    let (lines, _) = site.plan(workloads);
+    let short = |line: PlanLine| {
+        let addresses = line.addresses.unwrap();
+        (addresses.short, addresses.reason)
+    };
+    lines.into_iter().map(short).collect()
+}
+
+#[test]
+fn limits_headroom_and_slices_of_the_pool_count() {
+    let workloads = [
+        workload(MACHINE_DEPLOYMENT, 5),
+        workload("KubeadmControlPlane", 3),
+    ];
+    let reason = |text: &str| Some(text.to_owned());
+    let free = || reason("no further address is free for it");
+    let pool = |last: u8, rules: Value| {
+        let mut spec = json!({ "addresses": [format!("10.0.0.1-10.0.0.{last}")], "prefix": 24 });
+        json_patch::merge(&mut spec, &rules);
+        spec
+    };
+    let headroom =
+        json!({ "headroom": { "addresses": 3, "for": { "matchLabels": { "a": "b" } } } });
+    let limits = json!({ "limits": { "perCluster": 4, "perNamespace": 7 } });
+    let slices = json!({ "slices": { "size": 4, "per": "Cluster", "mostEach": 1 } });
+    let cluster = "Cluster a uses 4 of 4 addresses that the pool allows each Cluster (spec.limits.perCluster)";
+    let namespace = "the namespace uses 7 of 7 addresses that the pool allows each namespace (spec.limits.perNamespace)";
+    let full = "Cluster n/a has 1 of 1 slices that the pool allows each owner (spec.slices.mostEach), without a free address";
+    for (spec, expected) in [
+        (pool(20, json!({})), [(0, None), (0, None)]),
+        (pool(8, headroom), [(1, free()), (1, free())]),
+        (
+            pool(20, limits),
+            [(2, reason(cluster)), (1, reason(namespace))],
+        ),
+        (pool(20, slices), [(3, reason(full)), (0, None)]),
+    ] {
+        assert_eq!(short_of(&spec, &workloads), expected, "{spec}");
+    }
+}
