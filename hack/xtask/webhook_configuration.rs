@@ -141,7 +141,7 @@ pub(crate) fn documents() -> [Value; 1] {
 }
 
 /// Matches Clusters that are not paused. `clusterctl move` creates paused ones.
-const NOT_PAUSED: &str = "(!has(object.spec.paused) || !object.spec.paused) && \
+const NOT_PAUSED: &str = "(!has(object.spec) || !has(object.spec.paused) || !object.spec.paused) && \
                           (!has(object.metadata.annotations) || \
                           !('cluster.x-k8s.io/paused' in object.metadata.annotations))";
 

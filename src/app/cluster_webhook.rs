@@ -19,17 +19,32 @@ pub(super) async fn mutate(
         Some(object) if request.operation == Operation::Create => object,
         _ => return Ok(Mutation::default()),
     };
-    let mut cluster = AddressableCluster::deserialize(object).map_err(|error| {
-        denial::bad_request(&format!("cannot decode the object as a Cluster: {error}"))
-    })?;
+    // A Cluster is not refused because of what only this webhook does not understand.
+    let mut cluster = match AddressableCluster::deserialize(object) {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            let text = format!("the Cluster cannot be decoded, and gets no addresses: {error}");
+            return Ok(Mutation {
+                warnings: vec![text],
+                ..Mutation::default()
+            });
+        }
+    };
     cluster.metadata.namespace = Some(request.namespace.clone());
+    cluster.metadata.uid = None;
     let before = cluster.clone();
-    let id = (!request.dry_run).then_some(request.uid.as_str());
-    let delivered = clusters.deliver(cluster, id).await;
+    let id = (!request.dry_run).then(|| request.uid.clone());
+    let delivered = clusters.deliver(cluster, id.as_deref()).await;
     let Requested { cluster, warnings } =
         delivered.map_err(|refusal| denial::forbidden(&refusal.to_string()))?;
+    if cluster == before {
+        return Ok(Mutation {
+            warnings,
+            ..Mutation::default()
+        });
+    }
     let changes = Changes::between(&before, &cluster)
-        .map_err(|error| denial::bad_request(&format!("cannot encode the Cluster: {error}")))?;
+        .map_err(|error| denial::internal(&format!("cannot encode the Cluster: {error}")))?;
     Ok(Mutation {
         patch: changes.main,
         warnings,

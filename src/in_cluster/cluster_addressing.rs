@@ -42,7 +42,7 @@ use tracing::info;
 
 use self::failures::{Failures, States};
 use self::plan::{
-    ItemClaim, Problem, Step, Versions, addressing_of, is_delivered, item_names, plan,
+    ItemClaim, Problem, Step, Versions, addressing_of, has_record, is_delivered, item_names, plan,
 };
 use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
@@ -381,12 +381,19 @@ impl AddressingReconciler {
         items: &'a BTreeSet<String>,
     ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
         let namespace = cluster.namespace().unwrap_or_default();
-        let find = |item: &'a String| {
+        let has_record = has_record(&cluster.metadata, &addressing.name_any());
+        let mut found = Vec::new();
+        for item in items {
             let name = AddressingItem::claim_name(&cluster.name_any(), item);
-            let found = self.claims.get(&namespace, &name);
-            (item, found.map(|claim| claim.as_ref().clone()))
-        };
-        let claims = claims_of_items(items.iter().map(find));
+            let known = self.claims.get(&namespace, &name);
+            let mut claim = known.map(|claim| claim.as_ref().clone());
+            // The webhook, in another process, can have created the claim of a new Cluster.
+            if claim.is_none() && has_record {
+                claim = self.contract.claims(&namespace).get(&name).await?;
+            }
+            found.push((item, claim));
+        }
+        let claims = claims_of_items(found.into_iter());
         if is_delivered(cluster, addressing) {
             return Ok(claims);
         }

@@ -1,6 +1,5 @@
 //! Addresses in the request that creates a Cluster: the mutating webhook.
 
-use capi_ipam_provider::api::names::CLUSTER_REQUESTED;
 use k8s_openapi::api::core::v1::ConfigMap;
 use support::policy::{DENIED, Policy};
 use support::prelude::*;
@@ -58,8 +57,7 @@ async fn values_are_there_when_the_cluster_is() {
         eventually(&format!("{name} belongs to the Cluster"), async || {
             let claim = scene.the_claim(name).await;
             let owner = claim.owner_references().first()?;
-            let is_requested = claim.annotations().contains_key(CLUSTER_REQUESTED);
-            (json!(owner.uid) == created["metadata"]["uid"] && !is_requested).then_some(())
+            (json!(owner.uid) == created["metadata"]["uid"]).then_some(())
         })
         .await;
     }
@@ -155,6 +153,20 @@ async fn claims_of_a_refused_cluster_are_released_after_a_minute() {
     })
     .await;
     assert_eq!(*endpoint_of(&created), json!("10.0.0.10"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_whose_fields_cannot_be_written_is_created_with_a_warning() {
+    let scene = Scene::with_webhooks(&NEVER).await;
+    let to = json!([{"variable": {"name": "vip"}}]);
+    let variable = item("endpoint", "InClusterIPPool", "vips", to);
+    scene.register(json!([variable])).await;
+    // It has no ClusterClass.
+    let created = scene.try_create_cluster("alpha", json!({}));
+    created.expect("the Cluster can be created");
+    let message = scene.wait_for_problem("ValuePresent").await;
+    assert_contains(&message, "the Cluster has no spec.topology");
+    assert_eq!(scene.allocated_addresses().await, BTreeMap::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -242,7 +242,30 @@ impl RecordCache {
 
     /// Records the result of an own write or read, unless a later state is known.
     pub fn apply(&self, entry: &Entry) {
-        let changes = self.state.lock().apply(entry, false, Instant::now());
+        let changes = {
+            let mut state = self.state.lock();
+            let list = state.lists.current();
+            state.apply(entry, false, list, Instant::now())
+        };
+        self.notify(changes);
+    }
+
+    /// The number of the last list that has begun, for [`Self::apply_read`].
+    pub fn list_number(&self) -> ListNumber {
+        self.state.lock().lists.current()
+    }
+
+    /// Records the response to a read, before which the list with this number had begun last. A record
+    /// that a later list does not have is not recorded: it was deleted after the read.
+    pub fn apply_read(&self, entry: &Entry, list: ListNumber) {
+        let changes = {
+            let mut state = self.state.lock();
+            let is_listed_since = list != state.lists.current();
+            if is_listed_since && !state.known.contains_key(&name_of(entry)) {
+                return;
+            }
+            state.apply(entry, false, list, Instant::now())
+        };
         self.notify(changes);
     }
 
@@ -295,7 +318,8 @@ impl EventHandler<Entry> for RecordCache {
     fn apply(&self, object: &Entry) {
         let changes = {
             let mut state = self.state.lock();
-            let changes = state.apply(object, true, Instant::now());
+            let list = state.lists.current();
+            let changes = state.apply(object, true, list, Instant::now());
             state.advance_watch(&object.version);
             changes
         };
@@ -330,7 +354,8 @@ impl State {
 
     /// Records a state, which the watch has shown, or a response: that of a server that is behind shows no loss.
     /// Returns whether anything has changed but a sign of life.
-    fn apply(&mut self, entry: &Entry, is_watched: bool, now: Instant) -> bool {
+    /// `seen` is the number of the list that had begun last.
+    fn apply(&mut self, entry: &Entry, is_watched: bool, seen: ListNumber, now: Instant) -> bool {
         if entry.is_deleted() {
             return self.remove(entry, now);
         }
@@ -338,10 +363,11 @@ impl State {
             return false;
         }
         let name = name_of(entry);
-        let seen = self.lists.current();
+        let mut seen = seen;
         if let Some(known) = self.known.get_mut(&name) {
             let is_current = known.seen >= self.authority;
             let is_older = entry.version.is_older_than(&known.entry.version);
+            seen = seen.max(known.seen);
             known.seen = seen;
             if is_current && is_older {
                 return false;

@@ -27,7 +27,8 @@ type Object = KvObject<Box<RawValue>>;
 /// Safety does not rest on this time. The leader of a bucket with three replicas acknowledges a write
 /// when two of the servers have stored it. A leader that was deposed, and does not know it yet, cannot
 /// acknowledge anything: the others refuse what it sends them. What it answers for some seconds are
-/// reads, and those decide nothing. So each of the two acknowledgements is that of a majority, and the
+/// reads. They decide only whether a block that was confirmed before is used again after a start, and
+/// no other cluster takes such a block before its quarantine is over. So each of the two acknowledgements is that of a majority, and the
 /// second one shows that the first write was not lost since, for example with a server that was elected
 /// without it. No time makes an acknowledged write safe against what happens later: the disks of two
 /// servers can be lost at any time. That is what the regular re-assertion finds.
@@ -108,13 +109,19 @@ impl Backend for NatsRegistry {
         let own = Health::default().register_watch("registry");
         let source = self.bucket.source("", Arc::new(()), own);
         let source = source.map_err(|error| self.failed(error))?;
-        // A bucket that was restored has other records with the same revisions. A list shows what
-        // the leader has, so what was known before it has no authority.
+        // A bucket that was restored has other records with the same revisions. A later list shows
+        // what the leader has, so what was known before it has no authority. The first one can be
+        // that of a server that is behind, and records that were read before it stay.
         let forgetting = Arc::clone(&handler);
+        let mut is_first = true;
         let changes = source.open().changes.inspect(move |change| {
-            if matches!(change, Change::Init) {
+            if !matches!(change, Change::Init) {
+                return;
+            }
+            if !is_first {
                 forgetting.restored();
             }
+            is_first = false;
         });
         Ok(entries(changes, entry, invalid_entry, handler))
     }

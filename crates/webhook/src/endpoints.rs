@@ -10,7 +10,7 @@
 //! validators.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -31,6 +31,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinError;
+use tokio::time::timeout;
 use tracing::{Instrument, debug, error, field, warn};
 
 use crate::conversion;
@@ -61,6 +63,12 @@ const MUTATIONS_MEMORY: usize = MAX_MEMORY;
 
 /// The least part of it for one: it limits the number of mutations that are processed concurrently.
 const MIN_MUTATION_MEMORY: usize = MUTATIONS_MEMORY / 64;
+
+/// How often a mutation has the object of its request in memory, with those before and after it.
+const MUTATION_COPIES: usize = 6;
+
+/// How long a mutation waits for its memory. The API server stops waiting soon after.
+const MAX_MUTATION_WAIT: Duration = Duration::from_secs(1);
 
 /// The metrics of webhooks and of their certificate.
 pub const METRICS: &[Description] = &[
@@ -120,7 +128,7 @@ struct Shared {
     /// The bytes that further bodies can take.
     memory: Arc<Semaphore>,
     workers: Arc<Semaphore>,
-    mutations: Semaphore,
+    mutations: Arc<Semaphore>,
     log_limit: RepetitionLimit,
     reviews: Family<Labels, Counter>,
     seconds: Family<Path, Histogram>,
@@ -156,7 +164,7 @@ impl Endpoints {
             memory: Arc::new(Semaphore::new(MAX_BODIES_SIZE)),
             log_limit: RepetitionLimit::default(),
             workers: Arc::new(Semaphore::new(WORKERS)),
-            mutations: Semaphore::new(MUTATIONS_MEMORY),
+            mutations: Arc::new(Semaphore::new(MUTATIONS_MEMORY)),
             reviews: Family::default(),
             seconds: Family::new_with_constructor(buckets),
             in_flight: Gauge::default(),
@@ -328,17 +336,19 @@ impl Endpoint {
                 Ok(reply)
             }
             Responder::Mutation(mutate) => {
-                let bytes = memory_of(&body).clamp(MIN_MUTATION_MEMORY, MUTATIONS_MEMORY);
-                let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
-                // The semaphore is never closed.
-                let _mutation = self.shared.mutations.acquire_many(permits).await;
+                let permits = self.mutation_permits(&body).await?;
                 let parsed = self
                     .run_blocking(memory, move || Review::parse(&body))
                     .await?;
                 let review = self.log_errors(parsed)?;
-                let task = tokio::spawn(mutate(Arc::clone(&review.request)));
-                let decided = task.await.map_err(|error| error.to_string());
-                self.log_errors(review.reply(decided))
+                let decision = mutate(Arc::clone(&review.request));
+                // The task continues if the client cancels the request, so it owns the permits.
+                let task = tokio::spawn(async move {
+                    let _permits = permits;
+                    decision.await
+                });
+                let decision = task.await.map_err(|error| self.bug(&error))?;
+                self.log_errors(review.reply(Ok(decision)))
             }
         }
     }
@@ -356,10 +366,30 @@ impl Endpoint {
             let _permits = (memory, worker);
             run()
         });
-        task.await.map_err(|error| {
-            error!(path = self.path, %error, "a request to a webhook was not answered; this is a bug");
-            Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
-        })
+        task.await.map_err(|error| self.bug(&error))
+    }
+
+    fn bug(&self, error: &JoinError) -> Rejection {
+        error!(path = self.path, %error, "a request to a webhook was not answered; this is a bug");
+        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+    }
+
+    /// Waits for the memory of a mutation.
+    async fn mutation_permits(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, Rejection> {
+        let bytes = memory_of(body).saturating_mul(MUTATION_COPIES);
+        if bytes > MUTATIONS_MEMORY {
+            return Err(Rejection::too_long());
+        }
+        let bytes = u32::try_from(bytes.max(MIN_MUTATION_MEMORY)).unwrap_or(u32::MAX);
+        let permits = Arc::clone(&self.shared.mutations).acquire_many_owned(bytes);
+        // The semaphore is never closed.
+        match timeout(MAX_MUTATION_WAIT, permits).await {
+            Ok(Ok(permits)) => Ok(permits),
+            _ => {
+                let message = "too many requests at the same time; retry later";
+                Err(Rejection::new(StatusCode::TOO_MANY_REQUESTS, message))
+            }
+        }
     }
 
     /// Logs that objects cannot be converted, at a limited rate.

@@ -342,8 +342,8 @@ impl OpenRegistry {
     }
 
     /// The records of the blocks of this management cluster count from now on. They were read from the registry
-    /// with this identity, which the status of the IPRegistry names.
-    pub(super) fn begin_to_use_own_blocks(&self, id: &str) {
+    /// with this identity, which the status of the IPRegistry names. Returns whether they are recorded.
+    pub(super) fn confirm_own_blocks(&self, id: &str) -> bool {
         {
             let mut state = self.state.lock();
             if !state.is_in_use {
@@ -351,7 +351,7 @@ impl OpenRegistry {
             }
         }
         self.check_cluster();
-        self.record_blocks();
+        self.record_blocks()
     }
 
     /// The status of the IPRegistry names the registry with this identity: its records, which are listed, count

@@ -14,11 +14,11 @@ use super::open_registry::OpenRegistry;
 use super::target::shown;
 
 /// The number of records that are read at the same time.
-const READS: usize = 32;
+const MAX_CONCURRENT_READS: usize = 32;
 
 impl OpenRegistry {
     /// Reads the records of these blocks of this management cluster, which takes less time than a list of all,
-    /// and records in the ledger what they show. Returns false if the registry has not the identity `id`.
+    /// and records in the ledger what they show. Returns false if the registry does not have the identity `id`.
     pub(super) async fn read_own_blocks(
         &self,
         id: &str,
@@ -27,15 +27,20 @@ impl OpenRegistry {
         let cluster = Key::Cluster {
             id: (*self.cluster).into(),
         };
-        let keys = [Key::Registry, cluster].into_iter().chain(blocks);
+        // Another cluster with this id suspends the blocks, whatever the other reads show.
+        for key in [Key::Registry, cluster] {
+            self.read(&key).await?;
+        }
+        self.check_cluster();
         let read = async |key: Key| self.read(&key).await.map(drop);
-        let reads = stream::iter(keys.map(Ok));
-        reads.try_for_each_concurrent(READS, read).await?;
+        let reads = stream::iter(blocks.into_iter().map(Ok));
+        reads
+            .try_for_each_concurrent(MAX_CONCURRENT_READS, read)
+            .await?;
         if self.records.registry_id().as_deref() != Some(id) {
             return Ok(false);
         }
-        self.begin_to_use_own_blocks(id);
-        Ok(true)
+        Ok(self.confirm_own_blocks(id))
     }
 
     /// Records the response to an own write.
@@ -49,10 +54,10 @@ impl OpenRegistry {
     /// Reads a record, and records what the response shows.
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Entry>, RegistryError> {
         // Another one may be shown before the response.
-        let known = self.records.get(key);
+        let (known, list) = (self.records.get(key), self.records.list_number());
         let found = self.backend.read(key).await?;
         match (&found, known) {
-            (Some(found), _) => self.records.apply(found),
+            (Some(found), _) => self.records.apply_read(found, list),
             (None, Some(known)) => self.records.forget(&known),
             (None, None) => {}
         }
@@ -77,10 +82,11 @@ impl OpenRegistry {
     }
 
     /// Records in the ledger the blocks of which the registry shows that only this management cluster uses them.
-    pub(super) fn record_blocks(&self) {
+    /// Returns false if it shows nothing about them.
+    pub(super) fn record_blocks(&self) -> bool {
         self.ledger.change(|ledger| {
             if !self.shows_own_blocks() {
-                return;
+                return false;
             }
             let mut found = Vec::new();
             for (network, block, entry) in self.records.blocks_naming(&self.cluster) {
@@ -89,7 +95,8 @@ impl OpenRegistry {
                 }
             }
             ledger.set_recorded_blocks(&self.name, Some(found));
-        });
+            true
+        })
     }
 
     fn is_ours_alone(&self, entry: Option<&Entry>) -> bool {

@@ -133,7 +133,10 @@ impl Tasks {
         let Some(id) = &self.known_id else {
             return;
         };
-        self.initial_lists().await;
+        self.wait_for_initial_lists().await;
+        if self.registry.is_confirmed() {
+            return;
+        }
         match self.registry.read_own_blocks(id, self.own_blocks()).await {
             Ok(true) => self.use_own_blocks(),
             Ok(false) => {}
@@ -166,7 +169,7 @@ impl Tasks {
     }
 
     /// Waits until the ledger knows the objects that it needs.
-    async fn initial_lists(&self) {
+    async fn wait_for_initial_lists(&self) {
         for gate in &self.gates {
             gate.wait().await;
         }
@@ -187,7 +190,7 @@ impl Tasks {
     /// Sends what is due for the blocks.
     fn drive(mut self) -> Task {
         Box::pin(async move {
-            self.initial_lists().await;
+            self.wait_for_initial_lists().await;
             let (context, registry) = (Arc::clone(&self.context), Arc::clone(&self.registry));
             let mut driver = Driver::new(context, registry, self.drain);
             let restores = self.context.reservations.restores().clone();

@@ -33,7 +33,7 @@ const ITEM_PREFIX: &str = "item:";
 /// What the record has in place of the address of an item whose fields the user has written.
 const SET_BY_USER: &str = "set by the user";
 /// A key of a record that was written when the Cluster was created: its ConfigMaps, which the
-/// Cluster owns, do not exist yet.
+/// Cluster owns, do not exist yet, or claims that it does not use are not released.
 const UNFINISHED: &str = "unfinished";
 /// A value that shows whether a field can be written.
 const ANY_VALUE: &str = "0.0.0.0";
@@ -240,7 +240,7 @@ pub(super) fn is_claim_of(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool 
     is_owner || has_record(cluster, addressing_of(claim).unwrap_or_default())
 }
 
-fn has_record(cluster: &ObjectMeta, addressing: &str) -> bool {
+pub(super) fn has_record(cluster: &ObjectMeta, addressing: &str) -> bool {
     let annotations = cluster.annotations.as_ref();
     annotations.is_some_and(|all| all.contains_key(&annotation(addressing)))
 }
@@ -309,7 +309,11 @@ impl Planner<'_> {
         if settled.len() < self.addressing.spec.items.len() {
             return steps;
         }
-        match self.deliver(&settled) {
+        let is_unused = |(item, allocated): &(&AddressingItem, Option<Allocated>)| {
+            allocated.is_none() && claims.contains_key(item.name.as_str())
+        };
+        let has_unused = settled.iter().any(is_unused);
+        match self.deliver(&settled, has_unused) {
             Ok(delivery) => steps.extend(delivery),
             Err(problem) => steps.push(Step::Report(problem)),
         }
@@ -372,7 +376,9 @@ impl Planner<'_> {
 
     /// An item whose claim is being deleted before its address is written. Another claim follows.
     fn terminating(&self, claim: &IPAddressClaim) -> ItemState {
-        let step = if finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS) {
+        let is_releasable =
+            self.request.is_none() && finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS);
+        let step = if is_releasable {
             self.release(claim)
         } else {
             let why = "it is being deleted";
@@ -412,9 +418,11 @@ impl Planner<'_> {
         let kind = InClusterKind::of(&claim.spec.pool_ref.kind);
         let has_prefix = kind.is_some_and(InClusterKind::has_prefixes);
         match allocated(&address.address, address.prefix, has_prefix) {
-            Some(allocated) if self.is_set_by_user(item, &allocated) => {
-                ItemState::Missing(Some(self.release(claim)))
-            }
+            Some(allocated) if self.is_set_by_user(item, &allocated) => match self.request {
+                // The controller releases the claim when the Cluster exists.
+                Some(_) => ItemState::SetByUser,
+                None => ItemState::Missing(Some(self.release(claim))),
+            },
             Some(allocated) => ItemState::Bound(allocated),
             None => waits(conditions::DELIVERY_FAILED, "its IPAddress is not valid"),
         }
@@ -527,10 +535,8 @@ impl Planner<'_> {
                 let annotations = wanted.annotations_mut();
                 annotations.insert(CLUSTER_REQUESTED.to_owned(), request.to_owned());
             }
+            // The annotation stays: the request can still succeed if this Cluster is deleted.
             None => {
-                if let Some(annotations) = &mut wanted.metadata.annotations {
-                    annotations.remove(CLUSTER_REQUESTED);
-                }
                 if ownership == Ownership::Unowned {
                     let owners = wanted.owner_references_mut();
                     owners.retain(|owner| !is_cluster(owner));
@@ -630,18 +636,20 @@ impl Planner<'_> {
 
     /// Writes all addresses. The Cluster is last: its annotation says that everything is written.
     /// A Cluster that is being created cannot own ConfigMaps, and its annotation says so.
-    /// `settled` are all items, with what is allocated unless the user has written their fields.
+    /// `settled` are all items, with what is allocated unless the user has written their fields;
+    /// `has_unused` is whether one of these has a claim.
     ///
     /// # Errors
     /// If a field has another value, or cannot be written: then nothing is.
     fn deliver(
         &self,
         settled: &[(&AddressingItem, Option<Allocated>)],
+        has_unused: bool,
     ) -> Result<Vec<Step>, Problem> {
         let mut config_maps = self.config_maps(settled);
-        let is_unfinished = self.request.is_some() && !config_maps.is_empty();
+        let is_unfinished = self.request.is_some() && (!config_maps.is_empty() || has_unused);
         let wanted = self.with_addresses(settled, is_unfinished)?;
-        if is_unfinished {
+        if self.request.is_some() {
             config_maps.clear();
         }
         let mut steps = Vec::new();
@@ -688,7 +696,7 @@ impl Planner<'_> {
             }
         }
         if is_unfinished {
-            written.insert(UNFINISHED.to_owned(), "ConfigMaps".to_owned());
+            written.insert(UNFINISHED.to_owned(), "at creation".to_owned());
         }
         let record = serde_json::json!(written).to_string();
         let annotations = wanted.annotations_mut();

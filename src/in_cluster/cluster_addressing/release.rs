@@ -24,17 +24,14 @@ const RETENTION: Duration = Duration::from_hours(1);
 /// How long a request to create a Cluster can take: the default of the API server is 60 s.
 const MAX_REQUEST: Duration = Duration::from_secs(65);
 
-/// When the Cluster of each claim was first found absent by this process. A Cluster that is created
-/// again or restored is absent for a moment, and keeps its addresses.
+/// When this process first found that a claim may not be needed.
 pub(super) struct Absences {
     grace: Duration,
-    since: Mutex<HashMap<Uid, Absence>>,
-}
-
-struct Absence {
-    first: Instant,
-    /// The request to create the Cluster that the claim was for.
-    request: Option<String>,
+    /// When the Cluster of each claim was first found absent. A Cluster that is created again or
+    /// restored is absent for a moment, and keeps its addresses.
+    since: Mutex<HashMap<Uid, Instant>>,
+    /// When the last request to create the Cluster of a claim was first seen.
+    requests: Mutex<HashMap<Uid, (String, Instant)>>,
 }
 
 impl Absences {
@@ -43,28 +40,34 @@ impl Absences {
         Self {
             grace,
             since: Mutex::default(),
+            requests: Mutex::default(),
         }
     }
 
-    /// Records that the Cluster of a claim is absent. Returns how long the claim is still kept: as
-    /// long as the last request to create the Cluster can succeed, and for the grace period.
-    fn record(&self, claim: Uid, request: Option<&str>, now: Instant) -> Duration {
-        let grace = match request {
-            Some(_) => self.grace.max(MAX_REQUEST),
-            None => self.grace,
-        };
-        let limit = grace.saturating_add(RETENTION);
+    /// Records that the Cluster of a claim is absent. Returns how long the claim is still kept.
+    fn record(&self, claim: Uid, now: Instant) -> Duration {
+        let limit = self.grace.saturating_add(RETENTION);
         let mut since = self.since.lock();
-        since.retain(|_, it| now.saturating_duration_since(it.first) < limit);
-        let new = || Absence {
-            first: now,
-            request: request.map(str::to_owned),
+        since.retain(|_, first| now.saturating_duration_since(*first) < limit);
+        let first = *since.entry(claim).or_insert(now);
+        self.grace
+            .saturating_sub(now.saturating_duration_since(first))
+    }
+
+    /// Returns how long the last request to create a Cluster with the address of this claim can
+    /// still succeed, whatever became of other Clusters of the name.
+    fn left_of_request(&self, claim: Uid, request: Option<&str>, now: Instant) -> Duration {
+        let Some(request) = request else {
+            return Duration::ZERO;
         };
-        let absence = since.entry(claim).or_insert_with(new);
-        if absence.request.as_deref() != request {
-            *absence = new();
+        let mut requests = self.requests.lock();
+        requests.retain(|_, (_, first)| now.saturating_duration_since(*first) < RETENTION);
+        let new = || (request.to_owned(), now);
+        let seen = requests.entry(claim).or_insert_with(new);
+        if seen.0 != request {
+            *seen = new();
         }
-        grace.saturating_sub(now.saturating_duration_since(absence.first))
+        MAX_REQUEST.saturating_sub(now.saturating_duration_since(seen.1))
     }
 
     /// Records that the Cluster of a claim exists, or that the claim is released.
@@ -101,9 +104,8 @@ impl AddressingReconciler {
                 result.kept = result.kept.saturating_add(1);
                 continue;
             }
-            let request = claim.annotations().get(CLUSTER_REQUESTED);
-            let request = request.map(String::as_str);
-            let mut left = self.absences.record(uid, request, Instant::now());
+            let left = self.absences.record(uid, Instant::now());
+            let mut left = left.max(self.left_of_request(&claim));
             // What cannot be decoded at present cannot be written.
             let name = claim.name_any();
             if !self.claims.is_current(addressing.namespace(), &name) {
@@ -161,6 +163,14 @@ impl AddressingReconciler {
         }
     }
 
+    /// How long a request to create a Cluster with the address of a claim can still succeed.
+    fn left_of_request(&self, claim: &IPAddressClaim) -> Duration {
+        let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+        let request = claim.annotations().get(CLUSTER_REQUESTED);
+        let request = request.map(String::as_str);
+        self.absences.left_of_request(uid, request, Instant::now())
+    }
+
     /// Releases a claim that a Cluster does not use, if live reads show that the Cluster has not
     /// changed, and that no ConfigMap has the address. Returns why the Cluster does not have its
     /// addresses.
@@ -199,6 +209,14 @@ impl AddressingReconciler {
                 let reason = conditions::DELIVERY_FAILED;
                 return Ok(Problem::of_claim(reason, &name, &why));
             }
+        }
+        let left = self.left_of_request(claim);
+        if !left.is_zero() {
+            let why = format!(
+                "it is not used, and is kept for {} s: another request to create the Cluster can succeed",
+                left.as_secs()
+            );
+            return Ok(Problem::of_claim(conditions::DELIVERY_FAILED, &name, &why));
         }
         self.release(claim).await?;
         let why = "it is not used, and is released";
@@ -273,23 +291,14 @@ mod tests {
         let absences = Absences::new(Duration::from_mins(1));
         let (claim, start) = (Uid::of("claim"), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(absences.record(claim, None, start), Duration::from_mins(1));
-        assert_eq!(
-            absences.record(claim, None, after(50)),
-            Duration::from_secs(10)
-        );
-        assert!(absences.record(claim, None, after(60)).is_zero());
+        assert_eq!(absences.record(claim, start), Duration::from_mins(1));
+        assert_eq!(absences.record(claim, after(50)), Duration::from_secs(10));
+        assert!(absences.record(claim, after(60)).is_zero());
         // The Cluster exists again.
         absences.end(claim);
-        assert_eq!(
-            absences.record(claim, None, after(61)),
-            Duration::from_mins(1)
-        );
+        assert_eq!(absences.record(claim, after(61)), Duration::from_mins(1));
         let other = Uid::of("other");
-        assert_eq!(
-            absences.record(other, None, after(90)),
-            Duration::from_mins(1)
-        );
+        assert_eq!(absences.record(other, after(90)), Duration::from_mins(1));
     }
 
     #[test]
@@ -297,23 +306,25 @@ mod tests {
         let absences = Absences::new(Duration::from_secs(1));
         let (claim, start) = (Uid::of("claim"), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
-        let left = |request, now| absences.record(claim, request, now);
+        let left = |request, now| absences.left_of_request(claim, request, now);
         assert_eq!(left(Some("1"), start), MAX_REQUEST);
         assert_eq!(left(Some("1"), after(60)), Duration::from_secs(5));
         // Somebody tries again.
         assert_eq!(left(Some("2"), after(64)), MAX_REQUEST);
+        // Another request has created the Cluster meanwhile, and it was deleted.
+        absences.end(claim);
+        assert_eq!(left(Some("2"), after(64 + 60)), Duration::from_secs(5));
         assert!(left(Some("2"), after(64 + 65)).is_zero());
-        // The Cluster existed meanwhile.
-        assert_eq!(left(None, after(200)), Duration::from_secs(1));
+        assert!(left(None, after(64)).is_zero());
     }
 
     #[test]
     fn old_absences_are_forgotten() {
         let absences = Absences::new(Duration::from_mins(1));
         let start = Instant::now();
-        absences.record(Uid::of("gone"), None, start);
+        absences.record(Uid::of("gone"), start);
         let later = start + Duration::from_mins(1) + RETENTION;
-        absences.record(Uid::of("claim"), None, later);
+        absences.record(Uid::of("claim"), later);
         assert_eq!(absences.since.lock().len(), 1);
     }
 }

@@ -28,7 +28,18 @@ use super::{AddressingItem, claims_of_items, create_claim, is_deleting, with_add
 /// How long a request waits for its addresses. The API server waits for 5 s.
 const MAX_WAIT: Duration = Duration::from_secs(4);
 /// How long a request waits for an address that a pool does not have: another Cluster may return one.
-const NOT_READY_WAIT: Duration = Duration::from_secs(1);
+const EXHAUSTED_WAIT: Duration = Duration::from_secs(1);
+/// The reasons of claims for which a Cluster is refused. What another reason asks for can be done when
+/// the Cluster exists.
+const NO_FREE_ADDRESS: [&str; 5] = [
+    conditions::POOL_EXHAUSTED,
+    conditions::QUOTA_EXCEEDED,
+    conditions::NO_FREE_SLICE,
+    conditions::SLICE_LIMIT,
+    conditions::SLICES_EXHAUSTED,
+];
+/// The reasons for which it is of no use to wait.
+const LASTING: [&str; 2] = [conditions::VALUE_PRESENT, conditions::CLAIM_NAME_IN_USE];
 /// The delays between two reads of the claims. They are bound after a few milliseconds.
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const MAX_DELAY: Duration = Duration::from_millis(320);
@@ -64,8 +75,6 @@ enum Progress {
     Delivered(Box<AddressableCluster>),
     /// These problems are left.
     Waiting(Vec<Problem>),
-    /// Only the controller can continue.
-    LeftToController,
 }
 
 /// What became of the addresses of a Cluster.
@@ -120,9 +129,7 @@ impl RequestedClusters {
             }
             let name = addressing.name_any();
             let Some(request) = request else {
-                let text = format!(
-                    "ClusterAddressing {name}: a dry run allocates no addresses, and the Cluster has none of it"
-                );
+                let text = format!("ClusterAddressing {name}: a dry run allocates no addresses");
                 requested.warnings.push(text);
                 continue;
             };
@@ -166,7 +173,7 @@ impl RequestedClusters {
         request: &str,
     ) -> Result<Delivery, Refusal> {
         let mut delay = FIRST_DELAY;
-        let mut not_ready_since = None;
+        let mut exhausted_since = None;
         let mut why = "the API server does not respond".to_owned();
         loop {
             let attempt = self.perform_steps(addressing, cluster, request);
@@ -175,18 +182,22 @@ impl RequestedClusters {
                 Ok(Ok(Progress::Waiting(problems))) => problems,
                 Ok(Err(error)) if error.is_conflict() => Vec::new(),
                 Ok(Err(error)) => return Ok(Delivery::Later(error_chain(&error))),
-                Ok(Ok(Progress::LeftToController)) | Err(_) => return Ok(Delivery::Later(why)),
+                Err(_) => return Ok(Delivery::Later(why)),
             };
-            let is_final = |it: &&Problem| it.reason != conditions::ADDRESSES_PENDING;
+            let is_exhausted = |it: &&Problem| NO_FREE_ADDRESS.contains(&it.reason.as_str());
             let now = Instant::now();
-            if let Some(problem) = problems.iter().find(is_final) {
-                let since = *not_ready_since.get_or_insert(now);
-                if now.duration_since(since) >= NOT_READY_WAIT {
+            if let Some(problem) = problems.iter().find(is_exhausted) {
+                let since = *exhausted_since.get_or_insert(now);
+                if now.duration_since(since) >= EXHAUSTED_WAIT {
                     return Err(Refusal {
                         addressing: addressing.name_any(),
                         message: problem.message.clone(),
                     });
                 }
+            }
+            let is_lasting = |it: &&Problem| LASTING.contains(&it.reason.as_str());
+            if let Some(problem) = problems.iter().find(is_lasting) {
+                return Ok(Delivery::Later(problem.message.clone()));
             }
             if let Some(problem) = problems.into_iter().next() {
                 why = problem.message;
@@ -226,9 +237,8 @@ impl RequestedClusters {
                     patch::write(&contract.claims(&namespace), before, after).await?;
                 }
                 Step::WriteCluster(wanted) => return Ok(Progress::Delivered(wanted)),
-                Step::ReleaseClaim(_) | Step::CheckCluster(_) | Step::CreateConfigMap(_) => {
-                    return Ok(Progress::LeftToController);
-                }
+                // The plan for a request has none of them.
+                Step::ReleaseClaim(_) | Step::CheckCluster(_) | Step::CreateConfigMap(_) => {}
             }
         }
         Ok(Progress::Waiting(problems))

@@ -81,6 +81,24 @@ fn late_answer_does_not_bring_a_deleted_record_back() {
 }
 
 #[test]
+fn read_does_not_bring_back_what_a_later_list_lacks() {
+    let cache = RecordCache::default();
+    let before = cache.list_number();
+    let handler: &dyn EventHandler<Entry> = &cache;
+    handler.init();
+    cache.apply_read(&entry(BLOCK, at(7), "west"), before);
+    handler.init_done();
+    assert_holder(&cache, None);
+    cache.apply_read(&entry(BLOCK, at(7), "west"), before);
+    assert_holder(&cache, None);
+    // A record that the list has is not less than what it shows.
+    cache.apply_read(&entry(BLOCK, at(7), "west"), cache.list_number());
+    assert_holder(&cache, Some("west"));
+    cache.apply_read(&entry(BLOCK, at(8), "east"), before);
+    assert_holder(&cache, Some("east"));
+}
+
+#[test]
 fn record_that_a_read_has_not_found_counts_again() {
     let cache = RecordCache::default();
     let held = entry(BLOCK, at(7), "west");

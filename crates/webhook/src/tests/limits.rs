@@ -10,8 +10,9 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use super::support::{Client, Request, Server, review, things, tls};
-use crate::endpoints::{MAX_BODIES_SIZE, MAX_BODY_SIZE, SMALL_BODY_SIZE};
+use crate::endpoints::{Endpoints, MAX_BODIES_SIZE, MAX_BODY_SIZE, SMALL_BODY_SIZE};
 use crate::https::Limits;
+use crate::review::Mutation;
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -245,4 +246,49 @@ async fn bodies_beyond_the_memory_are_rejected() {
     drop(held);
     ask_until(&server, 200).await;
     server.stop().await;
+}
+
+/// Adds an endpoint whose mutations take as many milliseconds as the size of the thing, and panic
+/// for size 666.
+fn with_mutations(endpoints: Endpoints) -> Endpoints {
+    things(endpoints).mutate("/mutate", async |request| {
+        let size = request.object.as_ref().unwrap()["spec"]["size"].as_u64();
+        let size = size.unwrap();
+        assert_ne!(size, 666);
+        tokio::time::sleep(Duration::from_millis(size)).await;
+        Ok(Mutation::default())
+    })
+}
+
+fn mutation(size: u64) -> Request {
+    Request {
+        path: "/mutate",
+        ..Request::review(size)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mutations_have_limited_memory_and_do_not_delay_reviews() {
+    let server = Arc::new(Server::start(with_mutations).await);
+    assert_eq!(server.ask(mutation(1)).await.unwrap().0, 200);
+    assert_eq!(server.ask(mutation(666)).await.unwrap().0, 500);
+    let values = "0,".repeat(100_000);
+    let junk = format!("{{\"request\": {{\"object\": [{values}0]}}}}");
+    let large = Request {
+        body: junk.into(),
+        ..mutation(1)
+    };
+    assert_eq!(server.ask(large).await.unwrap().0, 413);
+    let ask = |size| {
+        let server = Arc::clone(&server);
+        tokio::spawn(async move { server.ask(mutation(size)).await.map(|(status, _)| status) })
+    };
+    // Clients that disconnect free nothing: their mutations continue.
+    let slow: Vec<_> = (0..64).map(|_| ask(60_000)).collect();
+    server.wait_until_in_flight(64).await;
+    for task in slow {
+        task.abort();
+    }
+    assert_eq!(ask(1).await.unwrap().unwrap(), 429);
+    assert_eq!(server.ask(Request::review(1)).await.unwrap().0, 200);
 }

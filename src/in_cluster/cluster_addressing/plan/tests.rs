@@ -827,9 +827,7 @@ fn config_maps_follow_when_the_cluster_exists() {
         .filter(|step| matches!(step, Step::CreateConfigMap(_)));
     assert_eq!(config_maps.count(), 1, "{steps:?}");
     let owners = steps.iter().filter(|step| match step {
-        Step::ProtectClaim(change) => {
-            !change.1.annotations().contains_key(CLUSTER_REQUESTED) && owner(&change.1).is_some()
-        }
+        Step::ProtectClaim(change) => owner(&change.1).is_some(),
         _ => false,
     });
     assert_eq!(owners.count(), 2, "{steps:?}");
@@ -842,4 +840,53 @@ fn config_maps_follow_when_the_cluster_exists() {
         .iter()
         .any(|step| matches!(step, Step::WriteCluster(_)));
     assert!(reported && !written, "{steps:?}");
+}
+
+#[test]
+fn claim_of_an_earlier_request_does_not_keep_a_cluster_from_being_created() {
+    let (mut cluster, claims) = requested();
+    let own = json!({"pods": {"cidrBlocks": ["192.168.0.0/16"]}});
+    cluster.spec.cluster_network = serde_json::from_value(own).unwrap();
+    let addressing = endpoint_and_pods();
+    let versions = Versions::default();
+    let mut stored = delivered(&plan(&cluster, &addressing, &claims, versions, Some("1")));
+    assert_eq!(stored.spec.cluster_network, cluster.spec.cluster_network);
+    assert_eq!(
+        stored.spec.control_plane_endpoint.as_ref().unwrap().host,
+        "10.0.0.10"
+    );
+    // The controller releases the claim, and completes the record.
+    stored.metadata.uid = Some(CLUSTER_UID.to_owned());
+    let steps = super::plan(&stored, &addressing, &claims, versions, None);
+    let released = steps.iter().find_map(|step| match step {
+        Step::ReleaseClaim(unused) => Some(unused.claim.name_any()),
+        _ => None,
+    });
+    assert_eq!(released.as_deref(), Some("alpha-pods"));
+    assert!(
+        !steps
+            .iter()
+            .any(|step| matches!(step, Step::WriteCluster(_)))
+    );
+    let mut left = claims;
+    left.remove("pods");
+    let steps = super::plan(&stored, &addressing, &left, versions, None);
+    assert!(is_delivered(&delivered(&steps), &addressing));
+}
+
+#[test]
+fn claim_that_is_being_deleted_is_not_released_by_a_request() {
+    let (cluster, mut claims) = requested();
+    deleted(claims.get_mut("pods").unwrap());
+    let addressing = endpoint_and_pods();
+    let steps = plan(
+        &cluster,
+        &addressing,
+        &claims,
+        Versions::default(),
+        Some("1"),
+    );
+    let (reason, message) = only_problem(&steps);
+    assert_eq!(reason, conditions::ADDRESSES_PENDING);
+    assert_eq!(message, "IPAddressClaim alpha-pods: it is being deleted");
 }
