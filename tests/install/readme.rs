@@ -11,7 +11,7 @@ use std::{
 use support::{
     clusterctl::{
         CLUSTER_API, CORE, Releases, VERSION, clusterctl, documents, install_cert_manager_stub,
-        manifest,
+        install_stub, manifest,
     },
     prelude::*,
 };
@@ -435,15 +435,28 @@ fn documented_objects_are_accepted_and_become_ready() {
     let (quotas, objects): (Vec<_>, Vec<_>) =
         objects.partition(|object| object["kind"] == "ResourceQuota");
     let plane = ControlPlane::new();
+    install_stub(
+        &plane,
+        "addons.cluster.x-k8s.io",
+        "v1beta2",
+        "clusterresourcesets",
+        "ClusterResourceSet",
+    );
     let _manager = Manager::start(&plane, &[]);
     objects
         .iter()
         .for_each(|object| drop(plane.kubectl_apply(&object.to_string())));
     let mut pools = 0;
     let is_ours = |object: &&Value| {
-        // There is no server of the registries here.
-        let becomes_ready =
-            !["IPRegistry", "IPReservation", "IPSlice"].contains(&text(object, "/kind").as_str());
+        // There is no server of the registries here. Addresses of Clusters have a test of their
+        // documentation.
+        let becomes_ready = ![
+            "IPRegistry",
+            "IPReservation",
+            "IPSlice",
+            "ClusterAddressing",
+        ]
+        .contains(&text(object, "/kind").as_str());
         text(object, "/apiVersion").starts_with("ipam.cluster.x-k8s.io/") && becomes_ready
     };
     for object in objects.iter().filter(is_ours) {
