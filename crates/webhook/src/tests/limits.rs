@@ -1,6 +1,7 @@
 //! Tests of many concurrent clients, slow clients, and graceful shutdown.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -248,6 +249,12 @@ async fn bodies_beyond_the_memory_are_rejected() {
     server.stop().await;
 }
 
+/// The size of a thing whose mutation takes longer than the test.
+const SLOW: u64 = 60_000;
+
+/// The number of its mutations that have begun.
+static SLOW_MUTATIONS: AtomicUsize = AtomicUsize::new(0);
+
 /// Adds an endpoint whose mutations take as many milliseconds as the size of the thing, and panic
 /// for size 666.
 fn with_mutations(endpoints: Endpoints) -> Endpoints {
@@ -255,6 +262,9 @@ fn with_mutations(endpoints: Endpoints) -> Endpoints {
         let size = request.object.as_ref().unwrap()["spec"]["size"].as_u64();
         let size = size.unwrap();
         assert_ne!(size, 666);
+        if size == SLOW {
+            SLOW_MUTATIONS.fetch_add(1, Ordering::Relaxed);
+        }
         tokio::time::sleep(Duration::from_millis(size)).await;
         Ok(Mutation::default())
     })
@@ -284,8 +294,10 @@ async fn mutations_have_limited_memory_and_do_not_delay_reviews() {
         tokio::spawn(async move { server.ask(mutation(size)).await.map(|(status, _)| status) })
     };
     // Clients that disconnect free nothing: their mutations continue.
-    let slow: Vec<_> = (0..64).map(|_| ask(60_000)).collect();
-    server.wait_until_in_flight(64).await;
+    let slow: Vec<_> = (0..64).map(|_| ask(SLOW)).collect();
+    while SLOW_MUTATIONS.load(Ordering::Relaxed) < slow.len() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     for task in slow {
         task.abort();
     }
