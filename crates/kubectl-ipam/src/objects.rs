@@ -482,6 +482,8 @@ pub(crate) struct ClaimRow<P = PoolKey> {
     /// The message of `RestoredWithoutAddress`, if it is True.
     pub(crate) replaced: Option<Box<str>>,
     pub(crate) cluster: Option<Box<str>>,
+    /// Name of the item of a ClusterAddressing for which the claim was created.
+    pub(crate) item: Option<Box<str>>,
     /// Kind and name of the object that uses the address, such as `VSphereVM/web-1`.
     pub(crate) machine: Option<Box<str>>,
 }
@@ -520,6 +522,7 @@ impl<P> ClaimRow<P> {
             not_in_use: text_if(conditions::IN_USE, "False"),
             replaced: text_if(conditions::RESTORED_WITHOUT_ADDRESS, "True"),
             cluster: claim.cluster_name().map(Box::from),
+            item: AddressingItem::of_claim(claim).map(Box::from),
             machine: machine(&claim.metadata),
         }
     }
