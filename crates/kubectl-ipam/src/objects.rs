@@ -10,9 +10,10 @@ mod table;
 mod unserved;
 
 use capi_ipam_api::{
-    BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec, IPRegistryStatus,
-    IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey, PoolNetwork, PoolSpec,
-    Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
+    AddressingItem, BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec,
+    IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey,
+    PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions,
+    gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
