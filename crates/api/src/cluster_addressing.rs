@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use capi_ipam_contract::PoolReference;
+use capi_ipam_contract::{IPAddressClaim, PoolReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ObjectMeta, Selector};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -359,6 +359,16 @@ impl AddressingItem {
     /// The name of the IPAddressClaim of a Cluster for an item.
     pub fn claim_name(cluster: &str, item: &str) -> String {
         format!("{cluster}-{item}")
+    }
+
+    /// The name of the item for which a claim was created; none for any other claim.
+    pub fn of_claim(claim: &IPAddressClaim) -> Option<&str> {
+        let labels = claim.metadata.labels.as_ref()?;
+        if !labels.contains_key(names::CLUSTER_ADDRESSING_LABEL) {
+            return None;
+        }
+        let name = claim.metadata.name.as_deref()?;
+        name.strip_prefix(claim.cluster_name()?)?.strip_prefix('-')
     }
 }
 

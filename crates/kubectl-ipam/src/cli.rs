@@ -379,6 +379,13 @@ pub enum Command {
         #[command(flatten)]
         list: ListFlags,
     },
+    /// List the Clusters of Cluster API with their addresses: those that a ClusterAddressing has
+    /// allocated, those of the machines, and slices.
+    #[command(visible_aliases = ["cluster"], after_help = "Examples:\n  kubectl ipam clusters -A\n  kubectl ipam clusters alpha -o json")]
+    Clusters {
+        /// Only Clusters with these names.
+        names: Vec<String>,
+    },
     /// Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control
     /// plane and MachinePool, with the maximum of the autoscaler.
     #[command(

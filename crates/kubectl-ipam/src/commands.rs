@@ -4,6 +4,7 @@
 mod adopt;
 mod claims;
 mod cluster_api;
+mod clusters;
 mod confirm;
 mod convert;
 mod doctor;
@@ -59,6 +60,14 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
                 cluster: cluster_name.as_deref(),
             };
             claims::run(global, &wanted, *watch, list).await
+        }
+        Command::Clusters { names } => {
+            let style = output::style(global);
+            let read = async |loader: &mut Loader<'_>| {
+                let own = loader.cluster.namespace.clone();
+                clusters::report(loader, global.listed_namespace(&own), names).await
+            };
+            print(global, style, read).await
         }
         Command::Plan {
             machine_deployment,

@@ -4,6 +4,7 @@
 mod adopt;
 mod changes;
 mod claims;
+mod clusters;
 mod contents;
 pub(crate) mod doctor;
 mod fact;
@@ -35,6 +36,8 @@ pub(crate) use self::adopt::adopt;
 pub use self::changes::{ReservationAction, ReservationChange};
 pub(crate) use self::claims::claims;
 pub use self::claims::{ClaimLine, ClaimState};
+pub use self::clusters::ClusterAddresses;
+pub(crate) use self::clusters::clusters;
 pub(crate) use self::contents::has_supply;
 pub(crate) use self::doctor::{LeaseRow, Selection, Snapshot, diagnosis, is_held, retain};
 pub use self::fact::Fact;
@@ -107,6 +110,12 @@ pub enum Report {
         /// The claims, by namespace and name.
         #[serde(rename = "items")]
         claims: Vec<ClaimLine>,
+    },
+    /// The output of `clusters`.
+    ClusterList {
+        /// The Clusters, by namespace and name.
+        #[serde(rename = "items")]
+        clusters: Vec<ClusterAddresses>,
     },
     /// The output of `doctor`.
     FindingList(FindingList),

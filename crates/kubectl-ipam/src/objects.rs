@@ -10,9 +10,10 @@ mod table;
 mod unserved;
 
 use capi_ipam_api::{
-    BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec, IPRegistryStatus,
-    IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey, PoolNetwork, PoolSpec,
-    Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
+    AddressingItem, BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec,
+    IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey,
+    PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions,
+    gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -482,6 +483,8 @@ pub(crate) struct ClaimRow<P = PoolKey> {
     /// The message of `RestoredWithoutAddress`, if it is True.
     pub(crate) replaced: Option<Box<str>>,
     pub(crate) cluster: Option<Box<str>>,
+    /// Name of the item of a ClusterAddressing for which the claim was created.
+    pub(crate) item: Option<Box<str>>,
     /// Kind and name of the object that uses the address, such as `VSphereVM/web-1`.
     pub(crate) machine: Option<Box<str>>,
 }
@@ -520,6 +523,7 @@ impl<P> ClaimRow<P> {
             not_in_use: text_if(conditions::IN_USE, "False"),
             replaced: text_if(conditions::RESTORED_WITHOUT_ADDRESS, "True"),
             cluster: claim.cluster_name().map(Box::from),
+            item: AddressingItem::of_claim(claim).map(Box::from),
             machine: machine(&claim.metadata),
         }
     }

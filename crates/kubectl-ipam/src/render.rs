@@ -49,6 +49,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::PoolList { pools } => lists::pools(pools, style).text(style.headers),
         Report::NetworkList { networks } => lists::networks(networks, style).text(style.headers),
         Report::ClaimList { claims } => lists::claims(claims, style).text(style.headers),
+        Report::ClusterList { clusters } => lists::clusters(clusters, style).text(style.headers),
         Report::RolloutPlan { lines, pools } => lists::plan(lines, pools, style),
         Report::RegistryList { registries } => registries::registries(registries, style),
         Report::RegistryCheck(check) => registries::check(check, style),

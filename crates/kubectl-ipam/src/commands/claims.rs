@@ -164,6 +164,11 @@ async fn report(
     })
 }
 
+/// The lines of all claims, by namespace and name.
+pub(super) fn all(objects: &Objects) -> Vec<ClaimLine> {
+    lines(objects, |_| true, |_| true)
+}
+
 /// The lines of selected claims, by namespace and name.
 fn lines(
     objects: &Objects,

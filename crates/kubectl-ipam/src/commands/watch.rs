@@ -197,6 +197,7 @@ mod tests {
             reason: Some((*reason).to_owned()),
             message: None,
             cluster: None,
+            item: None,
             machine: None,
         };
         reading(Report::ClaimList {

@@ -38,6 +38,9 @@ pub struct ClaimLine {
     /// The Cluster of the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
+    /// Name of the item of a ClusterAddressing for which the claim was created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
     /// Kind and name of the owner that is not the Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
@@ -93,6 +96,7 @@ fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
         reason: text(&claim.reason),
         message: text(&claim.message),
         cluster: text(&claim.cluster),
+        item: text(&claim.item),
         machine: text(&claim.machine),
     }
 }

@@ -6,8 +6,8 @@ use super::grid::{Grid, clean};
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age, fact, full, is_capped};
 use crate::model::{
-    ClaimLine, ClaimState, Fact, Holder, NetworkLine, PlanLine, PlanPool, PoolLine, PoolName,
-    SliceLine,
+    ClaimLine, ClaimState, ClusterAddresses, Fact, Holder, NetworkLine, PlanLine, PlanPool,
+    PoolLine, PoolName, SliceLine,
 };
 
 fn short_kind(kind: &str) -> String {
@@ -238,6 +238,38 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
             );
             cells
                 .extend([&line.reason, &line.message].map(|cell| cell.clone().unwrap_or_default()));
+        }
+        grid.row(cells);
+    }
+    grid
+}
+
+pub(super) fn clusters(clusters: &[ClusterAddresses], style: Style) -> Grid {
+    let mut header = vec!["NAME", "ADDRESSES", "MACHINES", "WAITING"];
+    if style.namespaces || style.wide {
+        header.insert(0, "NAMESPACE");
+    }
+    if style.wide {
+        header.push("SLICES");
+    }
+    let mut grid = Grid::new(&header);
+    for line in clusters {
+        let items = line.items.iter();
+        let items: Vec<String> = items
+            .map(|(item, address)| format!("{item}={}", fact(address)))
+            .collect();
+        let mut cells = vec![
+            line.name.clone(),
+            items.join(","),
+            line.machines.to_string(),
+            line.waiting.to_string(),
+        ];
+        if style.namespaces || style.wide {
+            cells.insert(0, line.namespace.clone());
+        }
+        if style.wide {
+            let slices = line.slices.as_ref().map(|slices| slices.join(","));
+            cells.push(slices.unwrap_or_else(|| UNKNOWN.to_owned()));
         }
         grid.row(cells);
     }

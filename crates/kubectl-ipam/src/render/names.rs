@@ -1,10 +1,10 @@
 //! The names of `-o name`, as kubectl writes them: `RESOURCE.GROUP/NAME`, without the namespace.
 
-use capi_ipam_api::names::GROUP;
+use capi_ipam_api::names::{CLUSTER_GROUP, GROUP};
 
 use crate::model::{
-    BlockLine, Check, ClaimLine, Finding, Holder, NetworkLine, PoolName, RecordChange,
-    RegistryLine, Report,
+    BlockLine, Check, ClaimLine, ClusterAddresses, Finding, Holder, NetworkLine, PoolName,
+    RecordChange, RegistryLine, Report,
 };
 
 pub(crate) fn names(report: &Report) -> Vec<String> {
@@ -17,6 +17,10 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         Report::ClaimList { claims } => {
             let name = |claim: &ClaimLine| own("ipaddressclaim", &claim.name);
             claims.iter().map(name).collect()
+        }
+        Report::ClusterList { clusters } => {
+            let name = |line: &ClusterAddresses| format!("cluster.{CLUSTER_GROUP}/{}", line.name);
+            clusters.iter().map(name).collect()
         }
         Report::HolderList { holders, .. } => match holders {
             Some(holders) => holders.iter().filter_map(of_holder).collect(),

@@ -9,6 +9,7 @@
 
 #[path = "../browser/mod.rs"]
 mod browser;
+mod clusters;
 mod convert;
 mod day;
 mod doctor;
