@@ -92,6 +92,8 @@ export interface ClaimLine {
   cluster?: string | null;
   /** Time of creation. */
   created?: string | null;
+  /** Name of the item of a ClusterAddressing for which the claim was created. */
+  item?: string | null;
   /** Kind and name of the owner that is not the Cluster. */
   machine?: string | null;
   /** Message of the condition Ready, if it is not True. */

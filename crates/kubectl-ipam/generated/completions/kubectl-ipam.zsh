@@ -435,6 +435,82 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 '*::names -- Only these claims\: NAME or NAMESPACE/NAME:_default' \
 && ret=0
 ;;
+(clusters)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only Clusters with these names:_default' \
+&& ret=0
+;;
+(cluster)
+_arguments "${_arguments_options[@]}" : \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'*::names -- Only Clusters with these names:_default' \
+&& ret=0
+;;
 (plan)
 _arguments "${_arguments_options[@]}" : \
 '--machine-deployment=[Only this MachineDeployment]:NAME:_default' \
@@ -1254,6 +1330,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(clusters)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (plan)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -1363,6 +1443,8 @@ _kubectl-ipam_commands() {
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
 'claim:List claims' \
+'clusters:List the Clusters of Cluster API with their addresses\: those that a ClusterAddressing has allocated, those of the machines, and slices' \
+'cluster:List the Clusters of Cluster API with their addresses\: those that a ClusterAddressing has allocated, those of the machines, and slices' \
 'plan:Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control plane and MachinePool, with the maximum of the autoscaler' \
 'show:Show a pool\: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims' \
 'doctor:Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair' \
@@ -1389,6 +1471,11 @@ _kubectl-ipam__subcmd__claims_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam claims commands' commands "$@"
 }
+(( $+functions[_kubectl-ipam__subcmd__clusters_commands] )) ||
+_kubectl-ipam__subcmd__clusters_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam clusters commands' commands "$@"
+}
 (( $+functions[_kubectl-ipam__subcmd__convert_commands] )) ||
 _kubectl-ipam__subcmd__convert_commands() {
     local commands; commands=()
@@ -1411,6 +1498,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'networks:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
 'claims:List claims' \
+'clusters:List the Clusters of Cluster API with their addresses\: those that a ClusterAddressing has allocated, those of the machines, and slices' \
 'plan:Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control plane and MachinePool, with the maximum of the autoscaler' \
 'show:Show a pool\: ranges, counts, the next addresses, a map of its addresses, holders, and waiting claims' \
 'doctor:Show the state of each part of the provider, and what is wrong with it, with pools and with claims that wait; with the repair' \
@@ -1436,6 +1524,11 @@ _kubectl-ipam__subcmd__help__subcmd__adopt_commands() {
 _kubectl-ipam__subcmd__help__subcmd__claims_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help claims commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__clusters_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__clusters_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help clusters commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__convert_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__convert_commands() {
