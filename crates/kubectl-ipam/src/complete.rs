@@ -97,7 +97,7 @@ mod tests {
     fn commands_flags_and_their_values_are_completed() {
         let commands = complete(&[""]);
         assert!(commands.contains(&"pools".to_owned()), "{commands:?}");
-        assert_eq!(complete(&["cl"]), ["claims", ":4"]);
+        assert_eq!(complete(&["cla"]), ["claims", ":4"]);
         assert_eq!(complete(&["-n", "lab", "doc"]), ["doctor", ":4"]);
         assert_eq!(complete(&["claims", "--wai"]), ["--waiting", ":4"]);
         assert_eq!(complete(&["doctor", "-o", "j"]), ["json", ":4"]);

@@ -160,8 +160,8 @@ fn wanted(command: &str, argument: &str) -> Wanted {
         ("names", "networks") | ("network", _) => Values::Networks,
         ("names", "list") | ("registry", _) => Values::Registries,
         ("cluster_id", _) => Values::ManagementClusters,
+        ("names", "clusters") | ("cluster_name", _) => Values::Clusters,
         ("names" | "claim" | "target", _) => Values::Claims,
-        ("cluster_name", _) => Values::Clusters,
         ("file" | "kubeconfig" | "hub_kubeconfig" | "certificate_authority", _) => {
             return Wanted::Files;
         }
@@ -192,6 +192,7 @@ mod tests {
             (&["claims", "--pool", "w"], Values::Pools),
             (&["claims", "vm"], Values::Claims),
             (&["claims", "--cluster-name", ""], Values::Clusters),
+            (&["clusters", "a"], Values::Clusters),
             (&["networks", ""], Values::Networks),
             (&["reserve", "web", "10.0.0.7", "--for", ""], Values::Claims),
             (&["export", "a", ""], Values::Pools),
