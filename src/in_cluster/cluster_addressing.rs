@@ -10,6 +10,7 @@ mod failures;
 mod fields;
 mod manifests;
 mod plan;
+mod record;
 mod release;
 mod requested;
 mod seen;
@@ -41,9 +42,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tracing::info;
 
 use self::failures::{Failures, States};
-use self::plan::{
-    ItemClaim, Problem, Step, Versions, addressing_of, has_record, is_delivered, item_names, plan,
-};
+use self::plan::{ItemClaim, Problem, Step, Versions, addressing_of, plan};
+use self::record::{is_delivered, item_names, recorded_names};
 use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
 use self::seen::Seen;
@@ -381,14 +381,14 @@ impl AddressingReconciler {
         items: &'a BTreeSet<String>,
     ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
         let namespace = cluster.namespace().unwrap_or_default();
-        let has_record = has_record(&cluster.metadata, &addressing.name_any());
+        let recorded = recorded_names(cluster, addressing);
         let mut found = Vec::new();
         for item in items {
             let name = AddressingItem::claim_name(&cluster.name_any(), item);
             let known = self.claims.get(&namespace, &name);
             let mut claim = known.map(|claim| claim.as_ref().clone());
             // The webhook, in another process, can have created the claim of a new Cluster.
-            if claim.is_none() && has_record {
+            if claim.is_none() && recorded.contains(item) {
                 claim = self.contract.claims(&namespace).get(&name).await?;
             }
             found.push((item, claim));

@@ -30,8 +30,9 @@ pub const METAL3_REQUESTED_ADDRESS: &str = "ipAddress";
 /// are left on the claim. The value is the uid of the claim.
 pub const RELEASE_NOW_ANNOTATION: &str = "ipam.cluster.x-k8s.io/release-now";
 
-/// Annotation on a claim for a Cluster that is being created: the claim is reconciled although its
-/// Cluster does not exist. The value is that of the request to create the Cluster.
+/// Annotation on a claim for a Cluster that is being created: until the Cluster owns the claim, the
+/// claim is reconciled although its Cluster does not exist. The value is that of the last request to
+/// create the Cluster.
 pub const CLUSTER_REQUESTED: &str = "ipam.cluster.x-k8s.io/cluster-requested";
 
 /// Annotation on objects that `clusterctl move` deletes in the source cluster after it created them

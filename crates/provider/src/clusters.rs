@@ -131,12 +131,14 @@ impl Clusters {
 }
 
 /// The state of the Cluster of a claim: none if the claim has no Cluster, or is for a Cluster that is
-/// being created.
+/// being created, and so does not own the claim yet.
 pub(super) fn without_requested(
     claim: &IPAddressClaim,
     state: Option<ClusterState>,
 ) -> ClusterState {
-    let is_requested = claim.annotations().contains_key(names::CLUSTER_REQUESTED);
+    let mut owners = claim.owner_references().iter();
+    let is_requested = claim.annotations().contains_key(names::CLUSTER_REQUESTED)
+        && !owners.any(|owner| owner.kind == "Cluster");
     match state {
         None => ClusterState::None,
         Some(ClusterState::Missing) if is_requested => ClusterState::None,
@@ -223,6 +225,7 @@ impl EventHandler<Cluster> for Clusters {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use std::sync::Arc;
 
     use capi_ipam_controller::controller::ControllerBuilder;
@@ -300,6 +303,14 @@ mod tests {
         let handler: &dyn EventHandler<Cluster> = &all;
         handler.apply(&cluster("alpha", "2026-01-01T11:45:00Z", true));
         assert_eq!(all.state_for(&claim), ClusterState::Paused);
+        // A claim with an owner waits for it, for example after a restore.
+        handler.delete(&cluster("alpha", "2026-01-01T11:45:00Z", true));
+        assert_eq!(all.state_for(&claim), ClusterState::None);
+        claim.owner_references_mut().push(OwnerReference {
+            kind: "Cluster".to_owned(),
+            ..OwnerReference::default()
+        });
+        assert_eq!(all.state_for(&claim), ClusterState::Missing);
     }
 
     #[test]

@@ -260,6 +260,10 @@ impl RecordCache {
     pub fn apply_read(&self, entry: &Entry, list: ListNumber) {
         let changes = {
             let mut state = self.state.lock();
+            // What was read before a restore has no authority after it.
+            if list < state.authority {
+                return;
+            }
             let is_listed_since = list != state.lists.current();
             if is_listed_since && !state.known.contains_key(&name_of(entry)) {
                 return;

@@ -114,14 +114,10 @@ impl Backend for NatsRegistry {
         // that of a server that is behind, and records that were read before it stay.
         let forgetting = Arc::clone(&handler);
         let mut is_first = true;
-        let changes = source.open().changes.inspect(move |change| {
-            if !matches!(change, Change::Init) {
-                return;
-            }
-            if !is_first {
-                forgetting.restored();
-            }
-            is_first = false;
+        let changes = source.open().changes.inspect(move |change| match change {
+            Change::Init if !is_first => forgetting.restored(),
+            Change::InitDone => is_first = false,
+            _ => {}
         });
         Ok(entries(changes, entry, invalid_entry, handler))
     }

@@ -104,7 +104,7 @@ const REVIEWS_IN_FLIGHT: Description = Description {
 /// Computes the reply to a body.
 type Respond = dyn Fn(&[u8]) -> Result<Reply, ReplyError> + Send + Sync;
 
-/// Decides on a request by requests of its own.
+/// Decides on an admission request, and may send requests for it.
 type Mutate = dyn Fn(Arc<AdmissionRequest>) -> BoxFuture<'static, MutationDecision> + Send + Sync;
 
 /// What computes the replies of an endpoint.

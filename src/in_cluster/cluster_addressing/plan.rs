@@ -5,12 +5,11 @@
 //! has a value is never changed. An annotation on the Cluster records what was written; a Cluster
 //! that has it is only compared with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use capi_ipam_api::conditions;
 use capi_ipam_api::{
-    AddressFormat, AddressingItem, ClusterAddressing, ClusterField, Destination, InClusterKind,
-    names,
+    AddressFormat, AddressingItem, ClusterAddressing, Destination, InClusterKind, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_provider::api::names::{
@@ -27,14 +26,11 @@ use serde_json::{Map, Value};
 
 use super::fields;
 use super::manifests::{Allocated, add_values, allocated, manifest};
+use super::record::{
+    ITEM_PREFIX, Record, SET_BY_USER, UNFINISHED, annotation, drift, has_record, record,
+    recorded_items,
+};
 
-/// The prefix of the keys in the record that have the address of an item.
-const ITEM_PREFIX: &str = "item:";
-/// What the record has in place of the address of an item whose fields the user has written.
-const SET_BY_USER: &str = "set by the user";
-/// A key of a record that was written when the Cluster was created: its ConfigMaps, which the
-/// Cluster owns, do not exist yet, or claims that it does not use are not released.
-const UNFINISHED: &str = "unfinished";
 /// A value that shows whether a field can be written.
 const ANY_VALUE: &str = "0.0.0.0";
 
@@ -152,81 +148,6 @@ pub(super) fn plan(
     steps
 }
 
-/// What the annotation of a Cluster says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Record {
-    /// The addresses are not written.
-    Missing,
-    /// The text is not a record. The addresses may be written.
-    Invalid,
-    /// What was written into the fields. The ConfigMaps do not exist.
-    Unfinished(BTreeMap<String, String>),
-    /// What was written, by field and by item.
-    Written(BTreeMap<String, String>),
-}
-
-fn record(cluster: &AddressableCluster, addressing: &ClusterAddressing) -> Record {
-    let annotation = annotation(&addressing.name_any());
-    let Some(text) = cluster.annotations().get(&annotation) else {
-        return Record::Missing;
-    };
-    match serde_json::from_str::<BTreeMap<String, String>>(text) {
-        Ok(written) if written.contains_key(UNFINISHED) => Record::Unfinished(written),
-        // A record has all items.
-        Ok(written) if !written.is_empty() => Record::Written(written),
-        _ => Record::Invalid,
-    }
-}
-
-/// Whether a Cluster has its addresses, as its annotation says.
-pub(super) fn is_delivered(cluster: &AddressableCluster, addressing: &ClusterAddressing) -> bool {
-    matches!(record(cluster, addressing), Record::Written(_))
-}
-
-/// The names of the items of a ClusterAddressing, and of those whose addresses a Cluster has.
-pub(super) fn item_names(
-    cluster: &AddressableCluster,
-    addressing: &ClusterAddressing,
-) -> BTreeSet<String> {
-    let items = addressing.spec.items.iter();
-    let mut found: BTreeSet<String> = items.map(|item| item.name.clone()).collect();
-    if let Record::Written(written) | Record::Unfinished(written) = record(cluster, addressing) {
-        found.extend(recorded_items(&written).map(str::to_owned));
-    }
-    found
-}
-
-/// The items with an address in a record.
-fn recorded_items(written: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
-    let allocated = written.iter().filter(|(_, value)| *value != SET_BY_USER);
-    allocated.filter_map(|(key, _)| key.strip_prefix(ITEM_PREFIX))
-}
-
-/// The name of the annotation that records what was written for a ClusterAddressing.
-fn annotation(addressing: &str) -> String {
-    format!("{}{addressing}", names::DELIVERED_ANNOTATION_PREFIX)
-}
-
-/// The fields of a Cluster that do not have the value that was written.
-fn drift(cluster: &AddressableCluster, written: &BTreeMap<String, String>) -> Option<Problem> {
-    let mut changed = Vec::new();
-    for (text, expected) in written {
-        let Some(field) = ClusterField::parse(text) else {
-            continue;
-        };
-        let found = fields::read(cluster, &field);
-        if found.as_ref() != Some(expected) {
-            let found = found.unwrap_or_else(|| "empty".to_owned());
-            changed.push(format!("{field} is {found}, not {expected}"));
-        }
-    }
-    if changed.is_empty() {
-        return None;
-    }
-    let message = format!("{}; the field is not changed back", changed.join("; "));
-    Some(Problem::new(conditions::ADDRESS_CHANGED, message))
-}
-
 /// The name of the ClusterAddressing for which a claim was created.
 pub(super) fn addressing_of(claim: &IPAddressClaim) -> Option<&str> {
     let label = claim.labels().get(names::CLUSTER_ADDRESSING_LABEL);
@@ -238,11 +159,6 @@ pub(super) fn addressing_of(claim: &IPAddressClaim) -> Option<&str> {
 pub(super) fn is_claim_of(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool {
     let is_owner = owner(claim).is_none_or(|owner| Some(&owner.uid) == cluster.uid.as_ref());
     is_owner || has_record(cluster, addressing_of(claim).unwrap_or_default())
-}
-
-pub(super) fn has_record(cluster: &ObjectMeta, addressing: &str) -> bool {
-    let annotations = cluster.annotations.as_ref();
-    annotations.is_some_and(|all| all.contains_key(&annotation(addressing)))
 }
 
 /// Whether an IPAddressClaim belongs to a Cluster.
@@ -284,9 +200,11 @@ impl Planner<'_> {
         claims: &BTreeMap<&str, ItemClaim>,
     ) -> Vec<Problem> {
         let lost = self.lost_claims(written, claims);
-        lost.into_iter()
-            .chain(drift(self.cluster, written))
-            .collect()
+        let changed = drift(self.cluster, written).map(|changed| {
+            let message = format!("{changed}; the field is not changed back");
+            Problem::new(conditions::ADDRESS_CHANGED, message)
+        });
+        lost.into_iter().chain(changed).collect()
     }
 
     /// The steps for a Cluster that does not have its addresses.

@@ -22,7 +22,8 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
-use super::plan::{ItemClaim, Problem, Step, Versions, is_delivered, item_names, plan};
+use super::plan::{ItemClaim, Problem, Step, Versions, plan};
+use super::record::{is_delivered, item_names};
 use super::{AddressingItem, claims_of_items, create_claim, is_deleting, with_addresses};
 
 /// How long a request waits for its addresses. The API server waits for 5 s.
@@ -31,12 +32,11 @@ const MAX_WAIT: Duration = Duration::from_secs(4);
 const EXHAUSTED_WAIT: Duration = Duration::from_secs(1);
 /// The reasons of claims for which a Cluster is refused. What another reason asks for can be done when
 /// the Cluster exists.
-const NO_FREE_ADDRESS: [&str; 5] = [
+const NO_FREE_ADDRESS: [&str; 4] = [
     conditions::POOL_EXHAUSTED,
     conditions::QUOTA_EXCEEDED,
     conditions::NO_FREE_SLICE,
     conditions::SLICE_LIMIT,
-    conditions::SLICES_EXHAUSTED,
 ];
 /// The reasons for which it is of no use to wait.
 const LASTING: [&str; 2] = [conditions::VALUE_PRESENT, conditions::CLAIM_NAME_IN_USE];
@@ -57,7 +57,7 @@ pub struct RequestedClusters {
 pub struct Requested {
     /// The Cluster, with its addresses unless they are delivered later.
     pub cluster: AddressableCluster,
-    /// What the client is told.
+    /// The warnings that the client shows.
     pub warnings: Vec<String>,
 }
 
@@ -125,6 +125,8 @@ impl RequestedClusters {
         };
         for addressing in addressings {
             if is_delivered(&requested.cluster, &addressing) {
+                self.keep_claims(deadline, &addressing, &requested.cluster, request)
+                    .await;
                 continue;
             }
             let name = addressing.name_any();
@@ -207,6 +209,36 @@ impl RequestedClusters {
             }
             sleep(delay).await;
             delay = (delay * 2).min(MAX_DELAY);
+        }
+    }
+
+    /// Marks the claims of a Cluster that is created again with its addresses, so that a release that
+    /// was decided before fails.
+    async fn keep_claims(
+        &self,
+        deadline: Instant,
+        addressing: &ClusterAddressing,
+        cluster: &AddressableCluster,
+        request: Option<&str>,
+    ) {
+        let Some(request) = request else {
+            return;
+        };
+        let keep = async {
+            while let Err(error) = self.perform_steps(addressing, cluster, request).await {
+                if !error.is_conflict() {
+                    return Err(error);
+                }
+                sleep(FIRST_DELAY).await;
+            }
+            Ok(())
+        };
+        if let Ok(Err(error)) = timeout_at(deadline, keep).await {
+            let (cluster, error) = (cluster.name_any(), error_chain(&error));
+            warn!(
+                cluster,
+                error, "cannot mark the claims of a Cluster that is created again"
+            );
         }
     }
 

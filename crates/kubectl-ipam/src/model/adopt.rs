@@ -35,6 +35,8 @@ struct Known<'a> {
     allocated: HashSet<Slot>,
     bound: HashSet<NamespacedName>,
     reserved: HashMap<&'a Slot, &'a ReservationRow>,
+    /// The claims that have a reservation.
+    promised: HashSet<NamespacedName>,
     /// The claims without an IPAddress, by namespace and name of their Machine.
     waiting: HashMap<NamespacedName, Vec<(PoolKey, NamespacedName)>>,
     /// Names of claims, with the placeholders `{machine}`, `{infrastructure}` and `{pool}`.
@@ -49,11 +51,16 @@ pub(crate) fn adopt(
     template: Option<&str>,
 ) -> Adoption {
     let reservations = objects.reservations.iter();
+    let promised = objects
+        .reservations
+        .iter()
+        .filter_map(|row| row.claim.clone());
     let mut known = Known {
         pools: objects.pools(),
         allocated: HashSet::new(),
         bound: HashSet::new(),
         reserved: reservations.map(|row| (&row.slot, row)).collect(),
+        promised: promised.collect(),
         waiting: HashMap::new(),
         template,
     };
@@ -77,7 +84,9 @@ pub(crate) fn adopt(
     }
     let mut adoption = Adoption::default();
     let mut proposals = Vec::new();
-    for machine in machines {
+    // The claim of a Machine that is being deleted does not come.
+    let is_kept = |machine: &&Machine| machine.metadata.deletion_timestamp.is_none();
+    for machine in machines.iter().filter(is_kept) {
         for address in machine.ip_addresses() {
             match known.proposal(machine, address) {
                 Ok(proposal) => proposals.extend(proposal),
@@ -99,6 +108,10 @@ impl<'a> Known<'a> {
         let what = format!("{address} of Machine {key}");
         let mut pools = self.pools.clone();
         pools.retain(|pool| contains(pool, block, key.namespace()));
+        let is_allocated = |pool: &&PoolRow| self.allocated.contains(&pool.slot(block));
+        if pools.iter().any(is_allocated) {
+            return Ok(None);
+        }
         let pool = match pools.as_slice() {
             [] => return Err(format!("{what} is in no pool that the Machine can use")),
             [pool] => *pool,
@@ -108,9 +121,6 @@ impl<'a> Known<'a> {
             }
         };
         let slot = pool.slot(block);
-        if self.allocated.contains(&slot) {
-            return Ok(None);
-        }
         let claim = self
             .claim(machine, &pool.key)
             .map_err(|problem| format!("{what} in {}: {problem}", pool.key))?;
@@ -120,6 +130,9 @@ impl<'a> Known<'a> {
                 let name = slot.reservation_name();
                 Err(format!("{what} has the IPReservation {name} already"))
             }
+            None if self.promised.contains(&claim) => Err(format!(
+                "{what}: the claim {claim} has another IPReservation"
+            )),
             None => Ok(Some(Proposal {
                 slot,
                 pool: &pool.key,
@@ -174,11 +187,11 @@ impl Adoption {
     /// for one claim.
     fn add(&mut self, proposals: Vec<Proposal<'_>>) {
         let mut slots: HashMap<Slot, usize> = HashMap::new();
-        let mut claims: HashMap<(PoolKey, NamespacedName), usize> = HashMap::new();
-        let key = |it: &Proposal<'_>| (it.pool.clone(), it.claim.clone());
+        // A claim gets one address, of one pool.
+        let mut claims: HashMap<NamespacedName, usize> = HashMap::new();
         for proposal in &proposals {
             *slots.entry(proposal.slot.clone()).or_default() += 1;
-            *claims.entry(key(proposal)).or_default() += 1;
+            *claims.entry(proposal.claim.clone()).or_default() += 1;
         }
         let mut found = BTreeMap::new();
         for proposal in proposals {
@@ -186,7 +199,7 @@ impl Adoption {
             if slots.get(&proposal.slot) > Some(&1) {
                 let problem = format!("{what} is an address of another Machine, too");
                 self.left_out.push(problem);
-            } else if claims.get(&key(&proposal)) > Some(&1) {
+            } else if claims.get(claim) > Some(&1) {
                 let problem = format!("{what} is not the only address for the claim {claim}");
                 self.left_out.push(problem);
             } else {

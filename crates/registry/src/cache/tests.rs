@@ -99,6 +99,17 @@ fn read_does_not_bring_back_what_a_later_list_lacks() {
 }
 
 #[test]
+fn read_from_before_a_restore_does_not_count() {
+    let cache = RecordCache::default();
+    see(&cache, 5, "east");
+    let before = cache.list_number();
+    let handler: &dyn EventHandler<Entry> = &cache;
+    handler.restored();
+    cache.apply_read(&entry(BLOCK, at(9), "west"), before);
+    assert_holder(&cache, Some("east"));
+}
+
+#[test]
 fn record_that_a_read_has_not_found_counts_again() {
     let cache = RecordCache::default();
     let held = entry(BLOCK, at(7), "west");

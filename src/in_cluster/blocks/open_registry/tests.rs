@@ -328,7 +328,7 @@ async fn uses_block(registry: &OpenRegistry, id: &str) -> bool {
 }
 
 #[tokio::test]
-async fn block_is_used_before_the_list_if_its_record_shows_no_other_user() {
+async fn own_block_is_used_before_the_list() {
     let own = records("w", "west", None);
     let contested = records("w", "west", Some("east"));
     let foreign = records("w", "east", None);

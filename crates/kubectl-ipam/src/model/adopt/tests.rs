@@ -122,14 +122,35 @@ fn name_of_a_later_claim_is_that_of_the_template() {
     assert!(reserved.is_empty() && left_out.len() == 2, "{left_out:?}");
 
     // What was applied is not written again, and the reservation of another claim is named.
-    let rows = adopt(&machines[..1], &[], &objects, Some("{machine}-0")).reservations;
+    let rows = adopt(&machines[..1], &[], &objects, Some("{machine}-0-{pool}")).reservations;
     objects.set_reservations(rows.iter().filter_map(ReservationRow::of));
-    let again = adopted(&machines[..1], &[], &objects, Some("{machine}-0"));
+    let again = adopted(&machines[..1], &[], &objects, Some("{machine}-0-{pool}"));
     assert_eq!(again, (vec![], vec![]));
-    let (reserved, left_out) = adopted(&machines[..1], &[], &objects, Some("{machine}-1"));
+    let (reserved, left_out) = adopted(&machines[..1], &[], &objects, Some("{machine}-1-{pool}"));
     assert!(reserved.is_empty(), "{reserved:?}");
     let named = "10.0.0.11 of Machine n/b has the IPReservation p.n.web.10.0.0.11 already";
     assert_eq!(left_out[0], named);
+
+    // A claim has one reservation, and one address of all pools.
+    let another = [machine("b", &["10.0.0.13"])];
+    let (reserved, left_out) = adopted(&another, &[], &objects, Some("{machine}-0-{pool}"));
+    let has_another = "10.0.0.13 of Machine n/b: the claim n/b-0-web has another IPReservation";
+    assert_eq!((reserved, left_out), (vec![], vec![has_another.to_owned()]));
+    let objects = Objects::of(pools(), [], [], []);
+    let (reserved, left_out) = adopted(&machines[..1], &[], &objects, Some("{machine}-0"));
+    assert!(reserved.is_empty() && left_out.len() == 2, "{left_out:?}");
+}
+
+#[test]
+fn machine_that_is_being_deleted_and_allocated_address_are_skipped() {
+    let objects = Objects::of(pools(), [address("a", "10.0.0.20")], [], []);
+    let mut leaving = machine("b", &["10.0.0.11"]);
+    leaving.metadata.deletion_timestamp =
+        serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+    // The address is in two pools, and one of them has allocated it.
+    let machines = [machine("a", &["10.0.0.20"]), leaving];
+    let found = adopted(&machines, &[], &objects, Some("{machine}-0"));
+    assert_eq!(found, (vec![], vec![]));
 }
 
 #[test]
