@@ -163,7 +163,7 @@ fn claim_without_an_address_is_kept_if_the_cluster_can_have_it() {
         known.claim.status = None;
         known.address = None;
     }
-    let mut is_released = |cluster: &AddressableCluster, request| {
+    let is_released = |cluster: &AddressableCluster, request| {
         let steps = super::plan(cluster, &addressing, &claims, versions, request);
         steps
             .iter()
