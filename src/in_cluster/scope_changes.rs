@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -22,6 +22,7 @@ use futures::StreamExt;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
+use super::allocation_log::Entry;
 use super::context::Context;
 use super::reservation::{copied_annotations, copy_to, marked};
 use super::reservation_store::{CreateResult, FormerUse, WriteResult};
@@ -180,7 +181,10 @@ pub(super) async fn move_one(
     // Step M3, in the version of M1: another manager that moves the reservation in the opposite
     // direction marks it before, and then this deletion fails.
     match reservations.delete(&known).await? {
-        WriteResult::Done(_) | WriteResult::Gone => Ok(MoveResult::Moved),
+        WriteResult::Done(_) | WriteResult::Gone => {
+            record(context, misplaced, &old);
+            Ok(MoveResult::Moved)
+        }
         WriteResult::Changed(current) => {
             if let Some(copy) = copy {
                 undo_copy(context, &old, current.0.ok().as_ref(), &copy).await?;
@@ -188,6 +192,26 @@ pub(super) async fn move_one(
             Ok(MoveResult::Changed)
         }
     }
+}
+
+/// Records that an address in use has changed its scope.
+fn record(context: &Context, misplaced: &Misplaced, old: &IPReservation) {
+    context.allocations.record(|| {
+        let claim = old
+            .spec
+            .claim_ref
+            .clone()
+            .filter(|claim| claim.uid.is_some());
+        let claim = claim.filter(|_| old.spec.released_at.is_none())?;
+        let target = Slot {
+            scope: misplaced.scope.clone(),
+            block: misplaced.slot.block,
+        };
+        let place = (&misplaced.pool, &target);
+        let previous = Some(misplaced.slot.scope.clone());
+        let entry = Entry::of_reference(AllocationCause::PoolMoved, place, claim);
+        Some(Entry { previous, ..entry })
+    });
 }
 
 /// Removes the copy of a reservation that was created while the original changed to `current`. If
