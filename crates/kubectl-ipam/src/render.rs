@@ -50,6 +50,9 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::NetworkList { networks } => lists::networks(networks, style).text(style.headers),
         Report::ClaimList { claims } => lists::claims(claims, style).text(style.headers),
         Report::RolloutPlan { lines, pools } => lists::plan(lines, pools, style),
+        Report::AllocationHistory { events, .. } => {
+            lists::history(events, style).text(style.headers)
+        }
         Report::RegistryList { registries } => registries::registries(registries, style),
         Report::RegistryCheck(check) => registries::check(check, style),
         Report::RegistryRelease(release) => registries::release(release),
