@@ -175,3 +175,24 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_queue_loses_lines_and_counts_them() {
+        let (lines, waiting) = sync_channel(1);
+        let queue = Queue {
+            lines,
+            ledger: Arc::new(SharedLedger::read_only()),
+            lost: Counter::default(),
+            limit: RepetitionLimit::default(),
+        };
+        for number in 0..3 {
+            queue.add(number.to_string());
+        }
+        assert_eq!(queue.lost.get(), 2);
+        assert!(matches!(waiting.try_recv(), Ok(Message::Line(line)) if line == "0"));
+    }
+}

@@ -131,7 +131,7 @@ async fn each_change_of_an_address_is_one_line() {
     manager.stop();
     drop(manager);
     consumer.force_delete(&consumer.claims(), "made").await;
-    let _manager = Manager::start(&plane, &[&SWEEP[..], &[&flag(&file)]].concat());
+    let mut manager = Manager::start(&plane, &[&SWEEP[..], &[&flag(&file)]].concat());
     let released = summaries(&file, 6, 1).await;
     assert_eq!(released, ["Released ClaimGone made 10.0.0.7"]);
     consumer.bind_to("third", "web", "10.0.0.2").await;
@@ -157,6 +157,8 @@ async fn each_change_of_an_address_is_one_line() {
     consumer.release("second").await;
     let released = format!("Released ClaimDeleted second 10.0.0.1 ->{network}");
     assert_eq!(summaries(&file, 10, 1).await, [released]);
+    manager.stop();
+    assert_eq!(events(&file).len(), 11, "none is repeated later");
 }
 
 #[tokio::test]
@@ -221,21 +223,30 @@ async fn lost_answers_neither_lose_nor_repeat_lines() {
         }
     })
     .await;
-    let file = plane.folder().join("allocations.log");
-    let manager = Manager::launch(&plane, proxy.kubeconfig(), &[&flag(&file)]);
+    let flags = ["--allocation-log=-"];
+    let mut manager = Manager::launch(&plane, proxy.kubeconfig(), &flags);
     manager.wait_until_ready();
     let consumer = Consumer::new(&plane).await;
     consumer.create_pool("web", "10.0.0.1").await;
     consumer.bind("a", "web").await;
     consumer.release("a").await;
     consumer.bind("b", "web").await;
+    // What waits is written before the process ends.
+    manager.stop();
+    let log = manager.log();
+    let lines = log
+        .lines()
+        .filter(|line| line.contains(r#""target":"allocations""#));
+    let events = lines.map(|line| serde_json::from_str(line).expect("an event"));
+    let summaries: Vec<String> = events.map(|event| summary(&event)).collect();
     assert_eq!(
-        summaries(&file, 0, 3).await,
+        summaries,
         [
             "Allocated ClaimCreated a 10.0.0.1",
             "Released ClaimDeleted a 10.0.0.1",
             "Allocated ClaimCreated b 10.0.0.1"
-        ]
+        ],
+        "{log}"
     );
     assert!(lost.iter().all(|lost| lost.load(Ordering::Relaxed)));
 }

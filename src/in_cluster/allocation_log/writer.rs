@@ -117,3 +117,51 @@ impl Writer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+
+    /// Writes a part of a line into a file, and fails.
+    struct Torn(fs::File);
+
+    impl Write for Torn {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            let part = text.get(..3).ok_or(io::ErrorKind::StorageFull)?;
+            self.0.write(part)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn torn_line_is_written_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
+        let mut writer = Writer::new(Destination::of(&file), Counter::default());
+        writer.output = Some(Box::new(Torn(fs::File::create(&file).unwrap())));
+        let errors = writer.errors.clone();
+        let (lines, waiting) = sync_channel(3);
+        let (done, mut written) = oneshot::channel();
+        for message in [
+            Message::Line("1234".to_owned()),
+            Message::Line("next".to_owned()),
+            Message::Flush(done),
+        ] {
+            assert!(lines.try_send(message).is_ok());
+        }
+        drop(lines);
+        writer.run(&waiting);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "123\n1234\nnext\n");
+        assert_eq!((errors.get(), written.try_recv()), (1, Ok(())));
+        assert!(matches!(
+            Destination::of(Path::new("-")),
+            Destination::StandardOutput
+        ));
+    }
+}

@@ -14,6 +14,7 @@ mod day;
 mod doctor;
 mod flags;
 mod habits;
+mod history;
 mod metal3;
 mod night;
 mod permissions;
