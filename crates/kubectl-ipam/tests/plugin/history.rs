@@ -1,8 +1,8 @@
 //! `history`, with the lines and the commands of docs/allocation-log.md.
 
-use capi_ipam_testing::control_plane::ControlPlane;
+use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 
-use super::{commands, run, shell};
+use super::{commands, definitions, run, shell};
 
 const PAGE: &str = include_str!("../../../../docs/allocation-log.md");
 
@@ -15,7 +15,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
 
 #[test]
 fn documented_commands_print_what_the_page_says() {
-    let plane = ControlPlane::new();
+    let plane = ControlPlane::start(Options::default(), &Installation::of(definitions()));
     let file = plane.folder().join("allocations.log");
     std::fs::write(&file, blocks("json")[0]).expect("a file can be written");
     let commands = commands(PAGE, "## History of an address");
