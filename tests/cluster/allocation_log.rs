@@ -37,13 +37,11 @@ fn events(file: &Path) -> Vec<AllocationEvent> {
 /// The event, the cause, the claim, the address, and the network.
 fn summary(event: &AllocationEvent) -> String {
     let network = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
-    let networks = match event.previous_network.is_some() || event.network.is_some() {
-        true => format!(
-            " {}>{}",
-            network(&event.previous_network),
-            network(&event.network)
-        ),
-        false => String::new(),
+    let (before, now) = (&event.previous_network, &event.network);
+    let networks = if before.is_some() || now.is_some() {
+        format!(" {}>{}", network(before), network(now))
+    } else {
+        String::new()
     };
     let (claim, address) = (&event.claim.name, &event.address);
     format!(
