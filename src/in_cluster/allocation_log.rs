@@ -12,7 +12,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Instant;
 
 use capi_ipam_api::{
-    AllocationCause, AllocationEvent, AllocationTarget, PoolKey, ReservationClaim, Scope, Slot,
+    AllocationCause, AllocationEvent, AllocationTarget, PoolKey, ReservationClaim, Slot,
 };
 use capi_ipam_controller::clock;
 use capi_ipam_controller::log_limit::RepetitionLimit;
@@ -49,52 +49,11 @@ pub(super) const WRITE_ERRORS: Description = Description {
 pub(super) struct AllocationLog(Option<Queue>);
 
 /// The lines that wait for the thread.
-struct Queue {
+pub(super) struct Queue {
     lines: SyncSender<Message>,
     ledger: Arc<SharedLedger>,
     lost: Counter,
     limit: RepetitionLimit,
-}
-
-/// What happens to an address now.
-pub(super) struct Entry {
-    pub(super) cause: AllocationCause,
-    pub(super) pool: PoolKey,
-    pub(super) slot: Slot,
-    /// The scope of the address before a change of scope.
-    pub(super) previous: Option<Scope>,
-    pub(super) claim: ReservationClaim,
-    /// The Machine of the claim, if it is known.
-    pub(super) machine: Option<String>,
-}
-
-impl Entry {
-    /// An address of a claim that was read.
-    pub(super) fn of_claim(
-        cause: AllocationCause,
-        (pool, slot): (&PoolKey, &Slot),
-        claim: &IPAddressClaim,
-    ) -> Self {
-        let machine = MachineOwner::of(claim).map(|owner| owner.name.to_owned());
-        let entry = Self::of_reference(cause, (pool, slot), claim_reference(claim));
-        Self { machine, ..entry }
-    }
-
-    /// An address of a claim that a reservation names.
-    pub(super) fn of_reference(
-        cause: AllocationCause,
-        (pool, slot): (&PoolKey, &Slot),
-        claim: ReservationClaim,
-    ) -> Self {
-        Self {
-            cause,
-            pool: pool.clone(),
-            slot: slot.clone(),
-            previous: None,
-            claim,
-            machine: None,
-        }
-    }
 }
 
 impl AllocationLog {
@@ -127,11 +86,10 @@ impl AllocationLog {
         })))
     }
 
-    /// Records an entry, if the log is enabled and there is one. Does not block.
-    pub(super) fn record(&self, entry: impl FnOnce() -> Option<Entry>) {
+    /// Records an event, if the log is enabled and there is one. Does not block.
+    pub(super) fn record(&self, event: impl FnOnce(&Queue) -> Option<AllocationEvent>) {
         let Some(queue) = &self.0 else { return };
-        let event = entry().map(|entry| queue.event(entry));
-        let line = event.and_then(|event| serde_json::to_string(&event).ok());
+        let line = event(queue).and_then(|event| serde_json::to_string(&event).ok());
         if let Some(line) = line {
             queue.add(line);
         }
@@ -153,24 +111,40 @@ impl Queue {
         }
     }
 
-    fn event(&self, entry: Entry) -> AllocationEvent {
-        let slot = &entry.slot;
+    /// An event of a claim that was read.
+    pub(super) fn event_of_claim(
+        &self,
+        cause: AllocationCause,
+        (pool, slot): (&PoolKey, &Slot),
+        claim: &IPAddressClaim,
+    ) -> AllocationEvent {
+        let machine = MachineOwner::of(claim).map(|owner| owner.name.to_owned());
+        let event = self.event(cause, (pool, slot), claim_reference(claim));
+        AllocationEvent { machine, ..event }
+    }
+
+    /// An event that happens now, of a claim that a reservation names.
+    pub(super) fn event(
+        &self,
+        cause: AllocationCause,
+        (pool, slot): (&PoolKey, &Slot),
+        claim: ReservationClaim,
+    ) -> AllocationEvent {
         let cluster = self.ledger.read(|ledger| {
             let registry = ledger.registry_of_address(slot)?;
             ledger.management_cluster(&registry)
         });
-        let network = |scope: &Scope| scope.network().map(str::to_owned);
         AllocationEvent {
             time: clock::now_micro(),
             target: AllocationTarget::Allocations,
-            event: entry.cause.event(),
-            cause: entry.cause,
+            event: cause.event(),
+            cause,
             address: slot.block.to_string(),
-            pool: entry.pool.to_reference(),
-            network: network(&slot.scope),
-            previous_network: entry.previous.as_ref().and_then(network),
-            claim: entry.claim,
-            machine: entry.machine,
+            pool: pool.to_reference(),
+            network: slot.scope.network().map(str::to_owned),
+            previous_network: None,
+            claim,
+            machine: None,
             management_cluster: cluster.map(|id| id.to_string()),
         }
     }

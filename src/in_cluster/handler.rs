@@ -19,7 +19,6 @@ use capi_ipam_provider::advanced::{
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::prelude::{Allocation, HandlerError, Released};
 
-use super::allocation_log::Entry;
 use super::context::Context;
 use super::errors::{cannot_allocate, limit_error, needs_block, request_error, slice_unavailable};
 use super::release;
@@ -177,7 +176,7 @@ impl ClaimHandler for InClusterHandler {
     }
 
     fn address_bound(&mut self, allocation: &Allocation, origin: AddressOrigin) {
-        self.context.allocations.record(|| {
+        self.context.allocations.record(|log| {
             let cause = match origin {
                 AddressOrigin::Created => AllocationCause::ClaimCreated,
                 AddressOrigin::Recreated => AllocationCause::AddressDeleted,
@@ -188,7 +187,7 @@ impl ClaimHandler for InClusterHandler {
             let bound = held
                 .find(|held| held.pool == *pool && held.slot.block.base() == allocation.address);
             let place = (pool, &bound?.slot);
-            Some(Entry::of_claim(cause, place, &self.claim))
+            Some(log.event_of_claim(cause, place, &self.claim))
         });
     }
 

@@ -15,7 +15,6 @@ use capi_ipam_protocol::free::{End, Event, Free, Step};
 use capi_ipam_provider::api::{IPAddressClaim, Uid};
 use capi_ipam_provider::prelude::HandlerError;
 
-use super::allocation_log::Entry;
 use super::context::Context;
 use super::errors::unexpected_event;
 use super::reservation::{Ownership, claim_reference, ownership};
@@ -191,14 +190,14 @@ impl<'a> Releasing<'a> {
 
     fn record(&self, known: &KnownReservation) {
         let is_deleted = self.claim.metadata.deletion_timestamp.is_some();
-        self.context.allocations.record(|| {
+        self.context.allocations.record(|log| {
             let cause = if is_deleted {
                 AllocationCause::ClaimDeleted
             } else {
                 AllocationCause::ClaimGone
             };
             let place = (&known.pool, &known.slot);
-            Some(Entry::of_claim(cause, place, self.claim))
+            Some(log.event_of_claim(cause, place, self.claim))
         });
     }
 

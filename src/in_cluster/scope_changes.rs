@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, Slot};
+use capi_ipam_api::{AllocationCause, AllocationEvent, IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -22,7 +22,6 @@ use futures::StreamExt;
 use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
-use super::allocation_log::Entry;
 use super::context::Context;
 use super::reservation::{copied_annotations, copy_to, marked};
 use super::reservation_store::{CreateResult, FormerUse, WriteResult};
@@ -196,7 +195,7 @@ pub(super) async fn move_one(
 
 /// Records that an address in use has changed its scope.
 fn record(context: &Context, misplaced: &Misplaced, old: &IPReservation) {
-    context.allocations.record(|| {
+    context.allocations.record(|log| {
         let claim = old
             .spec
             .claim_ref
@@ -207,10 +206,16 @@ fn record(context: &Context, misplaced: &Misplaced, old: &IPReservation) {
             scope: misplaced.scope.clone(),
             block: misplaced.slot.block,
         };
-        let place = (&misplaced.pool, &target);
-        let previous = Some(misplaced.slot.scope.clone());
-        let entry = Entry::of_reference(AllocationCause::PoolMoved, place, claim);
-        Some(Entry { previous, ..entry })
+        let event = log.event(
+            AllocationCause::PoolMoved,
+            (&misplaced.pool, &target),
+            claim,
+        );
+        let previous_network = misplaced.slot.scope.network().map(str::to_owned);
+        Some(AllocationEvent {
+            previous_network,
+            ..event
+        })
     });
 }
 

@@ -25,7 +25,6 @@ use capi_ipam_provider::api::{IPAddressClaim, Uid};
 use tracing::{debug, info, warn};
 
 use super::{has_address, is_held_by};
-use crate::in_cluster::allocation_log::Entry;
 use crate::in_cluster::context::Context;
 use crate::in_cluster::release;
 use crate::in_cluster::reservation_store::{FormerUse, WriteResult};
@@ -105,10 +104,10 @@ impl AbandonedObjects for AbandonedReservations {
         let former_use = self.former_use(&abandoned.slot, &held);
         let released = self.release_known(abandoned, &known, former_use).await?;
         if released == Release::Done && former_use != FormerUse::Spare {
-            self.context.allocations.record(|| {
+            self.context.allocations.record(|log| {
                 let (cause, place) = (AllocationCause::Abandoned, (&known.pool, &known.slot));
                 let claim = found.spec.claim_ref.clone()?;
-                Some(Entry::of_reference(cause, place, claim))
+                Some(log.event(cause, place, claim))
             });
         }
         Ok(released)
