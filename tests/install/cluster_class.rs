@@ -11,7 +11,7 @@ use support::repository::in_repository;
 use crate::installed;
 
 /// The objects of a recipe, without the Cluster at its end, and the Cluster.
-fn recipe(name: &str, namespace: &str) -> (Vec<Value>, Value) {
+pub(crate) fn recipe(name: &str, namespace: &str) -> (Vec<Value>, Value) {
     let file = in_repository(&format!("docs/recipes/{name}.yaml"));
     let text = fs::read_to_string(file).expect("the recipe can be read");
     let mut objects = documents(&text);
@@ -33,30 +33,14 @@ fn install_kinds(plane: &ControlPlane, objects: &[Value]) {
             continue;
         };
         for kind in [kind, created] {
-            install_stub(
-                plane,
-                group,
-                version,
-                &format!("{}s", kind.to_lowercase()),
-                kind,
-            );
+            install_kind(plane, group, version, kind);
         }
     }
 }
 
-fn apply_component(plane: &ControlPlane) {
-    for file in [
-        "cluster-addressing/role.yaml",
-        "cluster-addressing/role_binding.yaml",
-        "cluster-addressing-webhook/manifests.yaml",
-    ] {
-        let file = in_repository("config").join(file).display().to_string();
-        plane.kubectl(&["apply", "-f", &file]);
-    }
-    let configuration =
-        "mutatingwebhookconfiguration/capi-ipam-in-cluster-mutating-webhook-configuration";
-    let label = "cluster.x-k8s.io/provider=ipam-in-cluster";
-    plane.kubectl(&["label", configuration, label]);
+pub(crate) fn install_kind(plane: &ControlPlane, group: &str, version: &str, kind: &str) {
+    let plural = format!("{}s", kind.to_lowercase());
+    install_stub(plane, group, version, &plural, kind);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,7 +53,7 @@ async fn recipes_give_required_variables_to_their_clusters() {
     });
     releases.init(&plane);
     let _core = start_core_with(&plane, &["--feature-gates=ClusterTopology=true"]);
-    apply_component(&plane);
+    installed::apply_cluster_addressing(&plane);
     let _provider = installed::start(&plane, &["--cluster-addressing"]);
     for name in ["metal3", "proxmox", "vsphere"] {
         let consumer = Consumer::new(&plane).await;

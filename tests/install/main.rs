@@ -19,3 +19,4 @@ mod readme;
 mod reclaim;
 mod tenants;
 mod versions;
+mod workload_cluster;
