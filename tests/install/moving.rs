@@ -379,18 +379,14 @@ async fn clusterctl_move_keeps_the_addresses_of_a_cluster() {
         field(&target.plane, "ipaddressclaim/alpha-endpoint", owner),
         uid
     );
-    until("the source is empty", async || {
-        let mut is_empty = true;
-        for kind in [
-            "ipaddressclaims",
-            "ipaddresses",
-            "clusteraddressings",
-            "clusters",
-        ] {
-            let found = field(&source.plane, kind, "{.items[*].metadata.name}");
-            is_empty &= found.ok()?.is_empty();
-        }
-        Some(is_empty)
+    eventually_ok("the source is empty", async || {
+        let kinds = "clusters,ipaddressclaims,ipaddresses.ipam.cluster.x-k8s.io,ipreservations,clusteraddressings";
+        let left = field(
+            &source.plane,
+            kinds,
+            "{range .items[*]}{.kind}/{.metadata.name} {end}",
+        )?;
+        left.is_empty().then_some(()).ok_or(left)
     })
     .await;
     // The target releases the address when the Cluster is gone.
