@@ -33,14 +33,9 @@ pub(crate) fn pod(deployment: &Value) -> Value {
 
 /// Installs the component for addresses of Clusters, and its webhook.
 pub(crate) fn apply_cluster_addressing(plane: &ControlPlane) {
-    for file in [
-        "cluster-addressing/role.yaml",
-        "cluster-addressing/role_binding.yaml",
-        "cluster-addressing-webhook/manifests.yaml",
-    ] {
-        let file = in_repository("config").join(file).display().to_string();
-        plane.kubectl(&["apply", "-f", &file]);
-    }
+    plane.permit_cluster_addressing();
+    let file = in_repository("config/cluster-addressing-webhook/manifests.yaml");
+    plane.kubectl(&["apply", "-f", &file.display().to_string()]);
     let configuration =
         "mutatingwebhookconfiguration/capi-ipam-in-cluster-mutating-webhook-configuration";
     let label = "cluster.x-k8s.io/provider=ipam-in-cluster";
