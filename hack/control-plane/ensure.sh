@@ -7,6 +7,8 @@
 #   ensure.sh crds            the folder with the core CRDs of Cluster API
 #   ensure.sh metallb         the folder with the CRDs of MetalLB
 #   ensure.sh cilium          the folder with those of Cilium, in a folder for each version
+#   ensure.sh cluster-api-operator  the folder with the CRDs of the Cluster API operator
+#   ensure.sh lua             the folder with glua, the Lua interpreter of Argo CD
 #   ensure.sh cluster-api     the folder with clusterctl, and the core manager of Cluster API under the name core
 #   ensure.sh helm            the folder with helm
 #   ensure.sh otel-collector  the folder with an OpenTelemetry collector
@@ -72,8 +74,10 @@ check_versions() {
   requires helm helm.sh/helm/v4 "$HELM_VERSION"
   requires go-provider sigs.k8s.io/cluster-api-ipam-provider-in-cluster "$GO_PROVIDER_VERSION"
   requires prometheus github.com/prometheus/prometheus "$PROMETHEUS_VERSION"
-  requires load-balancers go.universe.tf/metallb "$METALLB_VERSION"
-  requires load-balancers github.com/cilium/cilium "$CILIUM_VERSION"
+  requires definitions go.universe.tf/metallb "$METALLB_VERSION"
+  requires definitions github.com/cilium/cilium "$CILIUM_VERSION"
+  requires definitions sigs.k8s.io/cluster-api-operator "$CLUSTER_API_OPERATOR_VERSION"
+  requires lua github.com/yuin/gopher-lua "$LUA_VERSION"
   requires nats github.com/nats-io/nats-server/v2 "$NATS_VERSION"
 }
 
@@ -449,8 +453,12 @@ case ${1:-programs} in
   programs) programs "${all[@]}" ;;
   server) programs "${server[@]}" ;;
   crds) crds cluster-api sigs.k8s.io/cluster-api "$CLUSTER_API_VERSION" core/config/crd/bases ;;
-  metallb) crds load-balancers go.universe.tf/metallb "$METALLB_VERSION" config/crd/bases ;;
-  cilium) crds load-balancers github.com/cilium/cilium "$CILIUM_VERSION" pkg/k8s/apis/cilium.io/client/crds ;;
+  metallb) crds definitions go.universe.tf/metallb "$METALLB_VERSION" config/crd/bases ;;
+  cilium) crds definitions github.com/cilium/cilium "$CILIUM_VERSION" pkg/k8s/apis/cilium.io/client/crds ;;
+  cluster-api-operator)
+    crds definitions sigs.k8s.io/cluster-api-operator "$CLUSTER_API_OPERATOR_VERSION" config/crd/bases
+    ;;
+  lua) programs_of lua "$LUA_VERSION" 'a Lua interpreter' github.com/yuin/gopher-lua/cmd/glua ;;
   cluster-api) cluster_api ;;
   otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
   chromium) chromium ;;
@@ -465,5 +473,5 @@ case ${1:-programs} in
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'chromium', 'cilium', 'crds', 'cluster-api', 'go-provider', 'helm', 'metallb', 'nats', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'cilium', 'crds', 'cluster-api', 'cluster-api-operator', 'go-provider', 'helm', 'lua', 'metallb', 'nats', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
 esac

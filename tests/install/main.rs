@@ -10,6 +10,7 @@
 
 mod cluster_class;
 mod finalizer_at_creation;
+mod gitops;
 mod init;
 mod installed;
 mod manifests;
