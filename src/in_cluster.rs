@@ -53,6 +53,7 @@ mod networks;
 mod options;
 mod pools;
 mod problem_report;
+mod readiness;
 mod release;
 mod repairs;
 mod requests;

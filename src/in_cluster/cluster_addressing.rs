@@ -48,6 +48,7 @@ use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
 use self::seen::Seen;
 use super::options::InClusterOptions;
+use super::readiness::Readiness;
 
 /// The minimum interval between two writes of the counts of a status.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,9 +63,19 @@ const BY_NAMESPACE: &str = "namespace";
 
 /// Adds the controller. It starts when the API server serves the kind. A kind that is not served, or
 /// a missing permission, disturbs nothing else.
-pub(super) fn start(setup: &mut ProviderSetup<'_>, options: &InClusterOptions) {
+pub(super) fn start(
+    setup: &mut ProviderSetup<'_>,
+    options: &InClusterOptions,
+    readiness: &Readiness,
+) {
     let manager = &mut *setup.manager;
     let controller: ControllerBuilder<ClusterAddressing> = manager.controller("ClusterAddressing");
+    readiness.add("ClusterAddressing", controller.store(), |addressing| {
+        addressing
+            .status
+            .as_ref()
+            .map_or(&[], |status| &status.conditions)
+    });
     let reconciler = Arc::new(AddressingReconciler::new(
         manager,
         &setup.contract,
