@@ -15,7 +15,7 @@ use capi_ipam_api::{
 };
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
     retry_write,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
@@ -109,7 +109,7 @@ struct NetworkReconciler {
 
 impl Reconciler for NetworkReconciler {
     type Object = IPNetwork;
-    type State = Conflicts;
+    type State = ();
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
@@ -119,7 +119,7 @@ impl Reconciler for NetworkReconciler {
     async fn reconcile(
         &self,
         network: Arc<IPNetwork>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self.reconcile_network(&network).await;
         if let Err(error) = &result {
@@ -170,7 +170,7 @@ impl Protect for NetworkReconciler {
     async fn in_use(
         &self,
         network: Arc<IPNetwork>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let action = self.reconcile(network, attempt).await?;
         Ok(action.earlier(Action::Requeue(DELETION_RETRY_DELAY)))
@@ -180,7 +180,7 @@ impl Protect for NetworkReconciler {
         &self,
         network: &IPNetwork,
         error: CallError,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self
             .report_rejected_finalizer(network, error, attempt)
@@ -287,7 +287,7 @@ impl NetworkReconciler {
         &self,
         network: &IPNetwork,
         error: CallError,
-        attempt: &Attempt<Conflicts>,
+        attempt: &Attempt<()>,
     ) -> Result<Action, CallError> {
         if !error.is_not_found() && attempt.is_rejected_lastingly() {
             let report = self.report(network);

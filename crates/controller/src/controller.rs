@@ -55,7 +55,7 @@ use self::compaction::NoCompaction;
 pub use self::failure::Failure;
 pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_with_finalizer};
 pub use self::policy::Policy;
-pub use self::rejection::{Conflicts, retry_write};
+pub use self::rejection::retry_write;
 use self::settings::{OnSourceError, Settings};
 pub use self::store::{Cached, Store};
 pub use self::then::{Then, ThenError};
@@ -257,6 +257,10 @@ pub struct Attempt<S> {
     pub keeps_cause: bool,
     /// What this attempt waits for, see [`Self::wait`].
     pub waits_for: Option<Waiting>,
+    /// Number of consecutive attempts before this one that ended with a conflict.
+    pub conflicts: u32,
+    /// Whether this attempt ends with a conflict: the object has changed since it was read.
+    pub has_conflict: bool,
     /// Whether the cause is that of an earlier attempt, which has not handled it.
     pub(crate) is_carried: bool,
 }
@@ -285,6 +289,7 @@ impl<S> Attempt<S> {
     /// [`Self::with_state`]. Returns the state of the part.
     pub fn join<T>(&mut self, part: Attempt<T>) -> T {
         self.keeps_cause |= part.keeps_cause;
+        self.has_conflict |= part.has_conflict;
         self.waits_for = self.waits_for.take().or(part.waits_for);
         part.state
     }
@@ -297,7 +302,27 @@ impl<S> Attempt<S> {
             state,
             keeps_cause: self.keeps_cause,
             waits_for: None,
+            conflicts: self.conflicts,
+            has_conflict: self.has_conflict,
             is_carried: self.is_carried,
+        }
+    }
+
+    /// What the next attempt knows of this one.
+    fn next(self) -> Self {
+        let conflicts = if self.has_conflict {
+            self.conflicts.saturating_add(1)
+        } else if self.keeps_cause {
+            self.conflicts
+        } else {
+            0
+        };
+        Self {
+            conflicts,
+            keeps_cause: false,
+            has_conflict: false,
+            waits_for: None,
+            ..self
         }
     }
 }

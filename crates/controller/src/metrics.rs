@@ -21,7 +21,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 pub(crate) use self::controllers::{ControllerMetrics, Outcome, WorkerMetrics};
-pub(crate) use self::requests::{RequestMetrics, parse};
+pub(crate) use self::requests::{RequestMetrics, is_watch, parse};
 use crate::identity::Identity;
 
 /// Name, type, labels and meaning of a metric.

@@ -246,7 +246,7 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
                 .as_ref()
                 .is_some_and(|new| version(new) != version(&found)),
             // The cache shows an earlier state if the write is refused because of its version.
-            Err(error) => error.is_conflict() || error.is_not_found() || error.outcome_is_unknown(),
+            Err(error) => error.has_changed() || error.outcome_is_unknown(),
         };
         if is_changed {
             self.cache().outdate(name, Some(&found));

@@ -97,7 +97,7 @@ impl AddressUseReporter {
             Ok(None) => return Ok(false),
             Ok(Some(_)) => {}
             // The next check reads the claim again.
-            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(false),
+            Err(error) if error.has_changed() => return Ok(false),
             Err(error) => return Err(error),
         }
         if let Some(AddressUse::NotInUse(message)) = found

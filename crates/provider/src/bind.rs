@@ -267,7 +267,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         match traces::in_span(trace_span!("commit"), commit).await {
             Ok(()) => Ok(Event::Committed),
             // A patch of a claim that was just deleted can also fail with a conflict.
-            Err(error) if error.is_not_found() || error.is_conflict() => {
+            Err(error) if error.has_changed() => {
                 self.error = Some(error.into());
                 Ok(Event::NotCommitted)
             }
@@ -306,7 +306,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             Err(error) if error.is_not_found() => Ok(None),
             // The API server rejects a new finalizer on an object that is being deleted; a webhook
             // may reject it as well.
-            Err(error) if error.is_invalid() || error.is_forbidden() => {
+            Err(error) if error.is_rejected() => {
                 match claims.get(&claim.name_any()).await? {
                     Some(found) if found.metadata.deletion_timestamp.is_none() => {
                         Err(HandlerError::transient(
@@ -353,7 +353,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             .addresses(&claim.namespace().unwrap_or_default());
         let desired = repaired(self.contract.ipam, address, claim, pool, allocation);
         let written = match patch::write(&addresses, address, &desired).await {
-            Err(error) if error.is_invalid() || error.is_forbidden() => {
+            Err(error) if error.is_rejected() => {
                 let message = "the API server rejected the change of the IPAddress";
                 return Err(rejected(message, error).into());
             }
@@ -442,7 +442,7 @@ fn creation_error(error: CallError) -> ReconcileError {
         let message = "the claim's namespace is being deleted".to_owned();
         return HandlerError::PoolNotReady(message).into();
     }
-    if error.is_invalid() || error.is_forbidden() {
+    if error.is_rejected() {
         return rejected("the API server rejected the IPAddress", error).into();
     }
     error.into()

@@ -42,7 +42,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         match patch::write(&claims, claim, &desired).await {
             Ok(written) => written.iter().for_each(|claim| self.expect_write(claim)),
             // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
+            Err(error) if error.has_changed() => return Ok(None),
             Err(error) => return Err(error),
         }
         if diff == StatusDiff::State {

@@ -55,7 +55,7 @@ impl DuplicateReporter {
                 &status.message,
             ),
             // The provider checks the changed claim again later.
-            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(error) if error.has_changed() => {}
             Err(error) => return Err(error),
         }
         Ok(())

@@ -117,7 +117,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 Ok(written.is_some())
             }
             // The next pass reads it again.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(false),
+            Err(error) if error.has_changed() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -8,7 +8,7 @@ use capi_ipam_controller::client::{
     ApiObject, CallError, PrunedFields, ResourceClient, error_chain,
 };
 use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
     low_with_finalizer, retry_write,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
@@ -171,7 +171,7 @@ impl<C: PoolControl> PoolReconciler<C> {
         &self,
         pool: &C::Pool,
         result: Result<Action, CallError>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         if let Err(error) = &result {
             self.status.failed(pool, error, attempt);
@@ -195,7 +195,7 @@ fn is_deleting<K: Resource>(pool: &K) -> bool {
 
 impl<C: PoolControl> Reconciler for PoolReconciler<C> {
     type Object = C::Pool;
-    type State = Conflicts;
+    type State = ();
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
@@ -205,7 +205,7 @@ impl<C: PoolControl> Reconciler for PoolReconciler<C> {
     async fn reconcile(
         &self,
         pool: Arc<C::Pool>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         // Without a finalizer nothing else asks. Otherwise the action would release a pool in deletion.
         if self.control.finalizer().is_none()
@@ -249,7 +249,7 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
     async fn in_use(
         &self,
         pool: Arc<C::Pool>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let action = self.reconcile(pool, attempt).await?;
         Ok(action.earlier(Action::Requeue(CHECK_INTERVAL)))
@@ -260,7 +260,7 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
         &self,
         pool: &C::Pool,
         error: CallError,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let is_reported = !error.is_not_found() && attempt.is_rejected_lastingly();
         if is_reported && !is_deleting(pool) {

@@ -278,6 +278,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
             return Ok(Action::AwaitChange);
         }
         if self.is_stale(&claim) {
+            attempt.keeps_cause = true;
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
         self.reconcile_current(&claim, attempt).await
@@ -353,13 +354,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let error = match self.sync(claim, attempt).await {
             Err(error) => error,
             ended => {
-                attempt.state.record_no_conflict();
                 self.backoff.forget(claim);
                 return ended;
             }
         };
         let is_reported = if error.is_conflict() {
-            let lasts = attempt.state.record_conflict();
+            attempt.has_conflict = true;
+            let lasts = attempt.conflicts >= MAX_UNREPORTED_CONFLICTS;
             if !lasts && matches!(error, ReconcileError::Call(_)) {
                 debug!(
                     claim = claim.name_any(),
@@ -369,7 +370,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             lasts
         } else {
-            attempt.state.record_no_conflict();
             // After three attempts of a minute each, the claim would have had no condition for so
             // long.
             attempt.failures >= MAX_UNREPORTED_FAILURES

@@ -1,13 +1,12 @@
 //! A reconciler whose outcome is written into the status of its objects.
 
-use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{
-    Action, Attempt, Cause, CleanUp, Conflicts, Failure, Finalized, Protect, Protection, Reconciler,
+    Action, Attempt, Cause, CleanUp, Failure, Finalized, Protect, Protection, Reconciler,
 };
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
@@ -89,13 +88,6 @@ pub struct Reported<R: Reconciler<Object: Resource>, O> {
     users: Box<Users<R::Object>>,
 }
 
-/// The state of an attempt of [`Reported`].
-#[derive(Debug, Default)]
-pub struct Reporting<S> {
-    inner: S,
-    conflicts: Conflicts,
-}
-
 impl<R, O> Reported<R, O>
 where
     R: Reconciler<Object: ApiObject + Resource<DynamicType: Default>, Error: From<CallError>>,
@@ -170,17 +162,6 @@ where
         self.status.is_change_by_others()
     }
 
-    async fn reconcile_inner(
-        &self,
-        object: Arc<R::Object>,
-        attempt: &mut Attempt<Reporting<R::State>>,
-    ) -> Result<Action, R::Error> {
-        let mut part = part_of(attempt);
-        let result = self.inner.reconcile(object, &mut part).await;
-        attempt.state.inner = attempt.join(part);
-        result
-    }
-
     fn is_stale(&self, object: &R::Object) -> bool {
         self.status.expectations().is_stale(object, Instant::now())
     }
@@ -190,7 +171,7 @@ where
     fn ready(
         &self,
         object: &R::Object,
-        attempt: &Attempt<Conflicts>,
+        attempt: &Attempt<R::State>,
         result: &Result<Action, R::Error>,
     ) -> Option<(Condition, bool)> {
         let not_ready = |reason, message: String| Condition::new(READY, false, reason, message);
@@ -224,13 +205,12 @@ where
     async fn report(
         &self,
         object: &R::Object,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
         result: Result<Action, R::Error>,
     ) -> Result<Action, R::Error> {
-        let mut of_status = attempt.with_state(attempt.state.conflicts);
-        of_status.waits_for = attempt.waits_for.take();
-        of_status.keeps_cause = attempt.keeps_cause;
-        let Some((ready, is_retried)) = self.ready(object, &of_status, &result) else {
+        let ready = self.ready(object, attempt, &result);
+        attempt.waits_for = None;
+        let Some((ready, is_retried)) = ready else {
             return result;
         };
         // No later attempt would write it.
@@ -240,10 +220,9 @@ where
         }
         let written = self.write(object, ready, is_retried).await;
         if let Err(error) = &written {
-            self.status.failed(object, error, &of_status);
+            self.status.failed(object, error, attempt);
         }
-        let next = of_status.conclude(is_deleting(object), written, CONFLICT_DELAY);
-        attempt.state.conflicts = of_status.state;
+        let next = attempt.conclude(is_deleting(object), written, CONFLICT_DELAY);
         if is_last && !matches!(next, Ok(Action::AwaitChange)) {
             return Ok(next?);
         }
@@ -272,12 +251,6 @@ where
     }
 }
 
-/// The part of an attempt that the inner reconciler gets.
-fn part_of<S: Default>(attempt: &mut Attempt<Reporting<S>>) -> Attempt<S> {
-    let state = mem::take(&mut attempt.state.inner);
-    attempt.with_state(state)
-}
-
 fn is_deleting<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
@@ -297,23 +270,23 @@ where
     O: Fn(&R::Object) -> ResourceClient<R::Object> + Clone + Send + Sync + 'static,
 {
     type Object = R::Object;
-    type State = Reporting<R::State>;
+    type State = R::State;
     type Error = R::Error;
 
     async fn reconcile(
         &self,
         object: Arc<R::Object>,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
         // What is gone has no status.
         if attempt.cause == Cause::Deleted {
-            return self.reconcile_inner(object, attempt).await;
+            return self.inner.reconcile(object, attempt).await;
         }
         if self.is_stale(&object) {
             attempt.keeps_cause = true;
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        let result = self.reconcile_inner(Arc::clone(&object), attempt).await;
+        let result = self.inner.reconcile(Arc::clone(&object), attempt).await;
         self.report(&object, attempt, result).await
     }
 
@@ -358,18 +331,16 @@ where
         &self,
         object: &R::Object,
         error: CallError,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
-        let mut part = part_of(attempt);
-        let result = self.inner.rejected(object, error, &mut part).await;
-        attempt.state.inner = attempt.join(part);
+        let result = self.inner.rejected(object, error, attempt).await;
         self.report(object, attempt, result).await
     }
 
     async fn in_use(
         &self,
         object: Arc<R::Object>,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
         let users = (self.users)(&object).unwrap_or_default();
         let action = attempt.wait(DELETING, users, IN_USE_DELAY);
@@ -403,7 +374,7 @@ mod tests {
     /// The conditions after an attempt: type, status, reason and message.
     fn after(
         node: &serde_json::Value,
-        attempt: &Attempt<Conflicts>,
+        attempt: &Attempt<()>,
         result: &Result<Action, Failed>,
     ) -> Vec<String> {
         // Nothing is sent.
@@ -438,7 +409,7 @@ mod tests {
         list.into_iter().map(text).collect()
     }
 
-    fn attempt(failures: u32) -> Attempt<Conflicts> {
+    fn attempt(failures: u32) -> Attempt<()> {
         let mut attempt = Attempt::default();
         attempt.failures = failures;
         attempt

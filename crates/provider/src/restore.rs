@@ -132,7 +132,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 Ok(RestoreCheck::Serve(Box::new(written.unwrap_or(claim))))
             }
             // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(RestoreCheck::Wait(
+            Err(error) if error.has_changed() => Ok(RestoreCheck::Wait(
                 Action::Requeue(crate::reconciler::CONFLICT_RETRY_DELAY),
             )),
             Err(error) => Err(error.into()),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{Attempt, Conflicts};
+use capi_ipam_controller::controller::Attempt;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -211,9 +211,9 @@ impl<K: ApiObject> StatusWriter<K> {
     /// Call it with the error of each attempt at an object: the next attempt, whose delay is that
     /// of its backoff, writes at once. Publishes a warning event if the API server rejects the
     /// object or its status lastingly: then the conditions cannot report it.
-    pub fn failed(&self, object: &K, error: &CallError, attempt: &Attempt<Conflicts>) {
+    pub fn failed<S>(&self, object: &K, error: &CallError, attempt: &Attempt<S>) {
         self.write_at_once(object);
-        let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();
+        let is_rejected = error.is_rejected() || error.is_conflict();
         if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
             return;
         }

@@ -104,6 +104,11 @@ impl CallError {
         self.has_code(409) && !self.has_reason("AlreadyExists") || self.is_inapplicable_patch()
     }
 
+    /// The object has changed since it was read, or is gone.
+    pub fn has_changed(&self) -> bool {
+        self.is_conflict() || self.is_not_found()
+    }
+
     /// An operation of a JSON patch names a field that the object does not have. If the patched
     /// object is not valid, the API server sends another message.
     fn is_inapplicable_patch(&self) -> bool {
@@ -140,6 +145,11 @@ impl CallError {
     /// The API server or an admission webhook rejected the object as invalid.
     pub fn is_invalid(&self) -> bool {
         self.has_code(422) || self.has_code(400)
+    }
+
+    /// The API server or an admission plugin rejects what is written: a retry alone does not help.
+    pub fn is_rejected(&self) -> bool {
+        self.is_invalid() || self.is_forbidden()
     }
 
     /// The namespace is being deleted and accepts no new objects.

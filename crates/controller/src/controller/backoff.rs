@@ -114,8 +114,6 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
         Start::Now(Attempt {
             cause,
             is_carried,
-            keeps_cause: false,
-            waits_for: None,
             ..std::mem::take(&mut entry.attempt)
         })
     }
@@ -151,8 +149,8 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
         };
         entry.attempt = Attempt {
             cause,
-            state: attempt.state,
-            ..Attempt::default()
+            failures: 0,
+            ..attempt.next()
         };
         if entry.triggered {
             Duration::ZERO
@@ -183,7 +181,7 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
             return wait;
         };
         entry.failed = Some(Arc::clone(object));
-        entry.attempt = attempt;
+        entry.attempt = attempt.next();
         entry.pause = pause;
         if entry.triggered {
             Some(Duration::ZERO)

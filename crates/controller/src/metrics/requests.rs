@@ -70,6 +70,12 @@ impl RequestMetrics {
     }
 }
 
+/// Whether a request is a watch.
+pub(crate) fn is_watch(uri: &Uri) -> bool {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    pairs.any(|pair| pair == "watch=true" || pair == "watch=1")
+}
+
 /// The verb and the resource of a request, such as `nodes/status`. The resource is `other` if the
 /// path is not that of a resource.
 pub(crate) fn parse(method: &Method, uri: &Uri) -> (&'static str, String) {
@@ -88,17 +94,12 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> (&'static str, String) {
         ["namespaces", _, rest @ ..] if of_namespace(rest) => rest,
         all => all,
     };
-    let is_watch = uri
-        .query()
-        .unwrap_or_default()
-        .split('&')
-        .any(|pair| pair == "watch=true" || pair == "watch=1");
     let verb = match *method {
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
-        _ if is_watch => "watch",
+        _ if is_watch(uri) => "watch",
         _ if parts.len() == 1 => "list",
         _ => "get",
     };
