@@ -186,7 +186,9 @@ pub trait Reconciler: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Policy::retry(self, retry)
+        let mut policy = Policy::new(self);
+        policy.retry = Some(Box::new(retry));
+        policy
     }
 
     /// This reconciler with a closure that is called after each failed attempt, in place of
@@ -201,7 +203,9 @@ pub trait Reconciler: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Policy::on_error(self, on_error)
+        let mut policy = Policy::new(self);
+        policy.on_error = Some(Box::new(on_error));
+        policy
     }
 
     /// Adds a finalizer to each object before this reconciler gets it, as [`Finalized`] does.
@@ -398,6 +402,7 @@ impl From<NotReady> for Action {
 }
 
 /// An object that a [`Trigger`] enqueues.
+#[derive(Debug)]
 struct Triggered {
     object: NamespacedName,
     cause: Cause,
@@ -407,24 +412,10 @@ struct Triggered {
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap
 /// to clone.
+#[derive(Clone, Debug)]
 pub struct Trigger<K> {
     queue: mpsc::UnboundedSender<Triggered>,
     kind: PhantomData<fn(K)>,
-}
-
-impl<K> Clone for Trigger<K> {
-    fn clone(&self) -> Self {
-        Self {
-            queue: self.queue.clone(),
-            kind: PhantomData,
-        }
-    }
-}
-
-impl<K> Debug for Trigger<K> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Trigger")
-    }
 }
 
 impl<K> Trigger<K> {
@@ -472,16 +463,12 @@ type Watching = dyn FnOnce(Arc<OnSourceError>) -> BoxFuture<'static, ()> + Send;
 /// Builds a controller from its watches and runs it. `S` is the compact form of objects in its
 /// cache; by default there is none.
 pub struct ControllerBuilder<K, S = Infallible> {
-    name: String,
     store: Store<K, S>,
     trigger: Trigger<K>,
     triggered: mpsc::UnboundedReceiver<Triggered>,
     gates: Vec<ReadinessGate>,
     watches: Vec<Box<Watching>>,
-    metrics: ControllerMetrics,
-    priorities: Priorities,
-    concurrency: u16,
-    settings: Settings<K>,
+    options: WorkerOptions<K>,
 }
 
 impl<K, S> ControllerBuilder<K, S>
@@ -492,8 +479,14 @@ where
     /// A controller with a name for logs.
     pub fn new(name: &str) -> Self {
         let (queue, triggered) = mpsc::unbounded_channel();
-        Self {
+        let options = WorkerOptions {
             name: name.to_owned(),
+            concurrency: 1,
+            metrics: ControllerMetrics::default().of(name),
+            priorities: Priorities::default(),
+            settings: Settings::default(),
+        };
+        Self {
             store: Store::default(),
             trigger: Trigger {
                 queue,
@@ -502,32 +495,21 @@ where
             triggered,
             gates: Vec::new(),
             watches: Vec::new(),
-            metrics: ControllerMetrics::default(),
-            priorities: Priorities::default(),
-            concurrency: 1,
-            settings: Settings::default(),
+            options,
         }
     }
 
-    /// Records the metrics of the controller.
-    /// [`Manager::controller`](crate::manager::Manager::controller) calls it.
+    /// Records the metrics of the controller, and shares priorities with other work of the process.
     #[must_use]
-    pub fn metrics(mut self, metrics: &Metrics) -> Self {
-        self.metrics = metrics.controllers.clone();
-        self
-    }
-
-    /// Shares priorities with other work of the process.
-    /// [`Manager::controller`](crate::manager::Manager::controller) calls it.
-    #[must_use]
-    pub fn priorities(mut self, priorities: &Priorities) -> Self {
-        self.priorities = priorities.clone();
+    pub(crate) fn of_process(mut self, metrics: &Metrics, priorities: &Priorities) -> Self {
+        self.options.metrics = metrics.controllers.of(&self.options.name);
+        self.options.priorities = priorities.clone();
         self
     }
 
     /// The name of the controller.
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.options.name
     }
 
     /// Enqueues objects of this controller.
@@ -573,20 +555,19 @@ where
             handler,
             synced,
         } = main.open();
-        let failed = &self.settings.on_source_error;
+        let failed = &self.options.settings.on_source_error;
         let watches = self.watches.into_iter();
         let watches = watches.map(|watching| watching(Arc::clone(failed)));
         // One task for each source: a single future would poll all of them whenever one wakes up.
         let mut tasks: JoinSet<()> = watches.collect();
-        let metrics = self.metrics.of(&self.name);
-        let options = WorkerOptions {
-            name: self.name,
-            concurrency: usize::from(self.concurrency),
-            metrics,
-            priorities: self.priorities,
-            settings: self.settings,
-        };
-        let worker = Worker::new(options, reconciler, compaction, handler, self.store, synced);
+        let worker = Worker::new(
+            self.options,
+            reconciler,
+            compaction,
+            handler,
+            self.store,
+            synced,
+        );
         let (sender, received) = mpsc::channel(CHANGE_BUFFER);
         tasks.spawn(forward(changes, self.gates, sender));
         tokio::select! {

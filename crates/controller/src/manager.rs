@@ -238,8 +238,7 @@ impl Manager {
         S: Clone + std::fmt::Debug + Send + Sync + 'static,
     {
         ControllerBuilder::new(name)
-            .metrics(&self.metrics)
-            .priorities(&self.priorities)
+            .of_process(&self.metrics, &self.priorities)
             .concurrency(self.options.concurrency)
     }
 
@@ -359,7 +358,7 @@ impl Process {
         let connected = health.require("connection to the API server")?;
         let started = health.register("start of the manager")?;
         started.failing("waiting for the API server");
-        let metrics = Metrics::with(identity.metric_prefix(), identity.metric_buckets());
+        let metrics = Metrics::with(identity.metric_prefix, identity.metric_buckets);
         metrics.add_build_info(&identity);
         let (kubeconfig, policy) = (options.kubeconfig.as_deref(), RequestPolicy::default());
         let client = connect_with(

@@ -131,7 +131,7 @@ impl Traces {
         identity: &Identity,
         runtime: &Handle,
     ) -> Result<Option<Self>, TraceError> {
-        if let Some(provider) = identity.tracer() {
+        if let Some(provider) = identity.tracer {
             return Ok(Some(Self::with(provider.clone())));
         }
         let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else {

@@ -67,7 +67,7 @@ where
     /// says, or one without a manager.
     #[must_use]
     pub fn concurrency(mut self, concurrency: u16) -> Self {
-        self.concurrency = concurrency;
+        self.options.concurrency = concurrency;
         self
     }
 
@@ -79,7 +79,7 @@ where
         mut self,
         starting: impl Fn(&K) -> Option<Box<dyn Any + Send>> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.starting = Box::new(starting);
+        self.options.settings.starting = Box::new(starting);
         self
     }
 
@@ -91,7 +91,7 @@ where
         mut self,
         priority: impl Fn(&K, Cause) -> Priority + Send + Sync + 'static,
     ) -> Self {
-        self.settings.priority = Box::new(priority);
+        self.options.settings.priority = Box::new(priority);
         self
     }
 
@@ -101,7 +101,7 @@ where
     /// may wait for this change. By default every change is reconciled. It must be fast.
     #[must_use]
     pub fn wants(mut self, wants: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.wants = Box::new(wants);
+        self.options.settings.wants = Box::new(wants);
         self
     }
 
@@ -114,7 +114,7 @@ where
     /// it must be fast.
     #[must_use]
     pub fn dequeues(mut self, dequeues: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.dequeues = Box::new(dequeues);
+        self.options.settings.dequeues = Box::new(dequeues);
         self
     }
 
@@ -128,7 +128,7 @@ where
         mut self,
         undecodable: impl Fn(&ObjectMeta) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.undecodable = Box::new(undecodable);
+        self.options.settings.undecodable = Box::new(undecodable);
         self
     }
 
@@ -140,7 +140,7 @@ where
         mut self,
         on_source_error: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        self.settings.on_source_error = Arc::new(on_source_error);
+        self.options.settings.on_source_error = Arc::new(on_source_error);
         self
     }
 
@@ -148,7 +148,7 @@ where
     /// it declares them. Return [`Span::none`] for none. The attempt is given without its state.
     #[must_use]
     pub fn span(mut self, span: impl Fn(&K, &Attempt<()>) -> Span + Send + Sync + 'static) -> Self {
-        self.settings.span = Box::new(span);
+        self.options.settings.span = Box::new(span);
         self
     }
 
@@ -158,7 +158,7 @@ where
     /// metadata that identifies the object.
     #[must_use]
     pub fn transform(mut self, transform: fn(&mut K)) -> Self {
-        self.settings.transform = transform;
+        self.options.settings.transform = transform;
         self
     }
 }

@@ -42,6 +42,9 @@ const BUCKETS: [f64; 11] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
 
+/// The states of objects in the queue.
+const STATES: [&str; 4] = ["due", "due_low_priority", "delayed", "running"];
+
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -136,14 +139,12 @@ impl ControllerMetrics {
     /// Creates the metrics of one controller.
     pub(crate) fn of(&self, controller: &str) -> WorkerMetrics {
         let controller = controller.to_owned();
-        let state = |state| {
+        let objects = STATES.map(|state| {
             self.objects.get_or_create_owned(&QueueLabels {
                 controller: controller.clone(),
                 state,
             })
-        };
-        let (due, due_low) = (state("due"), state("due_low_priority"));
-        let (delayed, running) = (state("delayed"), state("running"));
+        });
         let retries = self.retries.get_or_create_owned(&RetryLabels {
             controller: controller.clone(),
         });
@@ -158,10 +159,7 @@ impl ControllerMetrics {
         });
         WorkerMetrics {
             durations,
-            due,
-            due_low,
-            delayed,
-            running,
+            objects,
             retries,
         }
     }
@@ -171,21 +169,15 @@ impl ControllerMetrics {
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerMetrics {
     durations: [(Outcome, Histogram); 5],
-    due: Gauge,
-    due_low: Gauge,
-    delayed: Gauge,
-    running: Gauge,
+    objects: [Gauge; 4],
     retries: Counter,
 }
 
 impl WorkerMetrics {
     /// Records a reconcile.
     pub(crate) fn record(&self, outcome: Outcome, took: Duration) {
-        if let Some((_, durations)) = self
-            .durations
-            .iter()
-            .find(|(recorded, _)| *recorded == outcome)
-        {
+        let mut durations = self.durations.iter();
+        if let Some((_, durations)) = durations.find(|(recorded, _)| *recorded == outcome) {
             durations.observe(took.as_secs_f64());
         }
     }
@@ -195,16 +187,9 @@ impl WorkerMetrics {
         self.retries.inc();
     }
 
-    /// Reports the number of objects in the queue; `due` and `due_low` are those of normal and of
-    /// low priority.
-    pub(crate) fn set_objects(&self, due: usize, due_low: usize, delayed: usize, running: usize) {
-        let counts = [
-            (&self.due, due),
-            (&self.due_low, due_low),
-            (&self.delayed, delayed),
-            (&self.running, running),
-        ];
-        for (gauge, count) in counts {
+    /// Reports the number of objects in each of the [states](STATES).
+    pub(crate) fn set_objects(&self, counts: [usize; 4]) {
+        for (gauge, count) in self.objects.iter().zip(counts) {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
@@ -221,7 +206,7 @@ mod tests {
         let nodes = metrics.controllers.of("nodes");
         nodes.record(Outcome::Success, Duration::from_millis(7));
         nodes.record_retry();
-        nodes.set_objects(3, 1, 2, 1);
+        nodes.set_objects([3, 1, 2, 1]);
         let text = metrics.encode().unwrap();
         for line in [
             "controller_reconcile_seconds_bucket{le=\"0.01\",controller=\"nodes\",outcome=\"success\"} 1",
