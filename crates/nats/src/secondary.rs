@@ -1,7 +1,7 @@
 //! Secondaries: Kubernetes objects that a reconcile writes and deletes for a key.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use capi_ipam_controller::client::{ApiObject, CallError, Creation, ResourceClient};
 use capi_ipam_controller::controller::Trigger;
@@ -12,6 +12,7 @@ use capi_ipam_controller::patch;
 use capi_ipam_controller::watch::{EventHandler, Invalid, WatchApi, WatchSpec, Watchable};
 use kube::core::ObjectMeta;
 use kube::{Api, Resource};
+use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
 use crate::decision::is_deleted_by;
@@ -226,7 +227,7 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
                     Err(error) => error.outcome_is_unknown(),
                 };
                 if is_awaited {
-                    self.cache().outdate(name, None);
+                    self.cache.lock().outdate(name, None);
                 }
                 match created? {
                     Creation::Created(_) => return Ok(()),
@@ -249,7 +250,7 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
             Err(error) => error.has_changed() || error.outcome_is_unknown(),
         };
         if is_changed {
-            self.cache().outdate(name, Some(&found));
+            self.cache.lock().outdate(name, Some(&found));
         }
         written?;
         Ok(())
@@ -272,7 +273,7 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
             return Ok(());
         };
         let removed = self.remove(&secondary).await;
-        self.cache().outdate(name, found.as_ref());
+        self.cache.lock().outdate(name, found.as_ref());
         removed
     }
 
@@ -280,7 +281,7 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     /// know it.
     async fn find(&self, name: &str) -> Result<Option<Arc<K>>, CallError> {
         {
-            let cache = self.cache();
+            let cache = self.cache.lock();
             match cache.objects.get(name) {
                 Some((_, Shown::Object(object))) if cache.is_listed => {
                     return Ok(Some(object.clone()));
@@ -293,7 +294,7 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         let has_owner = |found: &Arc<K>| owner::of(found.meta(), &self.bucket).is_some();
         if !found.as_ref().is_some_and(has_owner) {
             // No event of the watch shows that.
-            self.cache().forget_outdated(name);
+            self.cache.lock().forget_outdated(name);
         }
         Ok(found)
     }
@@ -302,7 +303,7 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     fn see(&self, metadata: &ObjectMeta, exists: bool, object: Option<&K>) {
         let is_known = metadata.namespace.as_deref().unwrap_or_default() == self.namespace;
         if let Some(name) = metadata.name.as_ref().filter(|_| is_known) {
-            let mut cache = self.cache();
+            let mut cache = self.cache.lock();
             if exists {
                 let object = object.map(|object| Arc::new(object.clone()));
                 let shown = object.map_or(Shown::Outdated(None), Shown::Object);
@@ -319,12 +320,6 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         if let Some(owner) = owner::of(metadata, &self.bucket) {
             self.trigger.enqueue(NamespacedName::new("", &owner.key));
         }
-    }
-}
-
-impl<T, K: Resource> Secondaries<T, K> {
-    fn cache(&self) -> MutexGuard<'_, Cache<K>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -363,7 +358,7 @@ impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
     async fn list(&self) -> Result<Vec<Secondary>, SecondaryError> {
         let of = |metadata: &ObjectMeta| Secondary::of(metadata, &self.bucket);
         {
-            let cache = self.cache();
+            let cache = self.cache.lock();
             let shown = cache.objects.values().map(|(_, shown)| shown.object());
             let objects: Option<Vec<_>> = shown.collect();
             if let Some(objects) = objects.filter(|_| cache.is_listed) {
@@ -388,11 +383,11 @@ impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
 
 impl<T: Value, K: Watchable + ApiObject> EventHandler<K> for Secondaries<T, K> {
     fn init(&self) {
-        self.cache().lists.begin();
+        self.cache.lock().lists.begin();
     }
 
     fn init_done(&self) {
-        let mut cache = self.cache();
+        let mut cache = self.cache.lock();
         let unlisted = cache.lists.end();
         let is_unlisted = |(list, _): &(ListNumber, _)| unlisted.contains(*list);
         for (_, (_, shown)) in cache.objects.extract_if(|_, shown| is_unlisted(shown)) {
@@ -404,7 +399,7 @@ impl<T: Value, K: Watchable + ApiObject> EventHandler<K> for Secondaries<T, K> {
     }
 
     fn restored(&self) {
-        self.cache().is_listed = false;
+        self.cache.lock().is_listed = false;
     }
 
     fn apply(&self, secondary: &K) {
