@@ -12,7 +12,7 @@ mod pruned_fields;
 
 use std::fmt::Debug;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use either::Either;
 use http::header::USER_AGENT;
@@ -28,7 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use self::call_error::{CallError, error_chain};
+pub use self::call_error::{CallError, error_chain, error_text};
 pub(crate) use self::call_error::{NOT_SERVED, explain_unserved, status_message};
 pub use self::connection::RequestPolicy;
 pub use self::kubeconfig::KubeconfigError;
@@ -342,30 +342,6 @@ impl<K: ApiObject> ResourceClient<K> {
 
     pub(crate) fn pruned_fields(&self) -> &PrunedFields {
         &self.pruned_fields
-    }
-
-    /// Returns `wanted` as the API server would store it: without the status fields that the served
-    /// schema does not have, as far as earlier writes of such clients show. Compare the result with
-    /// `before` to find out whether a write of the status changes anything.
-    pub fn storable(&self, before: &K, wanted: K) -> K {
-        if self.pruned_fields.is_empty() {
-            return wanted;
-        }
-        let Ok(mut value) = serde_json::to_value(&wanted) else {
-            return wanted;
-        };
-        let before = serde_json::to_value(before).ok();
-        let before = before.as_ref().and_then(|before| before.get("status"));
-        let Some(status) = value.get_mut("status") else {
-            return wanted;
-        };
-        if !self
-            .pruned_fields
-            .remove_from(status, before, Instant::now())
-        {
-            return wanted;
-        }
-        serde_json::from_value(value).unwrap_or(wanted)
     }
 
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if

@@ -3,7 +3,6 @@
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
-use capi_ipam_protocol::ClaimRead;
 use capi_ipam_protocol::bind::{self, Bind, End, Event, RemovalReason, Step};
 use kube::ResourceExt;
 use tracing::{Span, debug, field, info};
@@ -13,7 +12,7 @@ use crate::api::{IPAddress, IPAddressClaim, conditions, names};
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
-use crate::ip_address::{found_address, new_ip_address, repaired, repaired_parts};
+use crate::ip_address::{new_ip_address, repaired, repaired_parts};
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 use crate::restore::{RestoreCheck, confirm_restored, end_wait, is_chosen, replaced_address};
@@ -86,7 +85,12 @@ impl<A: ProviderAdapter> Binding<'_, A> {
             Step::AddFinalizerAndAllocate => Ok(self.add_finalizer_and_allocate().await),
             Step::ReadAddress(_) => self.read_address().await,
             Step::CheckRestore => self.check_restore().await,
-            Step::CheckClaim(_) => self.check_claim().await,
+            Step::CheckClaim(_) => {
+                let check =
+                    self.reconciler
+                        .check_claim(&self.claim, self.handler, &mut self.action);
+                Ok(Event::Claim(check.await?))
+            }
             Step::Allocate => self.allocate().await,
             Step::RemoveAddress(reason) => self.remove_address(reason).await,
             Step::CreateAddress => self.create_address().await,
@@ -156,12 +160,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
     }
 
     async fn read_address(&mut self) -> Result<Event, ReconcileError> {
-        let namespace = self.claim.namespace().unwrap_or_default();
-        let addresses = self.reconciler.contract.addresses(&namespace);
-        let found = addresses.get(&self.claim.name_any()).await?;
-        let facts = found
-            .as_ref()
-            .map(|found| found_address(found, &self.claim));
+        let (found, facts) = self.reconciler.read_address(&self.claim).await?;
         // Otherwise the error of a creation is the result of the attempt.
         if found.is_some() {
             self.existing = found;
@@ -183,18 +182,6 @@ impl<A: ProviderAdapter> Binding<'_, A> {
                 Ok(Event::Served)
             }
         }
-    }
-
-    async fn check_claim(&mut self) -> Result<Event, ReconcileError> {
-        let cleaned_up = self
-            .reconciler
-            .clean_up_if_gone(&self.claim, self.handler)
-            .await?;
-        let Some(action) = cleaned_up else {
-            return Ok(Event::Claim(ClaimRead::Exists));
-        };
-        self.action = action;
-        Ok(Event::Claim(ClaimRead::Gone))
     }
 
     /// A2.
@@ -285,8 +272,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if finalizer::is_set(claim, names::RELEASE_ADDRESS) {
             return Ok(Some(claim.clone()));
         }
-        let namespace = claim.namespace().unwrap_or_default();
-        let claims = self.contract.claims(&namespace);
         let mut desired = claim.clone();
         desired
             .finalizers_mut()
@@ -298,15 +283,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 .labels_mut()
                 .insert(names::MOVE_LABEL.to_owned(), String::new());
         }
-        match patch::write(&claims, claim, &desired).await {
-            Ok(written) => {
-                written.iter().for_each(|claim| self.expect_write(claim));
-                Ok(written)
-            }
+        match self.write_claim(claim, &desired).await {
+            Ok(written) => Ok(written),
             Err(error) if error.is_not_found() => Ok(None),
             // The API server rejects a new finalizer on an object that is being deleted; a webhook
             // may reject it as well.
             Err(error) if error.is_rejected() => {
+                let claims = self.contract.claims_beside(claim);
                 match claims.get(&claim.name_any()).await? {
                     Some(found) if found.metadata.deletion_timestamp.is_none() => {
                         Err(HandlerError::transient(
@@ -329,9 +312,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         pool: &PoolView,
         allocation: &Allocation,
     ) -> Result<(), CallError> {
-        let addresses = self
-            .contract
-            .addresses(&claim.namespace().unwrap_or_default());
+        let addresses = self.contract.addresses_beside(claim);
         let desired = new_ip_address(self.contract.ipam, claim, pool, allocation);
         let create = addresses.create(&desired);
         let created = self.pending_creates.track(claim, create).await?;
@@ -348,9 +329,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         pool: &PoolView,
         allocation: &Allocation,
     ) -> Result<(), ReconcileError> {
-        let addresses = self
-            .contract
-            .addresses(&claim.namespace().unwrap_or_default());
+        let addresses = self.contract.addresses_beside(claim);
         let desired = repaired(self.contract.ipam, address, claim, pool, allocation);
         let written = match patch::write(&addresses, address, &desired).await {
             Err(error) if error.is_rejected() => {
@@ -403,30 +382,21 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if is_expected || replaced_address(version, claim).is_none() {
             confirm_restored(version, &mut desired);
         }
-        let namespace = claim.namespace().unwrap_or_default();
-        if let Some(written) =
-            patch::write(&self.contract.claims(&namespace), claim, &desired).await?
-        {
-            self.expect_write(&written);
-            debug!(namespace, claim = claim.name_any(), address = %allocation.address, "claim is bound");
+        if let Some(written) = self.write_claim(claim, &desired).await? {
+            let (namespace, name) = (claim.namespace(), claim.name_any());
+            debug!(namespace, claim = name, address = %allocation.address, "claim is bound");
             if claim.bound_address().is_none() {
                 self.metrics.record_bind(claim);
             }
             self.events
                 .normal(claim, &version, status.reason, "Allocate", &status.message);
             if let Some(replaced) = replaced_address(version, &written) {
-                let reason = replaced
-                    .reason
-                    .as_deref()
-                    .unwrap_or(conditions::RESTORED_WITHOUT_ADDRESS);
+                let reason = replaced.reason.as_deref();
                 let text = replaced.message.as_deref().unwrap_or_default();
-                self.events.warning(
-                    claim,
-                    &version,
-                    reason,
-                    "Allocate",
-                    &format!("{}: {text}", status.message),
-                );
+                let note = format!("{}: {text}", status.message);
+                let reason = reason.unwrap_or(conditions::RESTORED_WITHOUT_ADDRESS);
+                self.events
+                    .warning(claim, &version, reason, "Allocate", &note);
             }
         }
         Ok(())

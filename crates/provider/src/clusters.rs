@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
-use crate::api::{Cluster, IPAddressClaim, names};
+use crate::api::{Cluster, IPAddressClaim, is_paused, names};
 use crate::waiting_claims::{WaitingClaims, created};
 
 /// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation
@@ -62,6 +62,13 @@ impl Clusters {
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> ClusterState {
         let state = cluster_of(claim).map(|cluster| self.state.lock().state_of(&cluster));
         without_requested(claim, state)
+    }
+
+    /// Whether nothing says that the claim must not be changed: it is not paused, and its Cluster
+    /// exists and is not paused either.
+    pub(super) fn permit_changes(&self, claim: &IPAddressClaim) -> bool {
+        let state = self.state_for(claim);
+        !is_paused(&claim.metadata) && matches!(state, ClusterState::None | ClusterState::Running)
     }
 
     /// As [`Self::state_for`]. If the Cluster is missing or paused, the claim waits for it, and is

@@ -12,7 +12,7 @@ use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
-use capi_ipam_controller::{finalizer, trace_span, traces};
+use capi_ipam_controller::{finalizer, patch, trace_span, traces};
 use capi_ipam_protocol::decision::{
     AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
     may_be_moved,
@@ -24,13 +24,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
-use crate::api::{IPAddressClaim, PoolReference, Uid, conditions, is_paused, names};
+use crate::api::conditions::{self, Condition};
+use crate::api::{IPAddressClaim, PoolReference, Uid, is_paused, names};
 use crate::attempt_state::{
     AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES,
 };
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::ClaimFilter;
-use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
+use crate::claim_conditions::{ClaimConditions, condition, waits_for_free_address};
 use crate::clusters::{Clusters, without_requested};
 use crate::contract::ContractClient;
 use crate::error::ReconcileError;
@@ -99,18 +100,32 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.expectations.expect(claim, Instant::now());
     }
 
+    /// Writes a changed claim, and records the write. `None` if nothing differs.
+    pub(super) async fn write_claim(
+        &self,
+        claim: &IPAddressClaim,
+        desired: &IPAddressClaim,
+    ) -> Result<Option<IPAddressClaim>, CallError> {
+        let claims = self.contract.claims_beside(claim);
+        let written = patch::write(&claims, claim, desired).await?;
+        written.iter().for_each(|claim| self.expect_write(claim));
+        Ok(written)
+    }
+
     /// Records that our finalizer was removed, so that the claim is not reconciled in the state
     /// before it.
     pub(super) fn expect_deleted(&self, claim: &IPAddressClaim) {
         self.expectations.expect_deleted(claim, Instant::now());
     }
 
+    /// The condition `Ready` of a claim.
+    pub(super) fn ready_condition<'a>(&self, claim: &'a IPAddressClaim) -> Option<&'a Condition> {
+        condition(self.contract.ipam, claim, conditions::READY)
+    }
+
     pub(super) fn reports_not_ready(&self, claim: &IPAddressClaim) -> bool {
-        let status = claim.status.as_ref();
-        let conditions = status
-            .map(|status| status.conditions(self.contract.ipam))
-            .unwrap_or_default();
-        conditions::find(conditions, conditions::READY).is_some_and(|ready| ready.status == "False")
+        let ready = self.ready_condition(claim);
+        ready.is_some_and(|ready| ready.status == "False")
     }
 
     /// Returns whether this process wrote the claim after the state that the cache shows.
@@ -187,33 +202,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             Decision::Wait(reason) => {
                 let error = pool.err();
-                if let Some(failed @ (HandlerError::Transient { .. } | HandlerError::Conflict(_))) =
-                    error
-                {
-                    return Err(failed.into());
-                }
-                let mut wait = error
-                    .as_ref()
-                    .map_or(self.options.resync_interval, |error| {
-                        self.retry_delay(error)
-                    });
                 // A bound claim stays ready: its address is in use, whatever the state of pool and
                 // Cluster.
-                let is_reported = match error {
-                    Some(HandlerError::RetryAfter { after, .. }) => {
-                        attempt.state.record_not_ready(after, Instant::now())
-                    }
-                    _ => true,
-                };
-                if is_reported && (!view.bound || view.deleting) {
+                let status = (!view.bound || view.deleting).then(|| {
                     let pool = self.filter.pool_name(claim);
-                    let status = ClaimConditions::waiting(claim, &pool, reason, error.as_ref());
-                    let retry = self
-                        .update_status(claim, &status, &mut attempt.state.messages)
-                        .await?;
-                    wait = retry.map_or(wait, |retry| retry.min(wait));
-                }
-                Ok(Action::Requeue(wait))
+                    ClaimConditions::waiting(claim, &pool, reason, error.as_ref())
+                });
+                self.wait(claim, status, attempt, error).await
             }
             Decision::Bind => {
                 let pool = pool.unwrap_or_default();
@@ -311,13 +306,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             return None;
         }
         // A claim keeps the address of an existing IPAddress of its name.
-        let metadata = &claim.metadata;
-        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
-        let uid = metadata.uid.as_deref().map(Uid::of);
-        match self
-            .addresses
-            .state_of(namespace, name, uid, &claim.spec.pool_ref)
-        {
+        match self.addresses.state_for(claim) {
             AddressState::Absent => self.adapter.starting(claim),
             AddressState::Valid | AddressState::Deleting | AddressState::Invalid => None,
         }

@@ -27,6 +27,7 @@ use crate::early_release::ReleaseRequestEvents;
 use crate::index::AddressIndex;
 use crate::metrics::ClaimMetrics;
 use crate::options::{ClaimOptions, SweepOptions};
+use crate::owner_versions::UpgradeOwners;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
 use crate::selection::Selection;
@@ -360,8 +361,8 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         let gates = vec![claims_synced.clone()];
         manager.add_background_task("the count of claims of unserved kinds", gates, unserved);
         let gates = vec![claims_synced.clone(), addresses_synced, clusters_synced];
-        let upgrade = Arc::clone(&reconciler).upgrade_owner_references(gates, stop.clone());
-        manager.add_background("the upgrade of owner references", upgrade);
+        let upgrade = UpgradeOwners(Arc::clone(&reconciler));
+        manager.add_background_task("the upgrade of owner references", gates, upgrade);
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
         if let Some((verification, interval)) = verification {

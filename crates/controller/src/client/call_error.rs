@@ -225,40 +225,48 @@ pub(crate) fn explain_unserved(error: &mut kube::Error) {
 
 /// The error and all its sources in one line. A source whose text is already included is left out.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    // An API status has the whole message.
-    let source_of = |error| {
-        if api_status(error).is_some() {
-            None
-        } else {
-            std::error::Error::source(error)
-        }
-    };
-    let mut text = message(error);
-    let mut next = source_of(error);
-    while let Some(source) = next {
-        let part = message(source);
-        if !text.contains(&part) {
+    chain(error, status_message)
+}
+
+/// Like [`error_chain`], for users: of an API status it has the message alone.
+pub fn error_text(error: &(dyn std::error::Error + 'static)) -> String {
+    chain(error, |status| match status.message.as_str() {
+        "" => status_message(status),
+        message => message.to_owned(),
+    })
+}
+
+fn chain(
+    error: &(dyn std::error::Error + 'static),
+    text_of: fn(&kube::core::Status) -> String,
+) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let status = api_status(error);
+        let part = status.map_or_else(|| error.to_string(), text_of);
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }
-        next = source_of(source);
+        // An API status has the whole message.
+        next = match status {
+            Some(_) => None,
+            None => error.source(),
+        };
     }
     text.replace('\n', " ")
 }
 
-/// The status that the API server returned, if the error is one.
+/// The status that the API server returned, if the error is one. kube prints it with all its fields.
 fn api_status<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::core::Status> {
     let boxed = || error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
     match error.downcast_ref().or_else(boxed) {
         Some(kube::Error::Api(status)) => Some(status),
         _ => None,
     }
-}
-
-/// The message of an error without its sources. kube prints an API status with all its fields; here
-/// it is the message, the code and the reason.
-fn message(error: &(dyn std::error::Error + 'static)) -> String {
-    api_status(error).map_or_else(|| error.to_string(), status_message)
 }
 
 /// The message of an API status, with code and reason.

@@ -52,10 +52,10 @@ pub(super) enum Start<S> {
 
 /// A hash of what ends a backoff when it changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint(u64);
+pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    pub(super) fn of(object: &impl Keyed) -> Self {
+    pub(crate) fn of(object: &impl Keyed) -> Self {
         let mut hash = DefaultHasher::new();
         object.fingerprint(&mut hash);
         Self(hash.finish())

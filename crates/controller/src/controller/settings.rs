@@ -7,7 +7,6 @@ use std::sync::Arc;
 use kube::core::ObjectMeta;
 use tracing::{Span, field};
 
-use super::backoff::Fingerprint;
 use super::{Attempt, Cause, ControllerBuilder};
 use crate::priority::Priority;
 use crate::trace_span;
@@ -38,7 +37,7 @@ impl<K: Keyed> Default for Settings<K> {
             starting: Box::new(|_| None),
             priority: Box::new(|_, _| Priority::Normal),
             wants: Box::new(|_, _| true),
-            dequeues: Box::new(|waiting, newer| Fingerprint::of(waiting) != Fingerprint::of(newer)),
+            dequeues: Box::new(|waiting, newer: &K| newer.has_changed_since(waiting)),
             undecodable: Box::new(|_| None),
             on_source_error: Arc::new(|_| {}),
             span: Box::new(span),

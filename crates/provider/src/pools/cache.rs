@@ -8,7 +8,7 @@ use std::time::Instant;
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::{EventHandler, Invalid, Keyed};
 use kube::Resource;
 use kube::api::ObjectMeta;
 use parking_lot::Mutex;
@@ -182,12 +182,12 @@ impl<K> Drop for AddressRequest<'_, K> {
 }
 
 /// A reconcile of a claim that may allocate an address of a pool. Dropped at its end.
-pub(super) struct InFlight<K: Resource<DynamicType = ()>> {
+pub(super) struct InFlight<K: Resource> {
     cache: Arc<PoolCache<K>>,
     pool: NamespacedName,
 }
 
-impl<K: Resource<DynamicType = ()>> InFlight<K> {
+impl<K: Resource> InFlight<K> {
     /// Begins before the pool of the claim is looked up.
     pub(super) fn begin(cache: &Arc<PoolCache<K>>, claim: &IPAddressClaim) -> Self {
         let (cache, pool) = (Arc::clone(cache), pool_of(claim));
@@ -199,7 +199,7 @@ impl<K: Resource<DynamicType = ()>> InFlight<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Drop for InFlight<K> {
+impl<K: Resource> Drop for InFlight<K> {
     fn drop(&mut self) {
         let is_awaited = {
             let mut state = self.cache.state.lock();
@@ -219,22 +219,7 @@ impl<K: Resource<DynamicType = ()>> Drop for InFlight<K> {
     }
 }
 
-/// Whether more than the status of a pool may differ.
-fn is_changed(before: &ObjectMeta, after: &ObjectMeta) -> bool {
-    let properties = |meta: &ObjectMeta| {
-        (
-            meta.uid.clone(),
-            meta.generation,
-            meta.deletion_timestamp.is_some(),
-            meta.finalizers.clone(),
-        )
-    };
-    properties(before) != properties(after)
-        || before.annotations != after.annotations
-        || before.labels != after.labels
-}
-
-impl<K: Resource<DynamicType = ()> + Clone> PoolCache<K> {
+impl<K: Resource + Keyed> PoolCache<K> {
     /// Records a state of a pool, and wakes the claims that wait for a change of it.
     pub(super) fn see(&self, origin: Origin, pool: &K) {
         let key = NamespacedName::of(pool.meta());
@@ -245,18 +230,15 @@ impl<K: Resource<DynamicType = ()> + Clone> PoolCache<K> {
             .pools
             .see(origin, pool.meta(), value, Instant::now());
         let Some(change) = change else { return };
-        if change
-            .before
-            .is_none_or(|before| is_changed(before.meta(), pool.meta()))
-        {
+        // Its status wakes no claim.
+        let before = change.before;
+        if before.is_none_or(|before| pool.has_changed_since(&before)) {
             self.wake_all(&key);
         }
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler<K>
-    for PoolCache<K>
-{
+impl<K: Resource + Keyed> EventHandler<K> for PoolCache<K> {
     fn init(&self) {
         self.state.lock().pools.begin_list();
     }

@@ -215,8 +215,7 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
 
     /// Reads whether any claim has the name of an IPAddress.
     async fn has_claim(&self, address: &IPAddress) -> Result<bool, CallError> {
-        let namespace = address.namespace().unwrap_or_default();
-        let claims = self.reconciler.contract.claims(&namespace);
+        let claims = self.reconciler.contract.claims_beside(address);
         let claim = claims.get_metadata(&address.name_any()).await?;
         Ok(claim.is_some())
     }
