@@ -40,7 +40,7 @@ use std::convert::Infallible;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use futures::stream::BoxStream;
@@ -54,7 +54,7 @@ pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::compaction::Compaction;
 use self::compaction::NoCompaction;
 pub use self::failure::Failure;
-pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_with_finalizer};
+pub use self::finalized::{CONFLICT_DELAY, CleanUp, Finalized, IN_USE_DELAY, Protect, Protection, low_with_finalizer};
 pub use self::policy::Policy;
 pub use self::rejection::retry_write;
 use self::settings::{OnSourceError, Settings};
@@ -407,8 +407,6 @@ impl From<NotReady> for Action {
 struct Triggered {
     object: NamespacedName,
     cause: Cause,
-    /// When it becomes due.
-    at: Instant,
 }
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap
@@ -422,24 +420,28 @@ pub struct Trigger<K> {
 impl<K> Trigger<K> {
     /// Enqueues an object, and ends its backoff. An object that does not exist is ignored.
     pub fn enqueue(&self, object: NamespacedName) {
-        self.send(object, Cause::Triggered, Instant::now());
+        send(&self.queue, object, Cause::Triggered);
     }
 
     /// Enqueues an object after a delay, with the cause [`Cause::Requeued`] and not during its
     /// backoff, as [`Action::Requeue`] does. What enqueues it earlier does not cancel this, and it can
-    /// be called before the object is listed.
+    /// be called before the object is listed. A delay needs a runtime of tokio.
     pub fn enqueue_after(&self, object: NamespacedName, delay: Duration) {
-        // What is never due needs no entry in the queue.
-        if let Some(at) = Instant::now().checked_add(delay) {
-            self.send(object, Cause::Requeued, at);
+        if delay.is_zero() {
+            send(&self.queue, object, Cause::Requeued);
+            return;
         }
+        let queue = self.queue.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            send(&queue, object, Cause::Requeued);
+        });
     }
+}
 
-    fn send(&self, object: NamespacedName, cause: Cause, at: Instant) {
-        let triggered = Triggered { object, cause, at };
-        // The receiver is dropped when the controller stops.
-        let _ = self.queue.send(triggered);
-    }
+fn send(queue: &mpsc::UnboundedSender<Triggered>, object: NamespacedName, cause: Cause) {
+    // The receiver is dropped when the controller stops.
+    let _ = queue.send(Triggered { object, cause });
 }
 
 /// Forwards the changes of the main source, which is opened when all of `gates` are ready: a source

@@ -12,14 +12,14 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 
-use crate::metrics::{CACHE_SYNCED, Description, Metrics, WATCH_RESTARTS};
+use crate::metrics::{CACHE_SYNCED, Description, Labels, Metrics, WATCH_RESTARTS};
 use crate::restores::RestoreDetector;
 
 /// Two components of one process have the same name.
@@ -86,7 +86,7 @@ struct ProcessState {
     /// Why the process has to end.
     fatal: watch::Sender<Option<String>>,
     restores: RestoreDetector,
-    watch_restarts: Family<RestartLabels, Counter>,
+    watch_restarts: Family<Labels<2>, Counter>,
 }
 
 /// A kind that the API server refuses.
@@ -364,15 +364,9 @@ impl ReadinessGate {
 
     /// Counts a failure of the watch, after which it is opened again.
     pub(crate) fn count_restart(&self, reason: &'static str) {
-        let labels = RestartLabels {
-            kind: self.name.clone(),
-            reason,
-        };
-        self.health
-            .process
-            .watch_restarts
-            .get_or_create(&labels)
-            .inc();
+        let labels = [("kind", self.name.clone()), ("reason", reason.to_owned())];
+        let restarts = &self.health.process.watch_restarts;
+        restarts.get_or_create(&labels).inc();
     }
 
     /// Reports a problem. Probes show it as long as the component is not ready.
@@ -443,17 +437,6 @@ impl ReadinessGate {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CacheLabels {
-    cache: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RestartLabels {
-    kind: String,
-    reason: &'static str,
-}
-
 impl Health {
     /// Registers the metrics of the watches of the process.
     pub(crate) fn register_metrics(&self, metrics: &Metrics) {
@@ -468,7 +451,7 @@ impl Collector for Health {
         let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (cache, is_listed) in self.caches() {
             let gauge = ConstGauge::new(i64::from(is_listed));
-            gauge.encode(encoder.encode_family(&CacheLabels { cache })?)?;
+            gauge.encode(encoder.encode_family(&[("cache", cache)])?)?;
         }
         Ok(())
     }

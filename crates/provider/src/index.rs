@@ -272,13 +272,14 @@ impl EventHandler<IPAddress> for AddressIndex {
     }
 }
 
+fn claim_owner(address: &IPAddress) -> Option<&OwnerReference> {
+    let mut owners = address.owner_references().iter();
+    owners.find(|owner| is_claim_owner(owner))
+}
+
 /// The uid of the claim that owns an IPAddress, if any.
 pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
-    let owner = address
-        .owner_references()
-        .iter()
-        .find(|owner| is_claim_owner(owner))?;
-    Some(&owner.uid)
+    Some(&claim_owner(address)?.uid)
 }
 
 /// Whether an owner is a claim of the contract, in any version.
@@ -289,11 +290,7 @@ pub(super) fn is_claim_owner(owner: &OwnerReference) -> bool {
 
 /// The version in which the claim is an owner of an IPAddress.
 fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
-    let owner = address
-        .owner_references()
-        .iter()
-        .find(|owner| is_claim_owner(owner))?;
-    let (_, version) = owner.api_version.split_once('/')?;
+    let (_, version) = claim_owner(address)?.api_version.split_once('/')?;
     ContractVersion::ALL
         .into_iter()
         .find(|known| known.as_str() == version)

@@ -1,12 +1,12 @@
 //! A reconciler whose outcome is written into the status of its objects.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{
-    Action, Attempt, Cause, CleanUp, Failure, Finalized, Protect, Protection, Reconciler,
+    Action, Attempt, CONFLICT_DELAY, Cause, CleanUp, Failure, Finalized, IN_USE_DELAY, Protect, Protection, Reconciler,
 };
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
@@ -26,13 +26,6 @@ const RECONCILE_FAILED: &str = "ReconcileFailed";
 
 /// Says who uses an object.
 type Users<K> = dyn Fn(&K) -> Option<String> + Send + Sync;
-
-/// The delay after a conflict with another write of the object, whose event comes soon.
-const CONFLICT_DELAY: Duration = Duration::from_millis(250);
-
-/// The delay before an object in deletion that others use is reconciled again. The removal of the
-/// last reference enqueues it earlier.
-const IN_USE_DELAY: Duration = Duration::from_mins(1);
 
 /// The fields of a status that [`Reported`] writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -353,6 +346,8 @@ mod tests {
     use capi_ipam_controller::controller::reconcile_fn;
     use k8s_openapi::api::core::v1::Node;
     use serde_json::json;
+
+    use std::time::Duration;
 
     use super::*;
 

@@ -10,12 +10,13 @@ use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
 use tracing::Span;
 
 use crate::adapter::{PoolKind, ProviderAdapter};
-use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
+use crate::address_in_use::AddressInUseEvents;
 use crate::api::{Cluster, IPAddress, IPAddressClaim};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{
@@ -279,7 +280,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             pools: pools.clone(),
             claims: claims.clone(),
             events: manager.events.clone(),
-            deleting: DeletingAddresses::default(),
+            deleting: Mutex::default(),
         }));
         let of_clusters = Arc::clone(&clusters);
         claim_event_handlers.push(on_deleted(move |claim| of_clusters.forget(claim)));

@@ -2,7 +2,6 @@
 //! one line in the log and an event for each change of a status or reason, and none while nothing
 //! changes.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -132,12 +131,7 @@ impl<K: ApiObject> StatusWriter<K> {
         if *fields == status_fields::read(object) {
             return Ok(StatusWrite::Unchanged);
         }
-        let name = object.name_any();
-        let wanted =
-            status_fields::with(object, fields).map_err(|source| CallError::Serialize {
-                operation: format!("patch the status of {name}"),
-                source,
-            })?;
+        let wanted = status_fields::with(object, fields)?;
         self.write_or_log(client, object, &wanted).await
     }
 
@@ -196,10 +190,17 @@ impl<K: ApiObject> StatusWriter<K> {
         let name = NamespacedName::of(written.meta());
         let object = format!("{} {name}", K::kind(&self.version));
         let (old, new) = ((self.conditions)(before), (self.conditions)(wanted));
-        log_transitions(&object, &old, &new, self.is_warning);
-        let changed = changed_conditions(&old, &new);
-        let version = &self.version;
-        publish_warnings(&self.events, &written, version, &changed, self.is_warning);
+        for transition in transitions(&old, &new) {
+            let changed = conditions::find(&new, transition.type_);
+            transition.log(&object, changed.is_some_and(self.is_warning));
+        }
+        for condition in changed_conditions(&old, &new) {
+            if (self.is_warning)(&condition) {
+                let reason = condition.reason.as_deref().unwrap_or_default();
+                let message = condition.message.as_deref().unwrap_or_default();
+                self.warn(&written, reason, message);
+            }
+        }
         Ok(Some(written))
     }
 
@@ -219,9 +220,12 @@ impl<K: ApiObject> StatusWriter<K> {
         }
         let error = error_chain(error);
         let note = format!("cannot write the object or its status, will retry: {error}");
-        let reason = conditions::INITIALIZATION_FAILED;
+        self.warn(object, conditions::INITIALIZATION_FAILED, &note);
+    }
+
+    fn warn(&self, object: &K, reason: &str, note: &str) {
         self.events
-            .warning(object, &self.version, reason, "Inspect", &note);
+            .warning(object, &self.version, reason, "Inspect", note);
     }
 }
 
@@ -240,56 +244,35 @@ struct Transition<'a> {
     details: &'a str,
 }
 
-/// Logs what has changed between two lists of conditions. `is_warning` decides whether a condition
-/// reports a problem.
-fn log_transitions(
-    object: &dyn Display,
-    before: &[Condition],
-    after: &[Condition],
-    is_warning: impl Fn(&Condition) -> bool,
-) {
-    for transition in transitions(before, after) {
-        let Transition {
+impl Transition<'_> {
+    fn log(self, object: &str, is_problem: bool) {
+        let Self {
             type_,
             from,
             to,
             reason,
             details,
-        } = transition;
-        let is_problem = conditions::find(after, type_).is_some_and(&is_warning);
+        } = self;
         if is_problem {
-            warn!(%object, condition = type_, from, to, reason, details, "condition changed");
+            warn!(object, condition = type_, from, to, reason, details, "condition changed");
         } else {
-            info!(%object, condition = type_, from, to, reason, details, "condition changed");
+            info!(object, condition = type_, from, to, reason, details, "condition changed");
         }
     }
 }
 
 /// The conditions in `after` whose status or reason differs from that in `before`.
 fn changed_conditions(before: &[Condition], after: &[Condition]) -> Vec<Condition> {
-    let is_unchanged = |condition: &Condition| {
+    let mut changed = after.to_vec();
+    changed.retain(|condition| {
         let present = conditions::find(before, &condition.type_);
-        present.is_some_and(|present| {
-            (&present.status, &present.reason) == (&condition.status, &condition.reason)
-        })
-    };
-    let changed = after.iter().filter(|condition| !is_unchanged(condition));
-    changed.cloned().collect()
+        present.is_none_or(|present| differ(present, condition))
+    });
+    changed
 }
 
-/// Publishes a warning event for each condition that has changed and reports a problem.
-fn publish_warnings<K: Resource>(
-    events: &EventPublisher,
-    object: &K,
-    version: &K::DynamicType,
-    changed: &[Condition],
-    is_warning: impl Fn(&Condition) -> bool,
-) {
-    for condition in changed.iter().filter(|condition| is_warning(condition)) {
-        let reason = condition.reason.as_deref().unwrap_or_default();
-        let message = condition.message.as_deref().unwrap_or_default();
-        events.warning(object, version, reason, "Inspect", message);
-    }
+fn differ(before: &Condition, after: &Condition) -> bool {
+    (&before.status, &before.reason) != (&after.status, &after.reason)
 }
 
 fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Transition<'a>> {
@@ -327,7 +310,7 @@ fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Trans
 /// Whether a condition is news. That a new object has no problem is none.
 fn is_news(before: Option<&Condition>, after: &Condition) -> bool {
     match before {
-        Some(before) => (&before.status, &before.reason) != (&after.status, &after.reason),
+        Some(before) => differ(before, after),
         None => after.type_ == conditions::READY || after.status == "True",
     }
 }

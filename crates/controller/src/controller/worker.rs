@@ -3,7 +3,6 @@
 mod changes;
 
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::backoff::{Backoffs, Start};
+use super::backoff::Backoffs;
 use super::compaction::Compaction;
 use super::deleted::Deleted;
 use super::progress::LowPriorityProgress;
@@ -75,8 +74,6 @@ pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
     store: Store<R::Object, C::Compact>,
     deleted: Deleted<R::Object>,
     queue: Queue,
-    /// The objects that a trigger enqueues later.
-    timers: BTreeSet<(Instant, NamespacedName)>,
     /// An initial list has begun. Objects are reconciled as soon as they are listed: of a hundred
     /// thousand most need no reconcile, and the others do not wait for the end of the list.
     started: bool,
@@ -110,7 +107,6 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             store,
             deleted: Deleted::default(),
             queue: Queue::default(),
-            timers: BTreeSet::new(),
             started: false,
             concurrency: usize::from(options.concurrency.max(1)),
             running_low: 0,
@@ -141,7 +137,6 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         let mut timer_at = None;
         let mut running = JoinSet::new();
         loop {
-            self.handle_timers();
             self.start_due(&mut running);
             let due_low = self.queue.low_due();
             let due = self.queue.due(running.len()).saturating_sub(due_low);
@@ -155,8 +150,6 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                 .queue
                 .next_due()
                 .filter(|_| running.len() < self.concurrency);
-            let next_timer = self.timers.first().map(|(at, _)| *at);
-            let next_due = next_due.into_iter().chain(next_timer).min();
             if let Some(at) = next_due.filter(|_| next_due != timer_at) {
                 timer.as_mut().reset(at.into());
             }
@@ -233,36 +226,14 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     }
 
     fn handle_trigger(&mut self, trigger: Triggered) {
-        let Triggered {
-            object: key,
-            cause,
-            at,
-        } = trigger;
-        let now = Instant::now();
-        if at > now {
-            self.timers.insert((at, key));
-            return;
-        }
+        let Triggered { object: key, cause } = trigger;
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
             if cause == Cause::Triggered {
                 self.context.backoffs.trigger(&key);
             }
-            let priority = self.priority(&key, cause);
+            let (priority, now) = (self.priority(&key, cause), Instant::now());
             self.queue.add(key, now, now, Reason { cause, priority });
-        }
-    }
-
-    /// Enqueues the objects whose delay is over.
-    fn handle_timers(&mut self) {
-        let now = Instant::now();
-        while let Some((at, object)) = self.timers.pop_first() {
-            if at > now {
-                self.timers.insert((at, object));
-                return;
-            }
-            let cause = Cause::Requeued;
-            self.handle_trigger(Triggered { object, cause, at });
         }
     }
 
@@ -400,9 +371,8 @@ async fn reconcile<R: Reconciler, C>(
         .backoffs
         .begin(key, object.as_ref(), cause, Instant::now(), dequeues);
     let mut attempt = match start {
-        Start::Now(attempt) => attempt,
-        Start::Backoff(left) => return Some(left),
-        Start::GivenUp => return None,
+        Ok(attempt) => attempt,
+        Err(wait) => return wait,
     };
     let controller = &context.options.name;
     let before = attempt.with_state(());

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::Description;
+use super::{Description, Labels};
 
 pub(super) const RECONCILE_SECONDS: Description = Description {
     name: "controller_reconcile_seconds",
@@ -84,29 +83,12 @@ impl Outcome {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ReconcileLabels {
-    controller: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct QueueLabels {
-    controller: String,
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RetryLabels {
-    controller: String,
-}
-
 /// The metrics of all controllers of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerMetrics {
-    pub(super) durations: Family<ReconcileLabels, Histogram, Buckets>,
-    pub(super) objects: Family<QueueLabels, Gauge>,
-    pub(super) retries: Family<RetryLabels, Counter>,
+    pub(super) durations: Family<Labels<2>, Histogram, Buckets>,
+    pub(super) objects: Family<Labels<2>, Gauge>,
+    pub(super) retries: Family<Labels<1>, Counter>,
 }
 
 /// The upper bounds of a histogram.
@@ -138,23 +120,16 @@ impl ControllerMetrics {
 
     /// Creates the metrics of one controller.
     pub(crate) fn of(&self, controller: &str) -> WorkerMetrics {
-        let controller = controller.to_owned();
+        let controller = ("controller", controller.to_owned());
         let objects = STATES.map(|state| {
-            self.objects.get_or_create_owned(&QueueLabels {
-                controller: controller.clone(),
-                state,
-            })
+            let labels = [controller.clone(), ("state", state.to_owned())];
+            self.objects.get_or_create_owned(&labels)
         });
-        let retries = self.retries.get_or_create_owned(&RetryLabels {
-            controller: controller.clone(),
-        });
+        let retries = self.retries.get_or_create_owned(&[controller.clone()]);
         // They exist before the first reconcile: an alert does not see an increase from nothing to
         // one.
         let durations = Outcome::ALL.map(|outcome| {
-            let labels = ReconcileLabels {
-                controller: controller.clone(),
-                outcome: outcome.label(),
-            };
+            let labels = [controller.clone(), ("outcome", outcome.label().to_owned())];
             (outcome, self.durations.get_or_create_owned(&labels))
         });
         WorkerMetrics {

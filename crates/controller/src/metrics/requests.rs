@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use http::{Method, Uri};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::Description;
+use super::{Description, Labels};
 
 pub(super) const REQUEST_SECONDS: Description = Description {
     name: "apiserver_request_seconds",
@@ -25,18 +24,10 @@ const BUCKETS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0,
 ];
 
-/// The labels of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Labels {
-    verb: &'static str,
-    resource: String,
-    code: String,
-}
-
 /// The metrics of the requests of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestMetrics {
-    pub(super) durations: Family<Labels, Histogram>,
+    pub(super) durations: Family<Labels<3>, Histogram>,
 }
 
 impl Default for RequestMetrics {
@@ -60,13 +51,10 @@ impl RequestMetrics {
         took: Duration,
     ) {
         let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
-        self.durations
-            .get_or_create(&Labels {
-                verb,
-                resource,
-                code,
-            })
-            .observe(took.as_secs_f64());
+        let verb = ("verb", verb.to_owned());
+        let labels = [verb, ("resource", resource), ("code", code)];
+        let durations = self.durations.get_or_create(&labels);
+        durations.observe(took.as_secs_f64());
     }
 }
 

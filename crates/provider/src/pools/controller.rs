@@ -10,7 +10,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
 use capi_ipam_controller::watch::MaybeInvalid;
 use kube::core::ObjectMeta;
-use kube::{Resource, ResourceExt};
+use kube::Resource;
 
 use super::status::{self, PoolCounts, PoolState, PoolStatus};
 use super::{PoolProvider, Shared};
@@ -104,10 +104,7 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
         if wanted == before {
             return Ok(PoolPlan::Report(None, next));
         }
-        let wanted = status_fields::with(pool, &wanted).map_err(|source| CallError::Serialize {
-            operation: format!("patch the status of {}", pool.name_any()),
-            source,
-        })?;
+        let wanted = status_fields::with(pool, &wanted)?;
         Ok(PoolPlan::Report(Some(Box::new(wanted)), next))
     }
 }
