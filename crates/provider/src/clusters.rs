@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::ObservedCache;
 use capi_ipam_protocol::decision::ClusterState;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -32,7 +32,7 @@ struct State {
 }
 
 /// The cached properties of a Cluster.
-struct ClusterInfo {
+pub(super) struct ClusterInfo {
     paused: bool,
     /// Creation time in seconds since 1970.
     created: i64,
@@ -119,16 +119,6 @@ impl Clusters {
         }
     }
 
-    fn remove(&self, cluster: &ObjectMeta) {
-        let key = NamespacedName::of(cluster);
-        let uid = cluster.uid.as_deref();
-        self.state
-            .lock()
-            .clusters
-            .delete(key.namespace(), key.name(), uid, Instant::now());
-        self.wake_waiting(&key);
-    }
-
     fn wake_waiting(&self, cluster: &NamespacedName) {
         let waiting = self.state.lock().waiting.take(cluster);
         for claim in waiting {
@@ -160,73 +150,56 @@ fn cluster_of(claim: &IPAddressClaim) -> Option<NamespacedName> {
     ))
 }
 
-impl EventHandler<Cluster> for Clusters {
-    fn init(&self) {
-        self.state.lock().clusters.begin_list();
+impl ObservedCache for Clusters {
+    type Object = Cluster;
+    type Value = ClusterInfo;
+
+    fn observed<T>(&self, function: impl FnOnce(&mut Observed<ClusterInfo>) -> T) -> T {
+        function(&mut self.state.lock().clusters)
     }
 
-    fn init_done(&self) {
-        let removed = self.state.lock().clusters.end_list(Instant::now());
-        for (cluster, _) in removed {
-            self.wake_waiting(&cluster);
-        }
-    }
-
-    fn apply(&self, cluster: &Cluster) {
+    fn see(&self, cluster: &Cluster) {
         let key = NamespacedName::of(&cluster.metadata);
         let paused = cluster.is_paused();
-        let is_changed = {
-            let (mut state, now) = (self.state.lock(), Instant::now());
-            let before = state
-                .clusters
-                .get(key.namespace(), key.name())
-                .map(|known| (known.paused, known.unpaused));
+        let is_changed = self.observed(|clusters| {
+            let now = Instant::now();
+            let before = clusters.get(key.namespace(), key.name());
             let unpaused = match before {
-                Some((true, _)) if !paused => Some(now),
-                before => before.and_then(|(_, unpaused)| unpaused),
+                Some(before) if before.paused && !paused => Some(now),
+                before => before.and_then(|before| before.unpaused),
             };
             let info = ClusterInfo {
                 paused,
                 created: created(&cluster.metadata),
                 unpaused,
             };
-            let change = state
-                .clusters
-                .see(Origin::Watch, &cluster.metadata, info, now);
+            let change = clusters.see(Origin::Watch, &cluster.metadata, info, now);
             change.is_some_and(|change| change.before.map(|before| before.paused) != Some(paused))
-        };
+        });
         if is_changed {
             self.wake_waiting(&key);
         }
     }
 
-    fn delete(&self, cluster: &Cluster) {
-        self.remove(&cluster.metadata);
+    fn removed(&self, cluster: &NamespacedName, _: Option<ClusterInfo>) {
+        self.wake_waiting(cluster);
     }
 
     /// What was known of the Cluster stays valid. One of which nothing is known counts as paused:
     /// nothing of it may change.
-    fn apply_invalid(&self, cluster: &Invalid) {
-        let (metadata, now) = (&cluster.metadata, Instant::now());
-        let key = NamespacedName::of(metadata);
-        let state = &mut self.state.lock();
-        state.clusters.see_undecodable(Origin::Watch, metadata, now);
-        if state.clusters.get(key.namespace(), key.name()).is_none() {
-            let info = ClusterInfo {
-                paused: true,
-                created: created(metadata),
-                unpaused: None,
-            };
-            state.clusters.see(Origin::Watch, metadata, info, now);
-        }
-    }
-
-    fn delete_invalid(&self, cluster: &Invalid) {
-        self.remove(&cluster.metadata);
-    }
-
-    fn restored(&self) {
-        self.state.lock().clusters.restored();
+    fn see_undecodable(&self, metadata: &ObjectMeta) {
+        let (key, now) = (NamespacedName::of(metadata), Instant::now());
+        self.observed(|clusters| {
+            clusters.see_undecodable(Origin::Watch, metadata, now);
+            if clusters.get(key.namespace(), key.name()).is_none() {
+                let info = ClusterInfo {
+                    paused: true,
+                    created: created(metadata),
+                    unpaused: None,
+                };
+                clusters.see(Origin::Watch, metadata, info, now);
+            }
+        });
     }
 }
 
@@ -237,6 +210,8 @@ mod tests {
 
     use capi_ipam_controller::controller::ControllerBuilder;
     use serde_json::json;
+
+    use capi_ipam_controller::watch::{EventHandler, Invalid};
 
     use super::*;
     use crate::claim_cache::CompactClaim;

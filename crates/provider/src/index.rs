@@ -8,11 +8,10 @@ use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::ObservedCache;
 use capi_ipam_protocol::decision::AddressState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, PoolReference, Uid, names};
@@ -208,42 +207,21 @@ impl AddressIndex {
         change.is_some_and(|change| change.before.as_ref() != Some(&record))
     }
 
-    /// Removes an IPAddress, unless another one of its name was created since. Returns whether it
-    /// was known.
-    pub(super) fn remove(&self, namespace: &str, name: &str, uid: Option<&str>) -> bool {
-        self.state
-            .lock()
-            .addresses
-            .delete(namespace, name, uid, Instant::now())
-            .is_some()
-    }
-
-    /// Handles the event of a deletion. An IPAddress that this process deleted is already removed.
-    fn deleted(&self, metadata: &ObjectMeta) {
-        let name = NamespacedName::of(metadata);
-        if self.remove(name.namespace(), name.name(), metadata.uid.as_deref()) {
-            self.trigger.enqueue(name);
-        }
+    /// Removes an IPAddress, unless another one of its name was created since.
+    pub(super) fn remove(&self, namespace: &str, name: &str, uid: Option<&str>) {
+        self.observed(|known| known.delete(namespace, name, uid, Instant::now()));
     }
 }
 
-impl EventHandler<IPAddress> for AddressIndex {
-    fn init(&self) {
-        self.state.lock().addresses.begin_list();
+impl ObservedCache for AddressIndex {
+    type Object = IPAddress;
+    type Value = AddressRecord;
+
+    fn observed<T>(&self, function: impl FnOnce(&mut Observed<AddressRecord>) -> T) -> T {
+        function(&mut self.state.lock().addresses)
     }
 
-    fn init_done(&self) {
-        let removed = {
-            let mut state = self.state.lock();
-            state.is_synced = true;
-            state.addresses.end_list(Instant::now())
-        };
-        for (address, _) in removed {
-            self.trigger.enqueue(address);
-        }
-    }
-
-    fn apply(&self, address: &IPAddress) {
+    fn see(&self, address: &IPAddress) {
         let is_changed = self.upsert(address, Origin::Watch);
         // During the initial list every claim is reconciled anyway.
         if is_changed && self.state.lock().is_synced {
@@ -251,24 +229,15 @@ impl EventHandler<IPAddress> for AddressIndex {
         }
     }
 
-    fn restored(&self) {
-        self.state.lock().addresses.restored();
+    /// An IPAddress that this process deleted is already removed.
+    fn removed(&self, address: &NamespacedName, record: Option<AddressRecord>) {
+        if record.is_some() {
+            self.trigger.enqueue(address.clone());
+        }
     }
 
-    fn delete(&self, address: &IPAddress) {
-        self.deleted(&address.metadata);
-    }
-
-    fn apply_invalid(&self, address: &Invalid) {
-        self.state.lock().addresses.see_undecodable(
-            Origin::Watch,
-            &address.metadata,
-            Instant::now(),
-        );
-    }
-
-    fn delete_invalid(&self, address: &Invalid) {
-        self.deleted(&address.metadata);
+    fn listed(&self) {
+        self.state.lock().is_synced = true;
     }
 }
 
@@ -300,6 +269,8 @@ fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
 mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;
     use serde_json::json;
+
+    use capi_ipam_controller::watch::EventHandler;
 
     use super::*;
 

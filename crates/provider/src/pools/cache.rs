@@ -8,9 +8,8 @@ use std::time::Instant;
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid, Keyed};
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use kube::Resource;
-use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
 use super::EnqueuePool;
@@ -129,17 +128,6 @@ impl<K> PoolCache<K> {
         }
     }
 
-    fn remove(&self, pool: &ObjectMeta) {
-        let key = NamespacedName::of(pool);
-        self.state.lock().pools.delete(
-            key.namespace(),
-            key.name(),
-            pool.uid.as_deref(),
-            Instant::now(),
-        );
-        self.wake_all(&key);
-    }
-
     fn wake_all(&self, pool: &NamespacedName) {
         let waiting = self.state.lock().waiting.take(pool);
         self.set_exhausted(pool, false);
@@ -221,56 +209,33 @@ impl<K: Resource> Drop for InFlight<K> {
 
 impl<K: Resource + Keyed> PoolCache<K> {
     /// Records a state of a pool, and wakes the claims that wait for a change of it.
-    pub(super) fn see(&self, origin: Origin, pool: &K) {
-        let key = NamespacedName::of(pool.meta());
+    pub(super) fn record(&self, origin: Origin, pool: &K) {
         let value = Arc::new(pool.clone());
-        let change = self
-            .state
-            .lock()
-            .pools
-            .see(origin, pool.meta(), value, Instant::now());
+        let change =
+            self.observed(|pools| pools.see(origin, pool.meta(), value, Instant::now()));
         let Some(change) = change else { return };
         // Its status wakes no claim.
         let before = change.before;
         if before.is_none_or(|before| pool.has_changed_since(&before)) {
-            self.wake_all(&key);
+            self.wake_all(&pool.key());
         }
     }
 }
 
-impl<K: Resource + Keyed> EventHandler<K> for PoolCache<K> {
-    fn init(&self) {
-        self.state.lock().pools.begin_list();
+impl<K: Resource + Keyed> ObservedCache for PoolCache<K> {
+    type Object = K;
+    type Value = Arc<K>;
+
+    fn observed<T>(&self, function: impl FnOnce(&mut Observed<Arc<K>>) -> T) -> T {
+        function(&mut self.state.lock().pools)
     }
 
-    fn init_done(&self) {
-        let removed = self.state.lock().pools.end_list(Instant::now());
-        for (pool, _) in removed {
-            self.wake_all(&pool);
-        }
+    fn see(&self, pool: &K) {
+        self.record(Origin::Watch, pool);
     }
 
-    fn apply(&self, pool: &K) {
-        self.see(Origin::Watch, pool);
-    }
-
-    fn delete(&self, pool: &K) {
-        self.remove(pool.meta());
-    }
-
-    fn restored(&self) {
-        self.state.lock().pools.restored();
-    }
-
-    fn apply_invalid(&self, pool: &Invalid) {
-        self.state
-            .lock()
-            .pools
-            .see_undecodable(Origin::Watch, &pool.metadata, Instant::now());
-    }
-
-    fn delete_invalid(&self, pool: &Invalid) {
-        self.remove(&pool.metadata);
+    fn removed(&self, pool: &NamespacedName, _: Option<Arc<K>>) {
+        self.wake_all(pool);
     }
 }
 
@@ -279,6 +244,8 @@ mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
+
+    use capi_ipam_controller::watch::EventHandler;
 
     use super::*;
 

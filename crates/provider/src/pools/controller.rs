@@ -63,7 +63,7 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
     }
 
     fn seen(&self, pool: &P::Pool) {
-        self.shared.pools.see(Origin::Response, pool);
+        self.shared.pools.record(Origin::Response, pool);
     }
 
     fn conditions(pool: &P::Pool) -> Vec<Condition> {
