@@ -116,7 +116,6 @@ impl EventPublisher {
 
 /// The object of an event. The recorder publishes events of a [`Resource`], and uses only its
 /// reference.
-#[derive(Debug)]
 struct Regarding {
     object: ObjectReference,
     metadata: ObjectMeta,
@@ -185,7 +184,6 @@ async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Re
 
 /// Limits the events of each namespace, so that one tenant does not suppress those of others, and
 /// all events together, so that they do not load the API server.
-#[derive(Debug)]
 struct RateLimits {
     of_each: TokenBucket,
     of_all: TokenBucket,
@@ -213,7 +211,7 @@ impl RateLimits {
 }
 
 /// A token bucket: limits bursts and the rate in the long run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct TokenBucket {
     /// The time after which there is one more token.
     refill: Duration,

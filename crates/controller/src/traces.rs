@@ -113,7 +113,6 @@ pub enum TraceError {
 }
 
 /// The export of the spans of a process.
-#[derive(Debug)]
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
 }

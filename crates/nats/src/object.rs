@@ -201,7 +201,6 @@ impl<T: Value> Keyed for KvObject<T> {
 }
 
 /// A message of the stream of a bucket.
-#[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) key: String,
     pub(crate) revision: u64,

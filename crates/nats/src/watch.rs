@@ -31,7 +31,6 @@ const RETRY_POLICY: RetryPolicy = RetryPolicy {
 };
 
 /// What a watch delivers.
-#[derive(Debug)]
 pub(crate) enum Event {
     /// A list starts.
     Init,

@@ -25,7 +25,7 @@ pub(super) struct AddressInUseEvents {
 }
 
 /// The IPAddresses that are being deleted.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Deleting {
     uids: HashSet<Uid>,
     /// Whether the initial list is complete.

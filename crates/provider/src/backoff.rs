@@ -32,7 +32,7 @@ const MAX_BACKOFF: Duration = Duration::from_mins(5);
 const MAX_RETRIES_PER_SECOND: u32 = 100;
 
 /// Tracks the claims whose last attempt failed, and computes their backoff.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ClaimBackoff {
     /// The delays that the provider has chosen.
     policy: Option<RetryPolicy>,

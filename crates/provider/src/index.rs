@@ -32,7 +32,7 @@ struct State {
 }
 
 /// The cached properties of one IPAddress.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct AddressRecord {
     /// Uid of the claim that owns the IPAddress.
     pub(super) claim: Option<Uid>,

@@ -79,7 +79,7 @@ const REASONS: [&str; 13] = [
 type Label<T> = [(&'static str, T); 1];
 
 /// The metrics of claims. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct ClaimMetrics {
     bind_seconds: Histogram,
     claims: Family<Label<&'static str>, Gauge>,

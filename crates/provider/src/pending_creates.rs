@@ -17,7 +17,6 @@ use crate::api::{IPAddressClaim, PoolReference, Uid};
 const CREATE_EXPIRY: Duration = REQUEST_TIMEOUT.saturating_mul(3);
 
 /// The claims whose IPAddress may still be created.
-#[derive(Debug)]
 pub(super) struct PendingCreates {
     /// The start of this process. The requests of earlier processes are unknown.
     started: Instant,

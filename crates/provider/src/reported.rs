@@ -28,7 +28,7 @@ const RECONCILE_FAILED: &str = "ReconcileFailed";
 type Users<K> = dyn Fn(&K) -> Option<String> + Send + Sync;
 
 /// The fields of a status that [`Reported`] writes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReadyStatus {
     #[serde(deserialize_with = "conditions::observed_generation")]

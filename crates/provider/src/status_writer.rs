@@ -234,7 +234,7 @@ fn uid_of<K: Resource>(object: &K) -> Uid {
 }
 
 /// The change of one condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Transition<'a> {
     type_: &'a str,
     /// The status before and after; `None` without the condition.

@@ -297,7 +297,7 @@ async fn send(
 }
 
 /// How long nothing may arrive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Silence {
     /// After this time, the connection is dead.
     limit: Duration,

@@ -9,7 +9,6 @@ use crate::watch::Keyed;
 
 /// The last states of deleted objects, until they are reconciled. Empty if the reconciler
 /// [does not need them](super::Reconciler::wants_deleted).
-#[derive(Debug)]
 pub(super) struct Deleted<K> {
     objects: HashMap<NamespacedName, Arc<K>>,
 }

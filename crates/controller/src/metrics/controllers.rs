@@ -92,7 +92,7 @@ pub(crate) struct ControllerMetrics {
 }
 
 /// The upper bounds of a histogram.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Buckets(&'static [f64]);
 
 impl MetricConstructor<Histogram> for Buckets {
@@ -141,7 +141,7 @@ impl ControllerMetrics {
 }
 
 /// The metrics of one controller.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct WorkerMetrics {
     durations: [(Outcome, Histogram); 5],
     objects: [Gauge; 4],

@@ -25,7 +25,6 @@ const STALLED: &str = "Nats-Consumer-Stalled";
 const MAX_MISSING_HEARTBEATS: u32 = 3;
 
 /// Why a session is over.
-#[derive(Debug)]
 pub(super) enum Ending {
     /// It is old enough.
     Resync,

@@ -27,7 +27,6 @@ pub(super) struct Due<T> {
 /// An object is released when it has seemed abandoned in two passes, and in every pass for the
 /// grace period: what is being written at the moment of a pass is not abandoned. With `report_only`
 /// it is reported instead. Each object is reported once.
-#[derive(Debug)]
 pub(super) struct Findings<T> {
     grace: Duration,
     report_only: bool,
