@@ -24,7 +24,7 @@ const LAST_FAILURE: &str = "; not released yet, the last attempt failed: ";
 ///
 /// The message of a bound claim is used for the event only, and its condition has no message: other
 /// controllers copy messages of conditions to their own objects.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct ClaimConditions {
     pub(super) ready: bool,
     pub(super) reason: &'static str,

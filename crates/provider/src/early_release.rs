@@ -76,7 +76,7 @@ fn left_until(deadline: Timestamp, now: Timestamp) -> Duration {
 }
 
 /// When the address of a claim that is being deleted is released at the latest.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct ReleaseTime {
     /// As the condition of the claim shows it.
     pub(super) at: Timestamp,

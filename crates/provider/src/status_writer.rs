@@ -234,7 +234,7 @@ fn uid_of<K: Resource>(object: &K) -> Uid {
 }
 
 /// The change of one condition.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Transition<'a> {
     type_: &'a str,
     /// The status before and after; `None` without the condition.
