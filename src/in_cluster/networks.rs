@@ -254,7 +254,7 @@ impl NetworkReconciler {
             report.lacks_registry
         } else {
             let ready = conditions::find(&network.status.as_ref()?.conditions, conditions::READY)?;
-            ready.reason.as_deref() == Some(conditions::REGISTRY_NOT_FOUND)
+            ready.reason() == conditions::REGISTRY_NOT_FOUND
         };
         is_missing.then_some(registry)
     }
@@ -336,7 +336,7 @@ fn conditions_of(network: &IPNetwork) -> &[Condition] {
 fn is_warning(condition: &Condition) -> bool {
     match &*condition.type_ {
         conditions::READY => {
-            let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
+            let is_requested = condition.reason() == conditions::DELETING;
             condition.status == "False" && !is_requested
         }
         conditions::BLOCK_CONFLICT | conditions::EXCLUSIONS_DIFFER => condition.status == "True",

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::{EventHandler, Invalid, Keyed};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
@@ -55,7 +55,7 @@ impl EventHandler<IPAddress> for AddressInUseEvents {
     }
 
     fn apply(&self, address: &IPAddress) {
-        let is_kept = address.metadata.deletion_timestamp.is_some()
+        let is_kept = address.is_deleting()
             && finalizer::is_set(address, names::PROTECT_ADDRESS);
         if !is_kept
             || !self

@@ -9,7 +9,7 @@ use capi_ipam_controller::controller::{Cached, Store};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::traces;
-use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, trim};
+use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, Keyed, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
 use tokio::sync::mpsc;
@@ -44,7 +44,7 @@ impl CompactClaim {
     ) -> Option<Self> {
         let bound = is_bound(claim);
         let is_complete = bound && finalizer::is_set(claim, names::RELEASE_ADDRESS);
-        let compact = claim.metadata.deletion_timestamp.is_none() && (is_complete || !is_managed);
+        let compact = !claim.is_deleting() && (is_complete || !is_managed);
         let uid = Uid::parse(claim.metadata.uid.as_deref()?)?;
         let (created, shows_use) = (created(&claim.metadata), shows_use(claim));
         compact.then_some(Self {
@@ -292,7 +292,7 @@ impl EventHandler<IPAddressClaim> for FilteringHandler {
 
     fn delete(&self, claim: &IPAddressClaim) {
         self.handlers.delete(claim);
-        let is_marked = claim.metadata.deletion_timestamp.is_some();
+        let is_marked = claim.is_deleting();
         if self.filter.matches(claim)
             && !is_marked
             && finalizer::is_set(claim, names::RELEASE_ADDRESS)

@@ -357,7 +357,7 @@ pub(crate) fn waits_for_free_address(claim: &IPAddressClaim) -> bool {
     ];
     conditions
         .into_iter()
-        .any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))
+        .any(|condition| waited.contains(&condition.reason()))
 }
 
 #[cfg(test)]

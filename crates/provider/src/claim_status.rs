@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::controller::{Action, Attempt};
-use capi_ipam_controller::watch::display_name;
+use capi_ipam_controller::watch::{Keyed, display_name};
 use capi_ipam_controller::clock;
 use capi_ipam_protocol::decision::AddressState;
 use kube::ResourceExt;
@@ -121,7 +121,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let early = self.failed_early_release(claim, error);
         let status = early.unwrap_or_else(|| ClaimConditions::repeated_failure(claim, error));
         // A bound claim stays ready if its IPAddress exists and only its repair fails.
-        let is_usable = claim.metadata.deletion_timestamp.is_none()
+        let is_usable = !claim.is_deleting()
             && claim.bound_address().is_some()
             && self.addresses.state_for(claim) != AddressState::Absent;
         if is_usable && !error.is_rejected() {

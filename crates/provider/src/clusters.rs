@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::ObservedCache;
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use capi_ipam_protocol::decision::ClusterState;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::api::{Cluster, IPAddressClaim, is_paused, names};
+use crate::contract::namespace_of;
 use crate::waiting_claims::{WaitingClaims, created};
 
 /// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation
@@ -99,8 +100,7 @@ impl Clusters {
             return false;
         };
         let state = self.state.lock();
-        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
-        let Some(known) = state.clusters.get(namespace, cluster) else {
+        let Some(known) = state.clusters.get(namespace_of(claim), cluster) else {
             return false;
         };
         let recently_created = known.created.saturating_add_unsigned(MOVE_WINDOW.as_secs())
@@ -115,7 +115,7 @@ impl Clusters {
     pub(super) fn forget(&self, claim: &IPAddressClaim) {
         let mut state = self.state.lock();
         if !state.waiting.is_empty() {
-            state.waiting.remove(&NamespacedName::of(&claim.metadata));
+            state.waiting.remove(&claim.key());
         }
     }
 
@@ -145,7 +145,7 @@ pub(super) fn without_requested(
 
 fn cluster_of(claim: &IPAddressClaim) -> Option<NamespacedName> {
     Some(NamespacedName::new(
-        claim.metadata.namespace.as_deref().unwrap_or_default(),
+        namespace_of(claim),
         claim.cluster_name()?,
     ))
 }
@@ -159,7 +159,7 @@ impl ObservedCache for Clusters {
     }
 
     fn see(&self, cluster: &Cluster) {
-        let key = NamespacedName::of(&cluster.metadata);
+        let key = cluster.key();
         let paused = cluster.is_paused();
         let is_changed = self.observed(|clusters| {
             let now = Instant::now();

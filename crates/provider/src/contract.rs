@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use kube::core::{ApiResource, NamespaceResourceScope};
 use kube::{Client, Resource};
 
-use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
+use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, Uid, names};
 
 /// Creates clients and watches for the contract kinds, in the versions that the API server serves.
 /// Cheap to clone.
@@ -121,8 +121,13 @@ impl ContractClient {
     }
 }
 
-fn namespace_of<K: Resource>(object: &K) -> &str {
+pub(crate) fn namespace_of<K: Resource>(object: &K) -> &str {
     object.meta().namespace.as_deref().unwrap_or_default()
+}
+
+/// The uid of an object.
+pub(crate) fn uid_of<K: Resource>(object: &K) -> Uid {
+    Uid::of(object.meta().uid.as_deref().unwrap_or_default())
 }
 
 /// The `apiVersion` of claims and addresses in a version of the contract.

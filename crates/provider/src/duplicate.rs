@@ -28,7 +28,7 @@ impl DuplicateReporter {
     /// Returns whether the condition `Ready` of the claim has the reason `DuplicateAddress`.
     pub fn reports_duplicate(&self, claim: &IPAddressClaim) -> bool {
         let ready = condition(self.contract.ipam, claim, conditions::READY);
-        ready.is_some_and(|ready| ready.reason.as_deref() == Some(conditions::DUPLICATE_ADDRESS))
+        ready.is_some_and(|ready| ready.reason() == conditions::DUPLICATE_ADDRESS)
     }
 
     /// Sets the condition `Ready` of the claim to False with the reason `DuplicateAddress`, and

@@ -208,7 +208,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 
     fn reports_early_release(&self, claim: &IPAddressClaim) -> bool {
         let ready = self.ready_condition(claim);
-        ready.is_some_and(|ready| ready.reason.as_deref() == Some(conditions::RELEASED_EARLY))
+        ready.is_some_and(|ready| ready.reason() == conditions::RELEASED_EARLY)
     }
 
 }

@@ -8,7 +8,7 @@ use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::ObservedCache;
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use capi_ipam_protocol::decision::AddressState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -121,24 +121,19 @@ impl AddressIndex {
 
     /// The state of the IPAddress with the name of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> AddressState {
-        let (namespace, name) = (
-            claim.metadata.namespace.as_deref(),
-            claim.metadata.name.as_deref(),
-        );
-        let uid = claim.metadata.uid.as_deref().map(Uid::of);
-        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        self.state_of(namespace, name, uid, &claim.spec.pool_ref)
+        let (key, uid) = (claim.key(), claim.metadata.uid.as_deref().map(Uid::of));
+        self.state_of(&key, uid, &claim.spec.pool_ref)
     }
 
     /// The state of the IPAddress with this name, for the claim with the same name and this uid and
     /// pool.
     pub(super) fn state_of(
         &self,
-        namespace: &str,
-        name: &str,
+        name: &NamespacedName,
         claim: Option<Uid>,
         pool: &PoolReference,
     ) -> AddressState {
+        let (namespace, name) = name.parts();
         let state = self.state.lock();
         let Some(record) = state.addresses.get(namespace, name) else {
             return AddressState::Absent;
@@ -153,10 +148,8 @@ impl AddressIndex {
     /// The last seen uid and resource version of the IPAddress of the claim, as preconditions of
     /// its deletion. `None` unless it has our finalizer and no other, and is not being deleted.
     pub(super) fn delete_preconditions(&self, claim: &IPAddressClaim) -> Option<(String, String)> {
-        let (namespace, name) = (
-            claim.metadata.namespace.as_deref()?,
-            claim.metadata.name.as_deref()?,
-        );
+        let key = claim.key();
+        let (namespace, name) = key.parts();
         let state = self.state.lock();
         let record = state.addresses.get(namespace, name)?;
         let is_ours = record.is_for(
@@ -192,7 +185,7 @@ impl AddressIndex {
             protected: finalizer::is_set(address, names::PROTECT_ADDRESS),
             has_foreign_finalizers: finalizer::all(address)
                 .any(|other| other != names::PROTECT_ADDRESS),
-            deleting: address.metadata.deletion_timestamp.is_some(),
+            deleting: address.is_deleting(),
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
             has_uuid: address
                 .metadata
@@ -225,7 +218,7 @@ impl ObservedCache for AddressIndex {
         let is_changed = self.upsert(address, Origin::Watch);
         // During the initial list every claim is reconciled anyway.
         if is_changed && self.state.lock().is_synced {
-            self.trigger.enqueue(NamespacedName::of(&address.metadata));
+            self.trigger.enqueue(address.key());
         }
     }
 

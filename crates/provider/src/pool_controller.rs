@@ -16,7 +16,7 @@ use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
-use capi_ipam_controller::watch::{WatchSpec, Watchable};
+use capi_ipam_controller::watch::{Keyed, WatchSpec, Watchable};
 use kube::Resource;
 
 use crate::api::conditions::Condition;
@@ -137,7 +137,7 @@ impl<C: PoolControl> PoolReconciler<C> {
             PoolPlan::Report(wanted, next) => (wanted, next),
         };
         // What is not searched is not released.
-        let next = if is_deleting(pool) && self.is_protected(pool) {
+        let next = if pool.is_deleting() && self.is_protected(pool) {
             next.earlier(Action::Requeue(CHECK_INTERVAL))
         } else {
             next
@@ -180,17 +180,13 @@ impl<C: PoolControl> PoolReconciler<C> {
                 return Ok(Action::Requeue(CHECK_INTERVAL));
             }
         }
-        let delay = if is_deleting(pool) {
+        let delay = if pool.is_deleting() {
             DELETION_RETRY_DELAY
         } else {
             STATUS_INTERVAL
         };
-        attempt.conclude(is_deleting(pool), result, delay)
+        attempt.conclude(pool.is_deleting(), result, delay)
     }
-}
-
-fn is_deleting<K: Resource>(pool: &K) -> bool {
-    pool.meta().deletion_timestamp.is_some()
 }
 
 impl<C: PoolControl> Reconciler for PoolReconciler<C> {
@@ -232,7 +228,7 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         let protection = self.control.protection(pool);
-        let is_released = is_deleting(pool) && !self.is_protected(pool);
+        let is_released = pool.is_deleting() && !self.is_protected(pool);
         if protection == Protection::Managed && is_released {
             // It is released. Its status is written as long as others keep it.
             return Protection::Unmanaged;
@@ -263,7 +259,7 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
         attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let is_reported = !error.is_not_found() && attempt.is_rejected_lastingly();
-        if is_reported && !is_deleting(pool) {
+        if is_reported && !pool.is_deleting() {
             let problem = error_chain(&error);
             if let Err(error) = self.reconcile_pool(pool, Some(&problem)).await {
                 return self.conclude(pool, Err(error), attempt);

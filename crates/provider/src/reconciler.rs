@@ -12,6 +12,7 @@ use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
+use capi_ipam_controller::watch::Keyed;
 use capi_ipam_controller::{finalizer, patch, trace_span, traces};
 use capi_ipam_protocol::decision::{
     AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
@@ -157,7 +158,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Action, ReconcileError> {
         let mut handler = self.handler_of(claim);
         let mut view = ClaimView {
-            deleting: claim.metadata.deletion_timestamp.is_some(),
+            deleting: claim.is_deleting(),
             has_finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
             has_foreign_finalizers: finalizer::all(claim.as_ref()).any(names::is_foreign_finalizer),
             paused: is_paused(&claim.metadata),
@@ -301,7 +302,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// What the adapter does before the reconcile of a claim that needs an address begins.
     pub(super) fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
         let needs_address =
-            claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
+            claim.bound_address().is_none() && !claim.is_deleting();
         if !needs_address || !self.filter.matches(claim) {
             return None;
         }
@@ -389,7 +390,7 @@ fn priority_of(
     has_address: impl FnOnce() -> bool,
 ) -> Priority {
     let is_background = match cause {
-        _ if claim.metadata.deletion_timestamp.is_some() => false,
+        _ if claim.is_deleting() => false,
         _ if claim.bound_address().is_some() => true,
         Cause::Resumed => has_address(),
         Cause::Requeued => waits_for_free_address(claim),

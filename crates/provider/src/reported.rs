@@ -11,6 +11,7 @@ use capi_ipam_controller::controller::{
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::retry::Retry;
+use capi_ipam_controller::watch::Keyed;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
@@ -181,8 +182,8 @@ where
             }
             // It has done nothing yet.
             (Ok(_), _) if attempt.keeps_cause => None,
-            (Ok(Action::AwaitChange), _) if is_deleting(object) => None,
-            (Ok(_), waiting) if is_deleting(object) => {
+            (Ok(Action::AwaitChange), _) if object.is_deleting() => None,
+            (Ok(_), waiting) if object.is_deleting() => {
                 let message = waiting.as_ref().map(|waiting| waiting.message.clone());
                 Some((not_ready(DELETING, message.unwrap_or_default()), true))
             }
@@ -215,7 +216,7 @@ where
         if let Err(error) = &written {
             self.status.failed(object, error, attempt);
         }
-        let next = attempt.conclude(is_deleting(object), written, CONFLICT_DELAY);
+        let next = attempt.conclude(object.is_deleting(), written, CONFLICT_DELAY);
         if is_last && !matches!(next, Ok(Action::AwaitChange)) {
             return Ok(next?);
         }
@@ -244,13 +245,9 @@ where
     }
 }
 
-fn is_deleting<K: Resource>(object: &K) -> bool {
-    object.meta().deletion_timestamp.is_some()
-}
-
 /// Whether a transition to this condition is reported by a warning event.
 fn is_warning(condition: &Condition) -> bool {
-    let is_requested = condition.reason.as_deref() == Some(DELETING);
+    let is_requested = condition.reason() == DELETING;
     condition.type_ == READY && condition.status == "False" && !is_requested
 }
 

@@ -17,8 +17,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-use crate::api::Uid;
 use crate::api::conditions::{self, Condition};
+use crate::contract::uid_of;
 use crate::status_fields;
 use crate::status_rate::StatusLimiter;
 
@@ -196,8 +196,8 @@ impl<K: ApiObject> StatusWriter<K> {
         }
         for condition in changed_conditions(&old, &new) {
             if (self.is_warning)(&condition) {
-                let reason = condition.reason.as_deref().unwrap_or_default();
-                let message = condition.message.as_deref().unwrap_or_default();
+                let reason = condition.reason();
+                let message = condition.message();
                 self.warn(&written, reason, message);
             }
         }
@@ -227,10 +227,6 @@ impl<K: ApiObject> StatusWriter<K> {
         self.events
             .warning(object, &self.version, reason, "Inspect", note);
     }
-}
-
-fn uid_of<K: Resource>(object: &K) -> Uid {
-    Uid::of(object.meta().uid.as_deref().unwrap_or_default())
 }
 
 /// The change of one condition.
@@ -282,8 +278,8 @@ fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Trans
             type_: &condition.type_,
             from: present.map(|present| present.status.as_ref()),
             to: Some(condition.status.as_ref()),
-            reason: condition.reason.as_deref().unwrap_or_default(),
-            details: condition.message.as_deref().unwrap_or_default(),
+            reason: condition.reason(),
+            details: condition.message(),
         })
     });
     let is_removed = |condition: &&Condition| {

@@ -19,6 +19,7 @@ use crate::log_limit::RepetitionLimit;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that a thread outside of the runtime can use, and that reports failures.
+#[derive(Debug)]
 pub(super) struct ExportClient {
     client: Box<dyn HttpClient>,
     runtime: Handle,
@@ -53,15 +54,6 @@ impl ExportClient {
         if let Some(suppressed) = self.log_limit.allow("", Instant::now()) {
             warn!(url = self.url, %reason, suppressed, "cannot export spans to the collector; they are dropped");
         }
-    }
-}
-
-impl fmt::Debug for ExportClient {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ExportClient")
-            .field("url", &self.url)
-            .finish_non_exhaustive()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::ObservedCache;
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use parking_lot::Mutex;
 
 use super::EnqueuePool;
@@ -100,7 +100,7 @@ impl PoolAddresses {
 
     /// Returns the name of another IPAddress of the claim's pool that has this address.
     pub(super) fn other_owner(&self, claim: &IPAddressClaim, address: IpAddr) -> Option<String> {
-        let claim_name = NamespacedName::of(&claim.metadata);
+        let claim_name = claim.key();
         let pool = NamespacedName::new(claim_name.namespace(), &claim.spec.pool_ref.name);
         let slot = (pool, address.to_canonical());
         let state = self.state.lock();
@@ -123,7 +123,7 @@ impl ObservedCache for PoolAddresses {
 
     fn see(&self, address: &IPAddress) {
         let pool = &address.spec.pool_ref;
-        let object = NamespacedName::of(&address.metadata);
+        let object = address.key();
         let (namespace, name) = object.parts();
         if !self.kind.matches(pool) {
             let before = self.observed(|used| used.forget(namespace, name));

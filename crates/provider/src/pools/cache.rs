@@ -97,7 +97,7 @@ impl<K> PoolCache<K> {
 
     /// The claim has its address, or is released.
     pub(super) fn stop_waiting(&self, claim: &IPAddressClaim) {
-        let name = NamespacedName::of(&claim.metadata);
+        let name = claim.key();
         let mut state = self.state.lock();
         state.waiting.remove(&name);
         state.requesting.remove(&name);
@@ -157,7 +157,7 @@ impl<K> Drop for AddressRequest<'_, K> {
         }
         let (was_woken, is_awaited) = {
             let requesting = &mut self.cache.state.lock().requesting;
-            let was_woken = !requesting.remove(&NamespacedName::of(&self.claim.metadata));
+            let was_woken = !requesting.remove(&self.claim.key());
             (was_woken, requesting.is_awaited(&pool))
         };
         if was_woken {

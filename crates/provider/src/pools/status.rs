@@ -151,7 +151,7 @@ impl PoolState<'_> {
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
     let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
-    let reason = condition.reason.as_deref().unwrap_or_default();
+    let reason = condition.reason();
     match condition.type_.as_ref() {
         conditions::READY => problems.contains(&reason),
         conditions::EXHAUSTED => condition.status == "True",
