@@ -222,11 +222,17 @@ impl<A: ProviderAdapter> Binding<'_, A> {
     /// A3 for a claim without an IPAddress.
     async fn create_address(&mut self) -> Result<Event, ReconcileError> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
-        let create = self
-            .reconciler
-            .create_address(&self.claim, self.pool, allocation);
-        let Err(error) = traces::in_span(trace_span!("create_address"), create).await else {
-            return Ok(Event::Created);
+        let (reconciler, claim) = (self.reconciler, &self.claim);
+        let addresses = reconciler.contract.addresses_beside(claim);
+        let desired = new_ip_address(reconciler.contract.ipam, claim, self.pool, allocation);
+        let create = addresses.create(&desired);
+        let create = reconciler.pending_creates.track(claim, create);
+        let error = match traces::in_span(trace_span!("create_address"), create).await {
+            Ok(created) => {
+                reconciler.addresses.insert(&created);
+                return Ok(Event::Created);
+            }
+            Err(error) => error,
         };
         // A read shows the IPAddress that has the name, of this process or another one.
         if error.is_already_exists() || error.outcome_is_unknown() {
@@ -236,30 +242,55 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         Err(creation_error(error))
     }
 
-    /// A3 for a claim with an IPAddress of the right address.
+    /// A3 for a claim with an IPAddress of the right address: repairs owner references, finalizer
+    /// and labels.
     async fn repair_address(&mut self) -> Result<Event, ReconcileError> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
-        let existing = self.existing.as_ref().ok_or_else(unexpected_event)?;
-        let repair = self
-            .reconciler
-            .repair_address(existing, &self.claim, self.pool, allocation);
-        traces::in_span(trace_span!("adopt_address"), repair).await?;
+        let address = self.existing.as_ref().ok_or_else(unexpected_event)?;
+        let (reconciler, claim) = (self.reconciler, &self.claim);
+        let version = reconciler.contract.ipam;
+        let addresses = reconciler.contract.addresses_beside(claim);
+        let desired = repaired(version, address, claim, self.pool, allocation);
+        let write = patch::write(&addresses, address, &desired);
+        let written = match traces::in_span(trace_span!("adopt_address"), write).await {
+            Err(error) if error.is_rejected() => {
+                let message = "the API server rejected the change of the IPAddress";
+                return Err(rejected(message, error).into());
+            }
+            written => written?,
+        };
+        if let Some(written) = &written {
+            reconciler.report_repair(claim, address, &desired, written);
+        }
+        let known = written.as_ref().unwrap_or(address);
+        reconciler.addresses.insert(known);
         Ok(Event::Repaired)
     }
 
-    /// A4. `is_restored` is whether the IPAddress is that of an earlier claim of this name.
+    /// A4: commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim
+    /// of this name.
     async fn commit(&mut self, is_restored: bool) -> Result<Event, ReconcileError> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
-        let commit = self.reconciler.commit(&self.claim, allocation, is_restored);
-        match traces::in_span(trace_span!("commit"), commit).await {
-            Ok(()) => Ok(Event::Committed),
+        let (reconciler, claim) = (self.reconciler, &self.claim);
+        let version = reconciler.contract.ipam;
+        let status = ClaimConditions::bound(&reconciler.filter.pool_name(claim), allocation);
+        let mut desired = status.bind(version, claim, clock::now());
+        let is_expected = is_restored || is_chosen(claim, allocation);
+        if is_expected || replaced_address(version, claim).is_none() {
+            confirm_restored(version, &mut desired);
+        }
+        let write = reconciler.write_claim(claim, &desired);
+        match traces::in_span(trace_span!("commit"), write).await {
+            Ok(Some(written)) => reconciler.report_bound(claim, &written, allocation, &status),
+            Ok(None) => {}
             // A patch of a claim that was just deleted can also fail with a conflict.
             Err(error) if error.has_changed() => {
                 self.error = Some(error.into());
-                Ok(Event::NotCommitted)
+                return Ok(Event::NotCommitted);
             }
-            Err(error) => Err(error.into()),
+            Err(error) => return Err(error.into()),
         }
+        Ok(Event::Committed)
     }
 }
 
@@ -305,46 +336,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    /// A3 for a claim without an IPAddress.
-    async fn create_address(
-        &self,
-        claim: &IPAddressClaim,
-        pool: &PoolView,
-        allocation: &Allocation,
-    ) -> Result<(), CallError> {
-        let addresses = self.contract.addresses_beside(claim);
-        let desired = new_ip_address(self.contract.ipam, claim, pool, allocation);
-        let create = addresses.create(&desired);
-        let created = self.pending_creates.track(claim, create).await?;
-        self.addresses.insert(&created);
-        Ok(())
-    }
-
-    /// A3 for a claim with an IPAddress of the right address: repairs owner references, finalizer
-    /// and labels.
-    async fn repair_address(
-        &self,
-        address: &IPAddress,
-        claim: &IPAddressClaim,
-        pool: &PoolView,
-        allocation: &Allocation,
-    ) -> Result<(), ReconcileError> {
-        let addresses = self.contract.addresses_beside(claim);
-        let desired = repaired(self.contract.ipam, address, claim, pool, allocation);
-        let written = match patch::write(&addresses, address, &desired).await {
-            Err(error) if error.is_rejected() => {
-                let message = "the API server rejected the change of the IPAddress";
-                return Err(rejected(message, error).into());
-            }
-            written => written?,
-        };
-        if let Some(written) = &written {
-            self.report_repair(claim, address, &desired, written);
-        }
-        self.addresses.insert(written.as_ref().unwrap_or(address));
-        Ok(())
-    }
-
     /// Reports by an event that an IPAddress was changed: adopted by a claim without an address, or
     /// repaired.
     fn report_repair(
@@ -367,39 +358,29 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.events.normal(written, version, reason, action, &note);
     }
 
-    /// A4. Commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim
-    /// of this name.
-    async fn commit(
+    /// Reports that a claim is bound, and that it has another address than before a restore.
+    fn report_bound(
         &self,
         claim: &IPAddressClaim,
+        written: &IPAddressClaim,
         allocation: &Allocation,
-        is_restored: bool,
-    ) -> Result<(), CallError> {
+        status: &ClaimConditions,
+    ) {
         let version = self.contract.ipam;
-        let status = ClaimConditions::bound(&self.filter.pool_name(claim), allocation);
-        let mut desired = status.bind(version, claim, clock::now());
-        let is_expected = is_restored || is_chosen(claim, allocation);
-        if is_expected || replaced_address(version, claim).is_none() {
-            confirm_restored(version, &mut desired);
+        let (namespace, name) = (claim.namespace(), claim.name_any());
+        debug!(namespace, claim = name, address = %allocation.address, "claim is bound");
+        if claim.bound_address().is_none() {
+            self.metrics.record_bind(claim);
         }
-        if let Some(written) = self.write_claim(claim, &desired).await? {
-            let (namespace, name) = (claim.namespace(), claim.name_any());
-            debug!(namespace, claim = name, address = %allocation.address, "claim is bound");
-            if claim.bound_address().is_none() {
-                self.metrics.record_bind(claim);
-            }
+        self.events
+            .normal(claim, &version, status.reason, "Allocate", &status.message);
+        if let Some(replaced) = replaced_address(version, written) {
+            let reason = replaced.reason.as_deref();
+            let reason = reason.unwrap_or(conditions::RESTORED_WITHOUT_ADDRESS);
+            let note = format!("{}: {}", status.message, replaced.message());
             self.events
-                .normal(claim, &version, status.reason, "Allocate", &status.message);
-            if let Some(replaced) = replaced_address(version, &written) {
-                let reason = replaced.reason.as_deref();
-                let text = replaced.message.as_deref().unwrap_or_default();
-                let note = format!("{}: {text}", status.message);
-                let reason = reason.unwrap_or(conditions::RESTORED_WITHOUT_ADDRESS);
-                self.events
-                    .warning(claim, &version, reason, "Allocate", &note);
-            }
+                .warning(claim, &version, reason, "Allocate", &note);
         }
-        Ok(())
     }
 }
 
