@@ -209,12 +209,11 @@ fn add_timeout_param(mut request: Request<Body>, limit: Duration) -> Request<Bod
     }
     let separator = if query.is_empty() { "" } else { "&" };
     let path = request.uri().path();
-    if let Ok(uri) = format!("{path}?{query}{separator}timeout={limit:?}").parse::<Uri>() {
-        let mut parts = request.uri().clone().into_parts();
-        parts.path_and_query = uri.path_and_query().cloned();
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
+    let with_limit = format!("{path}?{query}{separator}timeout={limit:?}").parse();
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = with_limit.ok();
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
     }
     request
 }
