@@ -374,13 +374,8 @@ impl<K: ApiObject> ResourceClient<K> {
         self.get_as(name).await
     }
 
-    /// Reads an object as JSON: with all its fields, and also if it cannot be decoded. `None` if it
-    /// does not exist.
-    pub(crate) async fn get_json(&self, name: &str) -> Result<Option<Value>, CallError> {
-        self.get_as(name).await
-    }
-
-    async fn get_as<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CallError> {
+    /// Reads an object as a type, such as JSON for all its fields. `None` if it does not exist.
+    pub(crate) async fn get_as<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CallError> {
         let request = self.requests().get(name, &GetParams::default());
         let read = self.send(|| format!("read {} {name}", self.kind), request);
         // Not `get_opt`: it could take a kind that is not served for an object that does not exist.

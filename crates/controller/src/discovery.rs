@@ -64,34 +64,13 @@ pub async fn wait_for_kind<'a>(
     kind: &ApiResource,
     versions: &[&'a str],
 ) -> &'a str {
-    let awaited = health.await_kind(&kind.kind);
-    let report = |problem: &str, is_refused| awaited.waits(problem, is_refused);
-    wait_until_served(client, kind, versions, report).await
-}
-
-/// Like [`wait_for_kind`], for a kind of a feature that the process works without: the process is
-/// ready meanwhile.
-pub async fn wait_for_optional_kind<'a>(
-    client: &Client,
-    kind: &ApiResource,
-    versions: &[&'a str],
-) -> &'a str {
-    wait_until_served(client, kind, versions, |_, _| {}).await
-}
-
-/// `report` gets each problem, and whether the API server refuses the kind.
-async fn wait_until_served<'a>(
-    client: &Client,
-    kind: &ApiResource,
-    versions: &[&'a str],
-    report: impl Fn(&str, bool),
-) -> &'a str {
     let ApiResource {
         group,
         plural,
         kind,
         ..
     } = kind;
+    let awaited = health.await_kind(kind);
     let limit = RepetitionLimit::default();
     loop {
         let (problem, is_refused) = match served_version(client, group, plural, versions).await {
@@ -111,9 +90,20 @@ async fn wait_until_served<'a>(
                 problem, "waiting for a kind that the API server has to serve"
             );
         }
-        report(&problem, is_refused);
+        awaited.waits(&problem, is_refused);
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
+}
+
+/// Like [`wait_for_kind`], for a kind of a feature that the process works without: the process is
+/// ready meanwhile.
+pub async fn wait_for_optional_kind<'a>(
+    client: &Client,
+    kind: &ApiResource,
+    versions: &[&'a str],
+) -> &'a str {
+    // Nobody asks this one.
+    wait_for_kind(client, &Health::default(), kind, versions).await
 }
 
 /// What probes show about a kind that the API server does not serve.

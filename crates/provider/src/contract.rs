@@ -114,11 +114,6 @@ impl ContractClient {
     pub fn watched_addresses(&self) -> WatchApi<IPAddress> {
         WatchApi::all_with(self.client.clone(), &self.ipam)
     }
-
-    /// The watch of the Clusters of a namespace, or of all namespaces if it is empty.
-    pub(super) fn watched_clusters(&self, namespace: &str) -> WatchApi<Cluster> {
-        WatchApi::all_with(self.client.clone(), &self.cluster).constrain(namespace)
-    }
 }
 
 pub(crate) fn namespace_of<K: Resource>(object: &K) -> &str {

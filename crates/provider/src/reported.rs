@@ -232,12 +232,17 @@ where
         is_retried: bool,
     ) -> Result<Action, CallError> {
         let generation = object.meta().generation;
-        let mut fields: ReadyStatus = status_fields::read(object);
+        let before: ReadyStatus = status_fields::read(object);
+        let mut fields = before.clone();
         fields.observed_generation = generation;
         let ready = ready.with_observed_generation(generation);
         set_ready_or_retried(&mut fields.conditions, ready, is_retried, clock::now());
+        if fields == before {
+            return Ok(Action::AwaitChange);
+        }
+        let wanted = status_fields::with(object, &fields)?;
         let client = (self.objects)(object);
-        let write = self.status.write_fields(&client, object, &fields);
+        let write = self.status.write_or_log(&client, object, &wanted);
         Ok(match write.await? {
             StatusWrite::Delayed(wait) => Action::Requeue(wait),
             StatusWrite::Unchanged | StatusWrite::Written(_) => Action::AwaitChange,

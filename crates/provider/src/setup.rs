@@ -294,7 +294,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         claim_event_handlers.push(on_deleted(move |claim| of_backoff.forget(claim)));
         let clusters_synced = manager.health.register_watch("Cluster");
         controller.watch(WatchSpec::<Cluster>::new(
-            contract.watched_clusters(manager.options.watched_namespace()),
+            manager.watch_api(&contract.cluster),
             contract.cluster,
             Arc::clone(&clusters) as _,
             clusters_synced.clone(),

@@ -13,13 +13,10 @@ use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
 use kube::{Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
 use crate::api::conditions::{self, Condition};
 use crate::contract::uid_of;
-use crate::status_fields;
 use crate::status_rate::StatusLimiter;
 
 /// Writes the status of the objects of a controller.
@@ -112,27 +109,6 @@ impl<K: ApiObject> StatusWriter<K> {
             Some(written) => StatusWrite::Written(Box::new(written)),
             None => StatusWrite::Unchanged,
         })
-    }
-
-    /// Writes fields of the status of an object, within the rate limit. Other fields are kept. Logs
-    /// once if the kind has no status.
-    ///
-    /// # Errors
-    /// If the object cannot be serialized, or the write fails.
-    pub(crate) async fn write_fields<S>(
-        &self,
-        client: &ResourceClient<K>,
-        object: &K,
-        fields: &S,
-    ) -> Result<StatusWrite<K>, CallError>
-    where
-        S: Serialize + DeserializeOwned + Default + PartialEq,
-    {
-        if *fields == status_fields::read(object) {
-            return Ok(StatusWrite::Unchanged);
-        }
-        let wanted = status_fields::with(object, fields)?;
-        self.write_or_log(client, object, &wanted).await
     }
 
     /// Like [`Self::write_limited`], for a `wanted` that differs. Logs once if the kind has no status.
