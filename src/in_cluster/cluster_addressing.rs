@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::{AddressingItem, ClusterAddressing, conditions, names};
 use capi_ipam_controller::client::{CallError, Creation, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    Store, Trigger,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, Store, Trigger,
 };
 use capi_ipam_controller::discovery::wait_for_optional_kind;
 use capi_ipam_controller::events::EventPublisher;

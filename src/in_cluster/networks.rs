@@ -15,8 +15,7 @@ use capi_ipam_api::{
 };
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    retry_write,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, retry_write,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;

@@ -375,7 +375,10 @@ impl<K: ApiObject> ResourceClient<K> {
     }
 
     /// Reads an object as a type, such as JSON for all its fields. `None` if it does not exist.
-    pub(crate) async fn get_as<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CallError> {
+    pub(crate) async fn get_as<T: DeserializeOwned>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, CallError> {
         let request = self.requests().get(name, &GetParams::default());
         let read = self.send(|| format!("read {} {name}", self.kind), request);
         // Not `get_opt`: it could take a kind that is not served for an object that does not exist.

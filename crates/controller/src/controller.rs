@@ -54,7 +54,9 @@ pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::compaction::Compaction;
 use self::compaction::NoCompaction;
 pub use self::failure::Failure;
-pub use self::finalized::{CONFLICT_DELAY, CleanUp, Finalized, IN_USE_DELAY, Protect, Protection, low_with_finalizer};
+pub use self::finalized::{
+    CONFLICT_DELAY, CleanUp, Finalized, IN_USE_DELAY, Protect, Protection, low_with_finalizer,
+};
 pub use self::policy::Policy;
 pub use self::rejection::retry_write;
 use self::settings::{OnSourceError, Settings};

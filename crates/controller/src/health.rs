@@ -314,8 +314,8 @@ impl Health {
     /// The caches, and whether each is synced: listed, and not refused since. A kind that the
     /// process waits for is not.
     fn caches(&self) -> BTreeMap<String, bool> {
-        let mut caches = self
-            .collect(|component| (!component.is_required).then(|| *component.ready.borrow()));
+        let mut caches =
+            self.collect(|component| (!component.is_required).then(|| *component.ready.borrow()));
         let refused = self.refused(Instant::now()).into_iter();
         caches.extend(refused.map(|(name, _)| (name, false)));
         caches

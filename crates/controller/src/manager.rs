@@ -422,11 +422,7 @@ impl Process {
 
     /// Sets up the controllers and runs them until `stop` is cancelled; with leader election only
     /// as the leader.
-    async fn run_controllers<F>(
-        &self,
-        setup: F,
-        stop: &CancellationToken,
-    ) -> Result<(), BoxError>
+    async fn run_controllers<F>(&self, setup: F, stop: &CancellationToken) -> Result<(), BoxError>
     where
         F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     {

@@ -351,7 +351,10 @@ mod tests {
     fn reconnect_delay_has_a_maximum() {
         assert_eq!(reconnect_delay(1), Duration::ZERO);
         for attempt in [2, 10, 1000, usize::MAX] {
-            assert!(reconnect_delay(attempt) <= RECONNECT_POLICY.max, "{attempt}");
+            assert!(
+                reconnect_delay(attempt) <= RECONNECT_POLICY.max,
+                "{attempt}"
+            );
         }
     }
 }

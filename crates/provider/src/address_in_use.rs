@@ -55,8 +55,7 @@ impl EventHandler<IPAddress> for AddressInUseEvents {
     }
 
     fn apply(&self, address: &IPAddress) {
-        let is_kept = address.is_deleting()
-            && finalizer::is_set(address, names::PROTECT_ADDRESS);
+        let is_kept = address.is_deleting() && finalizer::is_set(address, names::PROTECT_ADDRESS);
         if !is_kept
             || !self
                 .pools

@@ -28,9 +28,12 @@ pub enum AddressUse {
 impl AddressUse {
     fn condition(&self) -> Condition {
         match self {
-            Self::InUse => {
-                Condition::new(conditions::IN_USE, true, conditions::MACHINE_HAS_ADDRESS, "")
-            }
+            Self::InUse => Condition::new(
+                conditions::IN_USE,
+                true,
+                conditions::MACHINE_HAS_ADDRESS,
+                "",
+            ),
             Self::NotInUse(message) => {
                 let reason = conditions::MACHINE_LACKS_ADDRESS;
                 Condition::new(conditions::IN_USE, false, reason, message.as_str())
@@ -144,11 +147,10 @@ mod tests {
         .unwrap();
         for version in ContractVersion::ALL {
             let change = |claim: &IPAddressClaim, found: Option<&AddressUse>| {
-                desired(version, claim, found, clock::now())
-                    .map(|claim| {
-                        let shown = condition(version, &claim, conditions::IN_USE);
-                        (shown.map(|shown| shown.status.to_string()), claim)
-                    })
+                desired(version, claim, found, clock::now()).map(|claim| {
+                    let shown = condition(version, &claim, conditions::IN_USE);
+                    (shown.map(|shown| shown.status.to_string()), claim)
+                })
             };
             assert!(change(&claim, None).is_none());
             let (status, in_use) = change(&claim, Some(&AddressUse::InUse)).unwrap();

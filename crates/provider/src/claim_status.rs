@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::watch::{Keyed, display_name};
-use capi_ipam_controller::clock;
 use capi_ipam_protocol::decision::AddressState;
 use kube::ResourceExt;
 use tracing::{debug, info};

@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::watch::{EventHandler, Invalid, Keyed};
-use capi_ipam_controller::clock;
 use capi_ipam_protocol::decision::{ClaimView, EarlyRelease};
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
@@ -47,9 +47,11 @@ fn ignored_request(claim: &IPAddressClaim) -> Option<String> {
         (true, false) => {
             format!("its value is not the uid of the claim, which is {uid}")
         }
-        (false, true) => "the claim is not being deleted; remove the annotation, or the address is \
+        (false, true) => {
+            "the claim is not being deleted; remove the annotation, or the address is \
                           released as soon as the claim is deleted, even if a machine still uses it"
-            .to_owned(),
+                .to_owned()
+        }
         (false, false) => "the claim is not being deleted".to_owned(),
     };
     Some(format!("the annotation {annotation} has no effect: {why}"))
@@ -210,7 +212,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let ready = self.ready_condition(claim);
         ready.is_some_and(|ready| ready.reason() == conditions::RELEASED_EARLY)
     }
-
 }
 
 /// Publishes one event for each annotation `release-now` that has no effect, and for claims that

@@ -135,7 +135,9 @@ impl ClaimMetrics {
 
     /// Records that a claim reports why it is not ready.
     pub(super) fn record_failure(&self, reason: &str) {
-        let failures = self.failures.get_or_create(&[("reason", reason.to_owned())]);
+        let failures = self
+            .failures
+            .get_or_create(&[("reason", reason.to_owned())]);
         failures.inc();
     }
 

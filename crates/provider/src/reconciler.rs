@@ -301,8 +301,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// What the adapter does before the reconcile of a claim that needs an address begins.
     pub(super) fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
-        let needs_address =
-            claim.bound_address().is_none() && !claim.is_deleting();
+        let needs_address = claim.bound_address().is_none() && !claim.is_deleting();
         if !needs_address || !self.filter.matches(claim) {
             return None;
         }

@@ -6,7 +6,8 @@ use std::time::Instant;
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{
-    Action, Attempt, CONFLICT_DELAY, Cause, CleanUp, Failure, Finalized, IN_USE_DELAY, Protect, Protection, Reconciler,
+    Action, Attempt, CONFLICT_DELAY, Cause, CleanUp, Failure, Finalized, IN_USE_DELAY, Protect,
+    Protection, Reconciler,
 };
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;

@@ -124,9 +124,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         match self.write_claim(&claim, &desired).await {
             Ok(written) => Ok(RestoreCheck::Serve(Box::new(written.unwrap_or(claim)))),
             // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.has_changed() => Ok(RestoreCheck::Wait(
-                Action::Requeue(crate::reconciler::CONFLICT_RETRY_DELAY),
-            )),
+            Err(error) if error.has_changed() => Ok(RestoreCheck::Wait(Action::Requeue(
+                crate::reconciler::CONFLICT_RETRY_DELAY,
+            ))),
             Err(error) => Err(error.into()),
         }
     }

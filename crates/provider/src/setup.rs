@@ -31,8 +31,8 @@ use crate::options::{ClaimOptions, SweepOptions};
 use crate::owner_versions::UpgradeOwners;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
-use crate::selection::Selection;
 use crate::repair::{AbandonedObjects, ReleaseAbandoned};
+use crate::selection::Selection;
 use crate::sweep::UnclaimedAddresses;
 use crate::unserved_kinds::CountUnservedKinds;
 use crate::verification::Verification;
@@ -350,7 +350,9 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             .concurrency(options.concurrency(manager.options.concurrency));
         let stop = manager.stop.clone();
         if let Some(options) = sweep {
-            let deleted = reconciler.metrics.orphans_freed(UnclaimedAddresses::<A>::NAME);
+            let deleted = reconciler
+                .metrics
+                .orphans_freed(UnclaimedAddresses::<A>::NAME);
             let addresses = UnclaimedAddresses::new(Arc::clone(&reconciler), claims.clone());
             let sweep = ReleaseAbandoned::new(addresses, options, deleted);
             let gates = vec![claims_synced.clone(), addresses_synced.clone()];

@@ -226,9 +226,25 @@ impl Transition<'_> {
             details,
         } = self;
         if is_problem {
-            warn!(object, condition = type_, from, to, reason, details, "condition changed");
+            warn!(
+                object,
+                condition = type_,
+                from,
+                to,
+                reason,
+                details,
+                "condition changed"
+            );
         } else {
-            info!(object, condition = type_, from, to, reason, details, "condition changed");
+            info!(
+                object,
+                condition = type_,
+                from,
+                to,
+                reason,
+                details,
+                "condition changed"
+            );
         }
     }
 }

@@ -253,8 +253,7 @@ mod tests {
             failures(begin(&backoffs, &object("2", "x"), Cause::Changed, now)),
             None
         );
-        let Ok(attempt) = begin(&backoffs, &object("2", "x"), Cause::Changed, now + WAIT)
-        else {
+        let Ok(attempt) = begin(&backoffs, &object("2", "x"), Cause::Changed, now + WAIT) else {
             panic!("the backoff is over")
         };
         assert_eq!((attempt.failures, attempt.state), (1, 7));

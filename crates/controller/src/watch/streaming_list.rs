@@ -218,10 +218,7 @@ impl<K: Watchable> Watch<K> {
 type Step<K> = (Option<Result<Event<K>, Error>>, State<K>);
 
 /// Processes an event, or the end of the watch, during the list.
-fn while_listing<K>(
-    received: Option<kube::Result<WatchEvent<K>>>,
-    listing: Listing<K>,
-) -> Step<K> {
+fn while_listing<K>(received: Option<kube::Result<WatchEvent<K>>>, listing: Listing<K>) -> Step<K> {
     let error = match received {
         Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
             let listed = Event::InitApply(object);

@@ -211,8 +211,7 @@ impl<K: Resource + Keyed> PoolCache<K> {
     /// Records a state of a pool, and wakes the claims that wait for a change of it.
     pub(super) fn record(&self, origin: Origin, pool: &K) {
         let value = Arc::new(pool.clone());
-        let change =
-            self.observed(|pools| pools.see(origin, pool.meta(), value, Instant::now()));
+        let change = self.observed(|pools| pools.see(origin, pool.meta(), value, Instant::now()));
         let Some(change) = change else { return };
         // Its status wakes no claim.
         let before = change.before;

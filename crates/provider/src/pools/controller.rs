@@ -8,8 +8,8 @@ use capi_ipam_controller::controller::{Action, Protection};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::observed::Origin;
 use capi_ipam_controller::watch::{Keyed, MaybeInvalid};
-use kube::core::ObjectMeta;
 use kube::Resource;
+use kube::core::ObjectMeta;
 
 use super::status::{self, PoolCounts, PoolState, PoolStatus};
 use super::{PoolProvider, Shared};

@@ -163,9 +163,8 @@ mod tests {
     #[test]
     fn one_pass_confirms_nothing() {
         let (mut findings, now) = (Findings::new(Duration::ZERO, false), Instant::now());
-        let mut confirm = |milliseconds| {
-            findings.confirm(vec!["a"], now + Duration::from_millis(milliseconds))
-        };
+        let mut confirm =
+            |milliseconds| findings.confirm(vec!["a"], now + Duration::from_millis(milliseconds));
         assert!(confirm(0).is_empty());
         assert_eq!(confirm(1), ["a"]);
         findings.forget(&"a");
