@@ -6,16 +6,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, Slot, advice, names};
+use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, Slot, advice, names};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
-    ClaimAttributes, PoolInfo, PoolLookup, Preparation, Reason, allocated_block, priority,
+    ClaimAttributes, Held, PoolInfo, PoolLookup, Preparation, Reason, allocated_block, priority,
 };
-use capi_ipam_provider::advanced::{ClaimHandler, Ensured, PoolView, ProviderAdapter};
+use capi_ipam_provider::advanced::{
+    AddressOrigin, ClaimHandler, Ensured, PoolView, ProviderAdapter,
+};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
-use capi_ipam_provider::prelude::{HandlerError, Released};
+use capi_ipam_provider::prelude::{Allocation, HandlerError, Released};
 
 use super::context::Context;
 use super::errors::{cannot_allocate, limit_error, needs_block, request_error, slice_unavailable};
@@ -126,11 +128,8 @@ impl ClaimHandler for InClusterHandler {
             }
         };
         let holds_address = || {
-            let held = self
-                .ledger()
-                .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
-            held.iter()
-                .any(|held| held.pool == *pool && !held.is_promise)
+            let mut held = self.held().into_iter();
+            held.any(|held| held.pool == *pool && !held.is_promise)
         };
         // The address of a Cluster is in use as long as the Cluster exists, however long that is.
         let is_of_cluster = finalizer::is_set(&*self.claim, names::PROTECT_CLUSTER_ADDRESS);
@@ -176,6 +175,22 @@ impl ClaimHandler for InClusterHandler {
         self.allocate(self.pool()?, existing).await
     }
 
+    fn address_bound(&mut self, allocation: &Allocation, origin: AddressOrigin) {
+        self.context.allocations.record(|log| {
+            let cause = match origin {
+                AddressOrigin::Created => AllocationCause::ClaimCreated,
+                AddressOrigin::Recreated => AllocationCause::AddressDeleted,
+                AddressOrigin::Existing => AllocationCause::AddressExisted,
+            };
+            let pool = self.pool.as_ref()?;
+            let mut held = self.held().into_iter();
+            let bound = held
+                .find(|held| held.pool == *pool && held.slot.block.base() == allocation.address);
+            let place = (pool, &bound?.slot);
+            Some(log.event_of_claim(cause, place, &self.claim))
+        });
+    }
+
     fn address_deleted(&mut self, address: &IPAddress) {
         self.deleted = allocated_block(address).map(|(pool, block, _)| (pool, block));
     }
@@ -204,6 +219,12 @@ pub(super) enum ReserveResult {
 impl InClusterHandler {
     pub(super) fn ledger(&self) -> &SharedLedger {
         &self.context.ledger
+    }
+
+    /// The addresses that the ledger shows as held by the claim, or promised to it.
+    pub(super) fn held(&self) -> Vec<Held> {
+        self.ledger()
+            .read(|ledger| ledger.addresses().held_by(&self.key, self.uid))
     }
 
     fn pool(&self) -> Result<&PoolKey, HandlerError> {
@@ -259,10 +280,8 @@ impl InClusterHandler {
 
     /// Whether a user has reserved an address of the pool for the claim.
     fn is_promised(&self, pool: &PoolKey, address: IpAddr) -> bool {
-        let held = self
-            .ledger()
-            .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
-        held.iter()
+        self.held()
+            .iter()
             .any(|held| held.is_promise && held.pool == *pool && held.slot.block.base() == address)
     }
 

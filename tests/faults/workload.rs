@@ -4,6 +4,7 @@
 //! All addresses of these pools are allocatable, so that the oracle can count them by their ranges
 //! alone.
 
+mod clusters;
 mod early;
 mod joining;
 mod networks;
@@ -79,10 +80,12 @@ pub enum Workload {
     Apart,
     /// A pool is deleted while claims are being bound.
     Corner,
+    /// Clusters get the addresses of their endpoints, are deleted and created again.
+    Clusters,
 }
 
 impl Workload {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -106,6 +109,7 @@ impl Workload {
         Self::Handover,
         Self::Apart,
         Self::Corner,
+        Self::Clusters,
     ];
 
     /// The minimum number of managers.
@@ -137,6 +141,7 @@ impl Workload {
             (Self::Handover, _) => Some("--watch-filter=red".to_owned()),
             (Self::Apart, 0) => Some(format!("--namespace={namespace}")),
             (Self::Apart, _) => Some(format!("--namespace=not-{namespace}")),
+            (Self::Clusters, _) => Some("--cluster-addressing".to_owned()),
             _ => None,
         }
     }
@@ -174,6 +179,7 @@ impl Workload {
             Self::Handover => work.handover().await,
             Self::Apart => work.apart().await,
             Self::Corner => work.corner().await,
+            Self::Clusters => work.clusters().await,
         }
     }
 }
@@ -183,6 +189,7 @@ impl Workload {
 /// # Panics
 /// When the provider does not release an object in time.
 pub async fn clean_up(consumer: &Consumer) {
+    clusters::clean_up(consumer).await;
     let work = Work {
         consumer,
         is_alone: true,

@@ -7,7 +7,9 @@ use capi_ipam_protocol::bind::{self, Bind, End, Event, RemovalReason, Step};
 use kube::ResourceExt;
 use tracing::{Span, debug, field, info};
 
-use crate::adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter};
+use crate::adapter::{
+    AddressOrigin, Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter,
+};
 use crate::api::{IPAddress, IPAddressClaim, conditions, names};
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
@@ -30,6 +32,8 @@ struct Binding<'a, A: ProviderAdapter> {
     /// The result of A2, if it was concurrent with A1.
     early_allocation: Option<AllocationResult>,
     allocation: Option<Allocation>,
+    /// Whether the API server has not answered to the creation of the IPAddress.
+    may_have_created: bool,
     /// Why the provider does not allocate the address of the IPAddress to the claim.
     rejection: String,
     /// The error of the last request, if the protocol has to continue after it.
@@ -63,6 +67,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             existing: None,
             early_allocation: None,
             allocation: None,
+            may_have_created: false,
             rejection: String::new(),
             error: None,
             action: Action::AwaitChange,
@@ -236,6 +241,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         };
         // A read shows the IPAddress that has the name, of this process or another one.
         if error.is_already_exists() || error.outcome_is_unknown() {
+            self.may_have_created |= error.outcome_is_unknown();
             self.error = Some(error.into());
             return Ok(Event::NotCreated);
         }
@@ -280,17 +286,35 @@ impl<A: ProviderAdapter> Binding<'_, A> {
             confirm_restored(version, &mut desired);
         }
         let write = reconciler.write_claim(claim, &desired);
-        match traces::in_span(trace_span!("commit"), write).await {
-            Ok(Some(written)) => reconciler.report_bound(claim, &written, allocation, &status),
-            Ok(None) => {}
+        let written = match traces::in_span(trace_span!("commit"), write).await {
+            Err(error) if error.outcome_is_unknown() => {
+                Some(reconciler.committed(claim, error).await?)
+            }
             // A patch of a claim that was just deleted can also fail with a conflict.
             Err(error) if error.has_changed() => {
                 self.error = Some(error.into());
                 return Ok(Event::NotCommitted);
             }
-            Err(error) => return Err(error.into()),
+            written => written?,
+        };
+        if let Some(written) = written {
+            reconciler.report_bound(claim, &written, allocation, &status);
+        }
+        if let Some(origin) = self.new_address_origin() {
+            self.handler.address_bound(allocation, origin);
         }
         Ok(Event::Committed)
+    }
+
+    /// Where the IPAddress comes from; `None` if the claim was bound to it before.
+    fn new_address_origin(&self) -> Option<AddressOrigin> {
+        let has_existed = self.existing.is_some() && !self.may_have_created;
+        match (has_existed, self.claim.bound_address()) {
+            (false, None) => Some(AddressOrigin::Created),
+            (false, Some(_)) => Some(AddressOrigin::Recreated),
+            (true, None) => Some(AddressOrigin::Existing),
+            (true, Some(_)) => None,
+        }
     }
 }
 
@@ -381,6 +405,27 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             self.events
                 .warning(claim, &version, reason, "Allocate", &note);
         }
+    }
+
+    /// Reads whether A4 was applied although the API server has not answered. Otherwise nobody
+    /// would record that the claim is bound: the next reconcile finds nothing to do. Returns `error`
+    /// if this is still unknown, or if the claim was bound before.
+    async fn committed(
+        &self,
+        claim: &IPAddressClaim,
+        error: CallError,
+    ) -> Result<IPAddressClaim, CallError> {
+        if claim.bound_address().is_some() {
+            return Err(error);
+        }
+        let claims = self.contract.claims_beside(claim);
+        let found = claims.get(&claim.name_any()).await?;
+        let is_committed = |found: &IPAddressClaim| {
+            found.metadata.uid == claim.metadata.uid && found.bound_address().is_some()
+        };
+        let found = found.filter(is_committed).ok_or(error)?;
+        self.expect_write(&found);
+        Ok(found)
     }
 }
 

@@ -125,13 +125,13 @@ impl ControllerMetrics {
             let labels = [controller.clone(), ("state", state.to_owned())];
             self.objects.get_or_create_owned(&labels)
         });
-        let retries = self.retries.get_or_create_owned(&[controller.clone()]);
         // They exist before the first reconcile: an alert does not see an increase from nothing to
         // one.
         let durations = Outcome::ALL.map(|outcome| {
             let labels = [controller.clone(), ("outcome", outcome.label().to_owned())];
             (outcome, self.durations.get_or_create_owned(&labels))
         });
+        let retries = self.retries.get_or_create_owned(&[controller]);
         WorkerMetrics {
             durations,
             objects,
