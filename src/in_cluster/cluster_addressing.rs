@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::{AddressingItem, ClusterAddressing, conditions, names};
 use capi_ipam_controller::client::{CallError, Creation, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    Store, Trigger,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, Store, Trigger,
 };
 use capi_ipam_controller::discovery::wait_for_optional_kind;
 use capi_ipam_controller::events::EventPublisher;
@@ -555,13 +554,13 @@ struct SharedReconciler(Arc<AddressingReconciler>);
 
 impl Reconciler for SharedReconciler {
     type Object = ClusterAddressing;
-    type State = Conflicts;
+    type State = ();
     type Error = CallError;
 
     async fn reconcile(
         &self,
         addressing: Arc<ClusterAddressing>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self.0.reconcile_addressing(&addressing).await;
         if let Err(error) = &result {

@@ -38,7 +38,7 @@ fn invalid(pool: &PoolRow) -> Option<Finding> {
 }
 
 fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
-    let reason = condition.reason.as_deref().unwrap_or_default();
+    let reason = condition.reason();
     let (check, repair, command) =
         match (condition.type_.as_ref(), condition.status.as_ref(), reason) {
             (conditions::READY, "False", reason) => {

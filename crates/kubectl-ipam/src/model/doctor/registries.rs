@@ -24,7 +24,7 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
 
 fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
     let edit = format!("kubectl edit ipregistries {}", row.name);
-    let text = ready.message.as_deref().unwrap_or_default();
+    let text = ready.message();
     let is_missing = text.contains("does not exist");
     let repair = match ready.reason.as_deref() {
         Some(conditions::CLUSTER_ID_IN_USE) => format!(
@@ -43,7 +43,7 @@ fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
         _ if is_missing => "create what the message names".to_owned(),
         _ => format!("correct what the message names: {edit}"),
     };
-    let reason = ready.reason.as_deref().unwrap_or_default();
+    let reason = ready.reason();
     let problem = format!("{reason}: {text}");
     Check::RegistryNotReady.finding(Subject::registry(&row.name), problem, repair)
 }
