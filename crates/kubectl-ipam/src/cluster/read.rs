@@ -210,6 +210,11 @@ impl Cluster {
         true
     }
 
+    /// Whether a kind of the API group of the provider is served.
+    pub(crate) fn serves(&self, plural: &str) -> bool {
+        self.served.contains_key(plural)
+    }
+
     /// The served versions of a kind.
     pub(crate) fn served_versions(&self, kind: Kind) -> &[String] {
         self.served.get(kind.plural()).map_or(&[], Vec::as_slice)

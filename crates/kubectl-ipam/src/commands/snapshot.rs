@@ -5,10 +5,12 @@ mod definitions;
 mod provider;
 mod webhooks;
 
-use capi_ipam_api::names;
+use capi_ipam_api::{ClusterAddressing, names};
 use capi_ipam_controller::clock;
 use futures::future::try_join_all;
 use futures::try_join;
+use kube::Resource;
+use kube::api::ListParams;
 
 use crate::cli::RegistryAccess;
 use crate::cluster::{CLUSTERS, Cluster};
@@ -29,11 +31,12 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     }
     let unreadable = std::mem::take(&mut loader.warnings);
     let registries = registries(&mut loader).await?;
-    let (served, deployments, events, webhooks, deleted_namespaces, definitions) = try_join!(
+    let (served, deployments, events, webhooks, clusters, deleted_namespaces, definitions) = try_join!(
         alone(cluster, definitions::served),
         alone(cluster, provider::deployments),
         alone(cluster, provider::events),
         alone(cluster, webhooks::webhooks),
+        alone(cluster, addressings),
         provider::deleted_namespaces(cluster),
         needed(cluster),
     )?;
@@ -41,6 +44,7 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
     let deployments = loader.absorb(deployments);
     let events = loader.absorb(events);
     let webhooks = loader.absorb(webhooks);
+    let (addressings, untrusted_mutations) = loader.absorb(clusters);
     // Last: a lease expires within seconds, and a webhook that does not answer takes longer.
     let leases = provider::leases(&mut loader).await?;
     let now = clock::timestamp();
@@ -62,6 +66,8 @@ pub(super) async fn read(cluster: &Cluster) -> Result<(Snapshot, Loader<'_>), Er
         events,
         objects: std::mem::take(&mut loader.objects),
         registries,
+        addressings,
+        untrusted_mutations,
         deleted_namespaces,
         unreadable,
     };
@@ -77,6 +83,21 @@ async fn alone<'a, T>(
     loader.tolerates_missing_kinds = true;
     let value = read(&mut loader).await?;
     Ok((value, loader))
+}
+
+/// The ClusterAddressings, and the configurations of their webhook without an authority. None if the
+/// kind is not served.
+async fn addressings(
+    loader: &mut Loader<'_>,
+) -> Result<(Readable<Vec<ClusterAddressing>>, Readable<Vec<String>>), Error> {
+    if !loader.cluster.serves(&ClusterAddressing::plural(&())) {
+        return Ok((
+            Readable::complete(Vec::new()),
+            Readable::complete(Vec::new()),
+        ));
+    }
+    let found = loader.others(None, &ListParams::default()).await?;
+    Ok((found, webhooks::untrusted_mutations(loader).await?))
 }
 
 /// The registries with their records, as far as they can be read.

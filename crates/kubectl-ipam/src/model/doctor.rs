@@ -2,6 +2,7 @@
 //! is in one file, and in one line of [`CHECKS`].
 
 mod addresses;
+mod addressings;
 mod causes;
 mod claims;
 mod definitions;
@@ -47,6 +48,10 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::MissingPermission], permissions::missing),
     (&[Check::WebhookMissing], webhooks::missing),
     (&[Check::WebhookUntrusted], webhooks::untrusted),
+    (
+        &[Check::ClusterWebhookUntrusted],
+        webhooks::untrusted_mutations,
+    ),
     (&[Check::WebhookUnavailable], webhooks::unavailable),
     (&[Check::WebhookFailing], webhooks::failing),
     (&[Check::ConversionFailing], definitions::unconverted),
@@ -79,6 +84,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
         networks::reported,
     ),
     (&[Check::RegistryNotReady], registries::not_ready),
+    (&[Check::ClusterAddressingNotReady], addressings::not_ready),
     (&[Check::StaleCluster], registries::stale),
     (&[Check::RecordWithoutSlice], registries::without_slice),
     (&[Check::UnreadableObject], unreadable),

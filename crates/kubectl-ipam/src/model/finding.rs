@@ -276,6 +276,8 @@ pub enum Check {
     WebhookMissing,
     /// The API server has no authority for the certificate of the webhooks.
     WebhookUntrusted,
+    /// The API server has no authority for the certificate of the webhook of Clusters.
+    ClusterWebhookUntrusted,
     /// The API server cannot call the webhooks.
     WebhookFailing,
     /// The API server cannot convert pools between the versions.
@@ -301,6 +303,8 @@ pub enum Check {
     NetworkNotReady,
     /// A registry of blocks is not ready.
     RegistryNotReady,
+    /// A ClusterAddressing reports that Clusters do not have their addresses.
+    ClusterAddressingNotReady,
     /// Two management clusters use one block.
     BlockConflict,
     /// Blocks of a network have another size in other management clusters.
@@ -359,6 +363,7 @@ impl Check {
     fn severity(self) -> Severity {
         match self {
             Self::WebhookMissing
+            | Self::ClusterWebhookUntrusted
             | Self::SeveralManagers
             | Self::PoolDeleting
             | Self::ReleaseBlocked
@@ -391,6 +396,7 @@ impl Check {
             Self::MissingPermission,
             Self::WebhookMissing,
             Self::WebhookUntrusted,
+            Self::ClusterWebhookUntrusted,
             Self::CertificateInvalid,
             Self::SeveralManagers,
             Self::UnknownPoolKind,

@@ -34,6 +34,7 @@ impl Part {
             Check::MissingPermission => Self::Permissions,
             Check::WebhookMissing
             | Check::WebhookUntrusted
+            | Check::ClusterWebhookUntrusted
             | Check::WebhookFailing
             | Check::ConversionFailing => Self::Webhooks,
             Check::CertificateInvalid => Self::Certificate,
@@ -70,6 +71,7 @@ impl Part {
             | Check::RestoredWithoutAddress
             | Check::AddressNotInUse
             | Check::Paused
+            | Check::ClusterAddressingNotReady
             | Check::OutdatedOwner => Self::Claims,
         }
     }

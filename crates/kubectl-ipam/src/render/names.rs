@@ -120,8 +120,10 @@ fn resource(kind: &str) -> Option<String> {
         | "ipslice"
         | "ipreservation"
         | "ipaddress"
+        | "clusteraddressing"
         | "ipaddressclaim" => format!("{kind}.{GROUP}"),
         "cluster" => "cluster.cluster.x-k8s.io".to_owned(),
+        "mutatingwebhookconfiguration" => format!("{kind}.admissionregistration.k8s.io"),
         "customresourcedefinition" => format!("{kind}.apiextensions.k8s.io"),
         "deployment" => "deployment.apps".to_owned(),
         "lease" => "lease.coordination.k8s.io".to_owned(),

@@ -111,6 +111,8 @@ impl Tables {
             events: unread(),
             objects: self.objects.clone(),
             registries: unread(),
+            addressings: unread(),
+            untrusted_mutations: unread(),
             deleted_namespaces: BTreeSet::new(),
             unreadable: Vec::new(),
         }

@@ -14,7 +14,7 @@ use super::{create, definitions, json_of, manager, reference, run};
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 
 /// The resources that the commands list, with their group.
-const RESOURCES: [(&str, &str); 20] = [
+const RESOURCES: [(&str, &str); 22] = [
     (GROUP, "inclusterippools"),
     (GROUP, "globalinclusterippools"),
     (GROUP, "inclusterprefixpools"),
@@ -25,11 +25,16 @@ const RESOURCES: [(&str, &str); 20] = [
     (GROUP, "ipregistries"),
     (GROUP, "ipreservations"),
     (GROUP, "ipslices"),
+    (GROUP, "clusteraddressings"),
     ("", "namespaces"),
     ("coordination.k8s.io", "leases"),
     (
         "admissionregistration.k8s.io",
         "validatingwebhookconfigurations",
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
     ),
     ("discovery.k8s.io", "endpointslices"),
     ("apps", "deployments"),

@@ -3,10 +3,12 @@
 
 use capi_ipam_api::installed;
 use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingWebhook, ValidatingWebhookConfiguration,
+    MutatingWebhook, MutatingWebhookConfiguration, ValidatingWebhook,
+    ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use kube::ResourceExt;
 use kube::api::ListParams;
 
 use super::certificate::facts;
@@ -34,6 +36,21 @@ pub(super) async fn webhooks(loader: &mut Loader<'_>) -> Result<Readable<Vec<Web
         }
     }
     Ok(found.map(|_| rows))
+}
+
+/// The names of the configurations of webhooks for Clusters that have no authority.
+pub(super) async fn untrusted_mutations(
+    loader: &mut Loader<'_>,
+) -> Result<Readable<Vec<String>>, Error> {
+    let parameters = named(installed::MUTATING_CONFIGURATION);
+    let found = loader
+        .others::<MutatingWebhookConfiguration>(None, &parameters)
+        .await?;
+    let has_authority = |webhook: &MutatingWebhook| webhook.client_config.ca_bundle.is_some();
+    Ok(found.map(|mut configurations| {
+        configurations.retain(|it| !it.webhooks.iter().flatten().all(has_authority));
+        configurations.iter().map(ResourceExt::name_any).collect()
+    }))
 }
 
 async fn row(

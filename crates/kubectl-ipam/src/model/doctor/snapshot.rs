@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use capi_ipam_api::ClusterAddressing;
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::ResourceRule;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -190,6 +191,10 @@ pub(crate) struct Snapshot {
     /// The objects of the provider.
     pub(crate) objects: Objects,
     pub(crate) registries: Readable<Vec<RegistryFacts>>,
+    /// None if the kind is not served.
+    pub(crate) addressings: Readable<Vec<ClusterAddressing>>,
+    /// The names of configurations of webhooks for Clusters without an authority.
+    pub(crate) untrusted_mutations: Readable<Vec<String>>,
     /// The namespaces that are known to be in deletion.
     pub(crate) deleted_namespaces: BTreeSet<String>,
     /// What cannot be decoded.

@@ -1,5 +1,6 @@
 //! Tables of the checks: what is in the cluster, and what they find.
 
+mod addressings;
 mod claims;
 mod duplicates;
 mod installation;
@@ -54,6 +55,8 @@ fn empty() -> Snapshot {
         events: Readable::complete(Vec::new()),
         objects: Objects::default(),
         registries: Readable::complete(Vec::new()),
+        addressings: Readable::complete(Vec::new()),
+        untrusted_mutations: Readable::complete(Vec::new()),
         deleted_namespaces: BTreeSet::new(),
         unreadable: Vec::new(),
     }

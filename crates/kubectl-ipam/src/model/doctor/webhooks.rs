@@ -43,6 +43,15 @@ pub(super) fn untrusted(snapshot: &Snapshot) -> Examination {
     })
 }
 
+/// Webhook configurations for Clusters without an authority.
+pub(super) fn untrusted_mutations(snapshot: &Snapshot) -> Examination {
+    Examination::inspect_list(&snapshot.untrusted_mutations, |name| {
+        let problem = "it has no caBundle, so Clusters are created without their addresses";
+        let object = format!("mutatingwebhookconfiguration {name}");
+        Some(Check::ClusterWebhookUntrusted.finding(object, problem, inject()))
+    })
+}
+
 /// What writes the authority into the configuration, and into the definitions that it converts.
 pub(super) fn inject() -> String {
     "cert-manager's CA injector, or the provider with --webhook-certs=self-managed, writes it; see its log: kubectl \

@@ -96,7 +96,7 @@ fn healthy_system_is_ok() {
         &text(&findings_of(&snapshot), style()),
     );
     // What -o name has instead of names.
-    assert_eq!(nothing(&findings_of(&snapshot)), "46 checks, no problem.");
+    assert_eq!(nothing(&findings_of(&snapshot)), "48 checks, no problem.");
 }
 
 fn findings_of(snapshot: &Snapshot) -> Report {
@@ -163,6 +163,8 @@ fn healthy() -> Snapshot {
         events: Readable::complete(Vec::new()),
         objects: Objects::of([web()], [], [], []),
         registries: Readable::complete(Vec::new()),
+        addressings: Readable::complete(Vec::new()),
+        untrusted_mutations: Readable::complete(Vec::new()),
         deleted_namespaces: BTreeSet::new(),
         unreadable: Vec::new(),
     }
@@ -276,7 +278,7 @@ fn check_that_is_not_possible_is_no_good_result() {
     );
     assert!(
         partly.ends_with(
-            "38 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
+            "40 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
         ),
         "{partly}"
     );
@@ -287,6 +289,8 @@ fn check_that_is_not_possible_is_no_good_result() {
     let nothing = Snapshot {
         objects,
         registries: unreadable("registries"),
+        addressings: unreadable("addressings"),
+        untrusted_mutations: unreadable("mutations"),
         leases: unreadable("leases"),
         served: unreadable("definitions"),
         webhooks: unreadable("webhooks"),
