@@ -30,6 +30,7 @@ use self::failures::Failure;
 pub use self::failures::SourceFailures;
 pub use self::fan_out::FanOut;
 pub use self::observed_cache::ObservedCache;
+pub(crate) use self::source::Fingerprint;
 pub use self::source::{Change, Keyed, Opened, Source};
 use self::streaming_list::{LIMITS, streaming_list};
 use crate::client::with_timeout;

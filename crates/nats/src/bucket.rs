@@ -183,7 +183,7 @@ impl<T: Value> Bucket<T> {
                 needed: 3,
             });
         }
-        KvError::Unavailable { bucket, source }
+        self.unavailable(source)
     }
 
     /// The last state of a key, from the leader: a value, the marker of a deletion, or `None` if
@@ -341,7 +341,13 @@ impl<T: Value> Bucket<T> {
             match self.read_back(&subject, &write_id, meaning, expected).await {
                 Outcome::Written { revision } => return Ok(revision),
                 Outcome::Conflict => return Err(self.conflict(key)),
-                Outcome::Unknown => return Err(self.unknown(key, failure)),
+                Outcome::Unknown => {
+                    return Err(KvError::Unknown {
+                        bucket: self.names.bucket.clone(),
+                        key: key.to_owned(),
+                        source: failure,
+                    });
+                }
                 Outcome::Again if Instant::now() >= deadline => {
                     return Err(self.unavailable(failure));
                 }
@@ -442,14 +448,6 @@ impl<T: Value> Bucket<T> {
         KvError::Conflict {
             bucket: self.names.bucket.clone(),
             key: key.to_owned(),
-        }
-    }
-
-    fn unknown(&self, key: &str, source: Failure) -> KvError {
-        KvError::Unknown {
-            bucket: self.names.bucket.clone(),
-            key: key.to_owned(),
-            source,
         }
     }
 

@@ -257,20 +257,24 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         let version = reconciler.contract.ipam;
         let addresses = reconciler.contract.addresses_beside(claim);
         let desired = repaired(version, address, claim, self.pool, allocation);
-        let write = patch::write(&addresses, address, &desired);
-        let written = match traces::in_span(trace_span!("adopt_address"), write).await {
+        // What is logged belongs to the span, too.
+        let repair = async {
+            let written = patch::write(&addresses, address, &desired).await?;
+            if let Some(written) = &written {
+                reconciler.report_repair(claim, address, &desired, written);
+            }
+            let known = written.as_ref().unwrap_or(address);
+            reconciler.addresses.insert(known);
+            Ok::<_, CallError>(())
+        };
+        match traces::in_span(trace_span!("adopt_address"), repair).await {
+            Ok(()) => Ok(Event::Repaired),
             Err(error) if error.is_rejected() => {
                 let message = "the API server rejected the change of the IPAddress";
-                return Err(rejected(message, error).into());
+                Err(rejected(message, error).into())
             }
-            written => written?,
-        };
-        if let Some(written) = &written {
-            reconciler.report_repair(claim, address, &desired, written);
+            Err(error) => Err(error.into()),
         }
-        let known = written.as_ref().unwrap_or(address);
-        reconciler.addresses.insert(known);
-        Ok(Event::Repaired)
     }
 
     /// A4: commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim
@@ -285,20 +289,26 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         if is_expected || replaced_address(version, claim).is_none() {
             confirm_restored(version, &mut desired);
         }
-        let write = reconciler.write_claim(claim, &desired);
-        let written = match traces::in_span(trace_span!("commit"), write).await {
-            Err(error) if error.outcome_is_unknown() => {
-                Some(reconciler.committed(claim, error).await?)
+        let commit = async {
+            let written = match reconciler.write_claim(claim, &desired).await {
+                Err(error) if error.outcome_is_unknown() => {
+                    Some(reconciler.committed(claim, error).await?)
+                }
+                written => written?,
+            };
+            if let Some(written) = written {
+                reconciler.report_bound(claim, &written, allocation, &status);
             }
+            Ok::<_, CallError>(())
+        };
+        match traces::in_span(trace_span!("commit"), commit).await {
+            Ok(()) => {}
             // A patch of a claim that was just deleted can also fail with a conflict.
             Err(error) if error.has_changed() => {
                 self.error = Some(error.into());
                 return Ok(Event::NotCommitted);
             }
-            written => written?,
-        };
-        if let Some(written) = written {
-            reconciler.report_bound(claim, &written, allocation, &status);
+            Err(error) => return Err(error.into()),
         }
         if let Some(origin) = self.new_address_origin() {
             self.handler.address_bound(allocation, origin);

@@ -2,7 +2,6 @@
 //! next attempt.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use parking_lot::Mutex;
 use super::{Attempt, Cause};
 use crate::namespaced_name::NamespacedName;
 use crate::retry::Retry;
-use crate::watch::Keyed;
+use crate::watch::{Fingerprint, Keyed};
 
 pub(super) struct Backoffs<K, S> {
     entries: Mutex<HashMap<NamespacedName, Entry<K, S>>>,
@@ -41,18 +40,6 @@ enum Pause {
     Over,
     Until(Instant),
     UntilChanged,
-}
-
-/// A hash of what ends a backoff when it changes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fingerprint(u64);
-
-impl Fingerprint {
-    pub(crate) fn of(object: &impl Keyed) -> Self {
-        let mut hash = DefaultHasher::new();
-        object.fingerprint(&mut hash);
-        Self(hash.finish())
-    }
 }
 
 impl<K: Keyed, S: Default> Backoffs<K, S> {

@@ -2,7 +2,7 @@
 //! reports their changes, such as a bucket of a key-value store.
 
 use std::fmt::Debug;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
@@ -11,7 +11,6 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 
 use super::{EventHandler, Invalid};
-use crate::controller::Fingerprint;
 use crate::health::ReadinessGate;
 use crate::namespaced_name::NamespacedName;
 
@@ -54,6 +53,18 @@ pub trait Keyed: Clone + Debug + Send + Sync + 'static {
     /// Whether the [fingerprint](Self::fingerprint) differs from that of an earlier state.
     fn has_changed_since(&self, earlier: &Self) -> bool {
         Fingerprint::of(self) != Fingerprint::of(earlier)
+    }
+}
+
+/// A hash of what ends a backoff when it changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(u64);
+
+impl Fingerprint {
+    pub(crate) fn of(object: &impl Keyed) -> Self {
+        let mut hash = DefaultHasher::new();
+        object.fingerprint(&mut hash);
+        Self(hash.finish())
     }
 }
 
