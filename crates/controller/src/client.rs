@@ -12,7 +12,7 @@ mod pruned_fields;
 
 use std::fmt::Debug;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use either::Either;
 use http::header::USER_AGENT;
@@ -209,9 +209,11 @@ fn add_timeout_param(mut request: Request<Body>, limit: Duration) -> Request<Bod
     }
     let separator = if query.is_empty() { "" } else { "&" };
     let path = request.uri().path();
-    let with_limit = format!("{path}?{query}{separator}timeout={limit:?}").parse();
+    let Ok(with_limit) = format!("{path}?{query}{separator}timeout={limit:?}").parse() else {
+        return request;
+    };
     let mut parts = request.uri().clone().into_parts();
-    parts.path_and_query = with_limit.ok();
+    parts.path_and_query = Some(with_limit);
     if let Ok(uri) = Uri::from_parts(parts) {
         *request.uri_mut() = uri;
     }
@@ -341,6 +343,28 @@ impl<K: ApiObject> ResourceClient<K> {
 
     pub(crate) fn pruned_fields(&self) -> &PrunedFields {
         &self.pruned_fields
+    }
+
+    /// Returns `wanted` as the API server would store it: without the status fields that the served
+    /// schema does not have, as far as earlier writes of such clients show. Compare the result with
+    /// `before` to find out whether a write of the status changes anything.
+    pub fn storable(&self, before: &K, wanted: K) -> K {
+        if self.pruned_fields.is_empty() {
+            return wanted;
+        }
+        let Ok(mut value) = serde_json::to_value(&wanted) else {
+            return wanted;
+        };
+        let before = serde_json::to_value(before).ok();
+        let before = before.as_ref().and_then(|before| before.get("status"));
+        let Some(status) = value.get_mut("status") else {
+            return wanted;
+        };
+        let pruned = &self.pruned_fields;
+        if !pruned.remove_from(status, before, Instant::now()) {
+            return wanted;
+        }
+        serde_json::from_value(value).unwrap_or(wanted)
     }
 
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if

@@ -412,10 +412,19 @@ struct Triggered {
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap
 /// to clone.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Trigger<K> {
     queue: mpsc::UnboundedSender<Triggered>,
     kind: PhantomData<fn(K)>,
+}
+
+impl<K> Clone for Trigger<K> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            kind: PhantomData,
+        }
+    }
 }
 
 impl<K> Trigger<K> {

@@ -28,9 +28,13 @@ pub fn plan<'a, K: Resource>(
         let found = existing.iter().find(has_name);
         found.ok_or_else(|| name.to_owned())
     };
-    let mut plan = Vec::new();
+    let mut plan: Vec<(&K, bool)> = Vec::new();
     for name in wanted {
-        plan.push((named(name)?, true));
+        let found = named(name)?;
+        // A name can be given twice.
+        if !plan.iter().any(|(known, _)| std::ptr::eq(*known, found)) {
+            plan.push((found, true));
+        }
     }
     for object in existing {
         let name = object.meta().name.as_deref().unwrap_or_default();
@@ -67,7 +71,7 @@ mod tests {
         };
         let all = |texts: &[&str]| Ok(texts.iter().map(ToString::to_string).collect());
         assert_eq!(plan(&["a"]), all(&["a=true", "b=false"]));
-        assert_eq!(plan(&["b"]), all(&["b=true"]));
+        assert_eq!(plan(&["b", "b"]), all(&["b=true"]));
         assert_eq!(plan(&["c", "a"]), all(&["c=true", "a=true", "b=false"]));
         assert_eq!(plan(&[]), all(&["b=false"]));
         assert_eq!(plan(&["a", "x"]), Err("x".to_owned()));

@@ -31,7 +31,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         wait: Duration,
     ) -> Result<Action, CallError> {
         let version = self.contract.ipam;
+        // Without what the API server does not store, or the difference would never become empty.
         let desired = status.apply_to(version, claim, clock::now());
+        let desired = self.contract.claims_beside(claim).storable(claim, desired);
         let diff = status_diff(claim, &desired);
         match debounce.decide(diff, Instant::now()) {
             StatusWrite::Skip => return Ok(Action::Requeue(wait)),
@@ -96,10 +98,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             Some(HandlerError::RetryAfter { after, .. }) => {
                 attempt.state.record_not_ready(after, Instant::now())
             }
-            _ => {
+            Some(_) => {
                 attempt.state.record_ready();
                 true
             }
+            None => true,
         };
         if let Some(status) = status.filter(|_| is_reported)
             && let Some(current) = self.latest(claim).await?

@@ -229,6 +229,11 @@ impl ObservedCache for AddressIndex {
         }
     }
 
+    /// Also of one that could never be decoded.
+    fn not_listed(&self, address: &NamespacedName, _: Option<AddressRecord>) {
+        self.trigger.enqueue(address.clone());
+    }
+
     fn listed(&self) {
         self.state.lock().is_synced = true;
     }

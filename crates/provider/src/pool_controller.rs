@@ -207,6 +207,7 @@ impl<C: PoolControl> Reconciler for PoolReconciler<C> {
         if self.control.finalizer().is_none()
             && let Protection::Postponed(action) = self.protection(&pool)
         {
+            attempt.keeps_cause = true;
             return Ok(action);
         }
         let result = self.reconcile_pool(&pool, None).await;

@@ -227,7 +227,7 @@ impl Transition<'_> {
         } = self;
         if is_problem {
             warn!(
-                object,
+                %object,
                 condition = type_,
                 from,
                 to,
@@ -237,7 +237,7 @@ impl Transition<'_> {
             );
         } else {
             info!(
-                object,
+                %object,
                 condition = type_,
                 from,
                 to,

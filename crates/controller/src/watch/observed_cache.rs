@@ -24,6 +24,11 @@ pub trait ObservedCache: Send + Sync + 'static {
     /// Called when an object is gone, with what was known of it.
     fn removed(&self, name: &NamespacedName, value: Option<Self::Value>);
 
+    /// Called when a complete list does not contain an object. By default it is gone.
+    fn not_listed(&self, name: &NamespacedName, value: Option<Self::Value>) {
+        self.removed(name, value);
+    }
+
     /// Called when a list is complete, before the objects that it did not contain are removed.
     fn listed(&self) {}
 
@@ -49,7 +54,7 @@ impl<C: ObservedCache> EventHandler<C::Object> for C {
     fn init_done(&self) {
         self.listed();
         for (name, value) in self.observed(|known| known.end_list(Instant::now())) {
-            self.removed(&name, value);
+            self.not_listed(&name, value);
         }
     }
 
