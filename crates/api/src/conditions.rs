@@ -193,3 +193,12 @@ pub const CLAIM_NAME_IN_USE: &str = "ClaimNameInUse";
 
 /// Reason of the event on a Cluster that has got its addresses.
 pub const ADDRESSES_DELIVERED: &str = "AddressesDelivered";
+
+/// Reason of a set of pools of which a pool can allocate addresses.
+pub const POOLS_READY: &str = "PoolsReady";
+
+/// Reason of a set of pools without a pool that can allocate addresses, and of a claim for it.
+pub const NO_POOLS: &str = "NoPools";
+
+/// Reason of a claim without a failure domain, for a set that chooses by it.
+pub const FAILURE_DOMAIN_UNKNOWN: &str = "FailureDomainUnknown";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use capi_ipam_contract::{IPAddress, IPAddressClaim, PoolReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
-use super::{InClusterKind, names};
+use super::{InClusterKind, PoolSetKey, names};
 
 /// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool
 /// team-a/web`. Cheap to clone, and as large as a pointer, since each address in use has a few of
@@ -56,13 +56,17 @@ impl PoolKey {
         Self::from_reference(&claim.spec.pool_ref, claim.metadata.namespace.as_deref())
     }
 
-    /// Returns the pool that an IPAddress refers to; `None` if it is not of a kind of this
-    /// provider.
+    /// Returns the pool of an IPAddress: the one that it refers to, or the member of the set that
+    /// it refers to. `None` if it is not of a kind of this provider, or the member is not known.
     pub fn of_address(address: &IPAddress) -> Option<Self> {
-        Self::from_reference(
+        let (pool, namespace) = (
             &address.spec.pool_ref,
             address.metadata.namespace.as_deref(),
-        )
+        );
+        match PoolSetKey::from_reference(pool, namespace) {
+            Some(_) => Self::of_member_annotation(address),
+            None => Self::from_reference(pool, namespace),
+        }
     }
 
     /// Returns the pool that an owner reference of an object in `namespace` refers to; `None` for
