@@ -5,14 +5,15 @@ pub use capi_ipam_contract::conditions::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Sets `Ready`, and if it is False `Reconciling` or `Stalled`. A registry that cannot be reached,
-/// or that waits for other management clusters, is reconciling, and so are its networks and a
-/// ClusterAddressing whose claims are not bound yet.
+/// or that waits for other management clusters, is reconciling, and so are its networks, a
+/// ClusterAddressing whose claims are not bound yet, and a set of pools that are not ready.
 pub fn set_ready(conditions: &mut Vec<Condition>, ready: Condition, now: Time) -> bool {
     let retried = [
         INITIALIZATION_FAILED,
         REGISTRY_UNREACHABLE,
         REGISTRY_RESTORED,
         ADDRESSES_PENDING,
+        NO_POOLS,
     ];
     let reason = ready.reason.as_deref().unwrap_or_default();
     let is_retried = retried.contains(&reason);
