@@ -7,6 +7,7 @@
 mod early;
 mod joining;
 mod networks;
+mod sets;
 mod slices;
 mod sticky;
 mod views;
@@ -53,6 +54,8 @@ pub enum Workload {
     Cooldown,
     /// Claims of a sticky pool are recreated, and others need the addresses that are kept for them.
     Sticky,
+    /// Claims of a set fill two pools, others wait for any of them, and a pool leaves the set.
+    Sets,
     /// The slice of an owner without an address is returned, and another owner needs it.
     Slices,
     /// Addresses in use are removed from a pool and added again.
@@ -82,7 +85,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -93,6 +96,7 @@ impl Workload {
         Self::Exhaust,
         Self::Cooldown,
         Self::Sticky,
+        Self::Sets,
         Self::Slices,
         Self::Shrink,
         Self::Pause,
@@ -161,6 +165,7 @@ impl Workload {
             Self::Exhaust => work.exhaust().await,
             Self::Cooldown => work.cooldown().await,
             Self::Sticky => work.sticky().await,
+            Self::Sets => work.sets().await,
             Self::Slices => work.slices().await,
             Self::Shrink => work.shrink().await,
             Self::Pause => work.pause().await,
@@ -191,6 +196,7 @@ pub async fn clean_up(consumer: &Consumer) {
     let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
     work.delete_all(&names).await;
     work.wait_until_deleted(&names).await;
+    sets::delete_sets(consumer).await;
     delete_pools(consumer, &consumer.pools()).await;
     delete_pools(consumer, &consumer.pools_of(InClusterKind::PrefixPool)).await;
     delete_pools(consumer, &consumer.global_pools()).await;

@@ -59,13 +59,12 @@ impl PoolKey {
     /// Returns the pool of an IPAddress: the one that it refers to, or the member of the set that
     /// it refers to. `None` if it is not of a kind of this provider, or the member is not known.
     pub fn of_address(address: &IPAddress) -> Option<Self> {
-        let (pool, namespace) = (
-            &address.spec.pool_ref,
-            address.metadata.namespace.as_deref(),
-        );
-        match PoolSetKey::from_reference(pool, namespace) {
+        match PoolSetKey::of_address(address) {
             Some(_) => Self::of_member_annotation(address),
-            None => Self::from_reference(pool, namespace),
+            None => {
+                let namespace = address.metadata.namespace.as_deref();
+                Self::from_reference(&address.spec.pool_ref, namespace)
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use capi_ipam_contract::{IPAddressClaim, PoolReference};
+use capi_ipam_contract::{IPAddress, IPAddressClaim, PoolReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{DynamicResourceScope, ObjectMeta, Selector};
 use kube::{Resource, ResourceExt};
@@ -113,6 +113,12 @@ impl PoolSetKey {
     /// Returns the set that a claim refers to; `None` if it refers to something else.
     pub fn of_claim(claim: &IPAddressClaim) -> Option<Self> {
         Self::from_reference(&claim.spec.pool_ref, claim.metadata.namespace.as_deref())
+    }
+
+    /// Returns the set that an IPAddress refers to; `None` if it refers to something else.
+    pub fn of_address(address: &IPAddress) -> Option<Self> {
+        let namespace = address.metadata.namespace.as_deref();
+        Self::from_reference(&address.spec.pool_ref, namespace)
     }
 
     /// The key of a pool that the set can contain: of its namespace, or global.
@@ -345,11 +351,11 @@ impl PoolKey {
         format!("{}/{}", self.kind, self.name)
     }
 
-    /// Returns the member of a set that an object in `namespace` has in its annotations.
-    pub(super) fn of_member_annotation<K: Resource>(object: &K) -> Option<Self> {
-        let text = object.annotations().get(names::MEMBER_POOL_ANNOTATION)?;
+    /// Returns the member of a set that an IPAddress has in its annotations.
+    pub(super) fn of_member_annotation(address: &IPAddress) -> Option<Self> {
+        let text = address.annotations().get(names::MEMBER_POOL_ANNOTATION)?;
         let (kind, name) = text.split_once('/')?;
-        Self::of_kind(kind, object.meta().namespace.as_deref(), name)
+        Self::of_kind(kind, address.metadata.namespace.as_deref(), name)
     }
 }
 

@@ -91,12 +91,10 @@ impl Observe<IPAddress> for Ledger {
     }
 
     fn apply(&mut self, address: &IPAddress) {
-        let metadata = &address.metadata;
-        let set = PoolSetKey::from_reference(&address.spec.pool_ref, metadata.namespace.as_deref());
-        if let Some(set) = set {
-            self.change(|ledger| ledger.leave_set(&set, &NamespacedName::of(metadata)));
+        if let Some(set) = PoolSetKey::of_address(address) {
+            self.change(|ledger| ledger.observe_address_of_set(&set, address));
         }
-        let Some((pool, block, name)) = allocated_block(address) else {
+        let Some((pool, block, name)) = self.known_block(address) else {
             return;
         };
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
@@ -128,10 +126,11 @@ impl Observe<IPAddress> for Ledger {
     }
 
     fn delete(&mut self, address: &IPAddress) {
-        let Some((pool, block, name)) = allocated_block(address) else {
+        let Some((pool, block, name)) = self.known_block(address) else {
             return;
         };
         self.change(|ledger| {
+            ledger.sets.forget_address(&name);
             let scope = ledger.pools.scope(&pool);
             let slot = Slot { scope, block };
             ledger.update(&slot, |usage| usage.remove_address(&name));

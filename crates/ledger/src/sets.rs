@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use capi_ipam_api::{
-    PoolChoice, PoolKey, PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, SetMembers, names,
+    PoolChoice, PoolKey, PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, SetMembers, Slot, names,
 };
-use capi_ipam_contract::{Uid, is_paused};
+use capi_ipam_contract::{IPAddress, Uid, is_paused};
+use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use kube::core::SelectorExt;
 
-use crate::Ledger;
 use crate::pools::Pools;
+use crate::{Ledger, allocated_block};
 
 /// What the ledger keeps of a set.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,6 +186,9 @@ impl SetEntry {
 #[derive(Debug, Default)]
 pub(super) struct Sets {
     entries: BTreeMap<PoolSetKey, SetEntry>,
+    /// The pool and the block of each IPAddress that refers to a set. A user can remove the annotation
+    /// that has the pool.
+    addresses: HashMap<NamespacedName, (PoolKey, Block)>,
     /// The labels of pools when sets were last compared with them.
     labels: HashMap<PoolKey, Arc<BTreeMap<String, String>>>,
 }
@@ -198,6 +202,11 @@ impl Sets {
         if self.entries.get(key).is_some_and(SetEntry::is_empty) {
             self.entries.remove(key);
         }
+    }
+
+    /// The IPAddress of that name does not exist.
+    pub(super) fn forget_address(&mut self, name: &NamespacedName) {
+        self.addresses.remove(name);
     }
 
     /// Whether the labels of a pool are others than before.
@@ -401,6 +410,37 @@ impl Ledger {
         }
     }
 
+    /// Records an IPAddress that refers to a set: its claim waits for nothing. If it was of another
+    /// pool before, it is no longer of that one.
+    pub(super) fn observe_address_of_set(&mut self, key: &PoolSetKey, address: &IPAddress) {
+        let name = NamespacedName::of(&address.metadata);
+        self.leave_set(key, &name);
+        let Some((pool, block, _)) = allocated_block(address) else {
+            return;
+        };
+        let place = (pool, block);
+        let before = self.sets.addresses.insert(name.clone(), place.clone());
+        if let Some((pool, block)) = before.filter(|before| *before != place) {
+            let scope = self.pools.scope(&pool);
+            self.update(&Slot { scope, block }, |usage| usage.remove_address(&name));
+        }
+    }
+
+    /// The pool, block and key of an IPAddress, as [`allocated_block`]. One that refers to a set and
+    /// does not name the member any more is of the one that is known.
+    pub(super) fn known_block(
+        &self,
+        address: &IPAddress,
+    ) -> Option<(PoolKey, Block, NamespacedName)> {
+        if let Some(allocated) = allocated_block(address) {
+            return Some(allocated);
+        }
+        PoolSetKey::of_address(address)?;
+        let name = NamespacedName::of(&address.metadata);
+        let (pool, block) = self.sets.addresses.get(&name)?.clone();
+        Some((pool, block, name))
+    }
+
     /// As [`Ledger::end_unused_turn`], in all members.
     pub fn end_unused_turns(
         &mut self,
@@ -422,6 +462,7 @@ impl Ledger {
             entry.waiting.retain(|claim, _| exists(claim));
         }
         self.sets.entries.retain(|_, entry| !entry.is_empty());
+        self.sets.addresses.retain(|name, _| exists(name));
     }
 
     /// What the status of a set reports; `None` if it does not exist. The next change of a member

@@ -320,8 +320,27 @@ fn address_of_a_set_is_in_use_in_its_member() {
     ledger.apply(&address);
     let counts = ledger.pools().counts(&named("a"));
     assert_eq!((counts.used, counts.free), (1, 1));
+    // Without the annotation it is of the pool that is known.
+    let annotations = address.metadata.annotations.take();
+    ledger.apply(&address);
+    assert_eq!(ledger.pools().counts(&named("a")).used, 1);
+    address.metadata.annotations = annotations.map(|mut all| {
+        all.insert(
+            "ipam.cluster.x-k8s.io/member-pool".to_owned(),
+            "InClusterIPPool/b".to_owned(),
+        );
+        all
+    });
+    ledger.apply(&address);
+    assert_eq!(
+        ledger.pools().counts(&named("a")).used,
+        0,
+        "it is of another pool"
+    );
+    assert_eq!(ledger.pools().counts(&named("b")).out_of_range, 1);
+    address.metadata.annotations = None;
     ledger.delete(&address);
-    assert_eq!(ledger.pools().counts(&named("a")).used, 0);
+    assert_eq!(ledger.pools().counts(&named("b")).out_of_range, 0);
 }
 
 #[test]
