@@ -54,7 +54,8 @@ pub enum Workload {
     Cooldown,
     /// Claims of a sticky pool are recreated, and others need the addresses that are kept for them.
     Sticky,
-    /// Claims of a set fill two pools, others wait for any of them, and a pool leaves the set.
+    /// Claims of a set fill two pools, others wait for any of them, and another pool
+    /// replaces them.
     Sets,
     /// The slice of an owner without an address is returned, and another owner needs it.
     Slices,

@@ -32,9 +32,14 @@ pub(super) async fn delete_sets(consumer: &Consumer) {
 }
 
 impl Work<'_> {
-    /// Claims fill two pools, others wait for any of them, and a pool leaves the set.
+    /// Claims fill two pools, others wait for any of them, and another pool replaces them.
     pub(super) async fn sets(&self) {
-        for (pool, range) in [("one", "10.0.1.1-10.0.1.2"), ("two", "10.0.2.1-10.0.2.2")] {
+        let pools = [
+            ("one", "10.0.1.1-10.0.1.2"),
+            ("two", "10.0.2.1-10.0.2.2"),
+            ("three", "10.0.3.1"),
+        ];
+        for (pool, range) in pools {
             self.consumer.create_pool(pool, range).await;
         }
         let set = object(json!({
@@ -56,7 +61,7 @@ impl Work<'_> {
         let before = self.consumer.allocated_addresses().await;
         self.consumer
             .modify(&sets(self.consumer), "racks", |set| {
-                set["spec"]["pools"] = members(&["two"])
+                set["spec"]["pools"] = members(&["three"])
             })
             .await;
         self.delete_all(&late).await;
