@@ -19,7 +19,8 @@ use capi_ipam_provider::prelude::{HandlerError, Released};
 
 use super::context::Context;
 use super::errors::{
-    cannot_allocate, limit_error, needs_block, request_error, slice_unavailable, unexpected_event,
+    cannot_allocate, limit_error, needs_block, not_seen_yet, request_error, slice_unavailable,
+    unexpected_event,
 };
 use super::release;
 use super::reservation::{Ownership, build, claim_reference, ownership};
@@ -192,13 +193,7 @@ impl InClusterHandler {
             .note(|ledger| ledger.pool_or_wait(pool, &self.key, self.basic_attributes()))
         {
             PoolLookup::Found(info) => info,
-            PoolLookup::NotSeenYet => {
-                let message = format!("{pool} is not in the cache yet");
-                return Err(HandlerError::RetryAfter {
-                    message,
-                    after: Duration::from_secs(1),
-                });
-            }
+            PoolLookup::NotSeenYet => return Err(not_seen_yet(pool)),
             PoolLookup::Missing => {
                 let advice = self
                     .ledger()

@@ -10,11 +10,12 @@ use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, ControllerBuilder, Protection};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
-use capi_ipam_controller::watch::{EventHandler, Invalid, MaybeInvalid, WatchApi, WatchSpec};
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::{EventHandler, Invalid, WatchApi, WatchSpec};
 use capi_ipam_controller::{clock, finalizer, trace_span};
 use capi_ipam_ledger::{SetInfo, SetReport};
 use capi_ipam_provider::advanced::{PoolControl, PoolPlan, STATUS_INTERVAL, run_pools};
-use capi_ipam_provider::api::{IPAddress, IPAddressClaim, PoolReference};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid, is_paused};
 use kube::core::ObjectMeta;
 use kube::{Api, Client};
 use tracing::{Span, field};
@@ -149,7 +150,7 @@ impl PoolControl for SetControl {
         if ledger.read(|ledger| ledger.networks().have_definitions_problem()) {
             return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
         }
-        if capi_ipam_provider::api::is_paused(&set.metadata) {
+        if is_paused(&set.metadata) {
             return Protection::Unmanaged;
         }
         Protection::Managed
@@ -178,8 +179,8 @@ impl PoolControl for SetControl {
         let report = self.context.ledger.note(|ledger| ledger.set_report(&key));
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let is_protected = finalizer::is_set(set, names::PROTECT_POOL);
-        let is_paused = capi_ipam_provider::api::is_paused(&set.metadata);
-        if is_deleting && is_protected && !is_paused && !self.is_in_use(&key).await? {
+        if is_deleting && is_protected && !is_paused(&set.metadata) && !self.is_in_use(&key).await?
+        {
             return Ok(PoolPlan::Released);
         }
         let Some(report) = report else {
@@ -202,55 +203,40 @@ impl PoolControl for SetControl {
 }
 
 impl SetControl {
-    /// Whether live lists show a claim or an IPAddress that names the set. A claim gets our finalizer
-    /// before its IPAddress is created, and keeps it until that is deleted.
+    /// Whether live lists show a claim with an address, or an IPAddress, that names the set.
     async fn is_in_use(&self, key: &PoolSetKey) -> Result<bool, CallError> {
         let namespace = key.namespace.as_deref().unwrap_or_default();
-        let contract = &self.context.contract;
-        let is_served = |claim: &ObjectMeta| {
-            let finalizers = claim.finalizers.as_deref().unwrap_or_default();
-            finalizers.iter().any(|name| name == names::RELEASE_ADDRESS)
+        let Context {
+            contract, ledger, ..
+        } = &*self.context;
+        // One that only waits has the finalizer, too.
+        let has_address = |claim: &IPAddressClaim| {
+            let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+            let name = NamespacedName::of(&claim.metadata);
+            let recorded = || ledger.read(|ledger| ledger.recorded_pool(&name, uid));
+            claim.bound_address().is_some() || recorded().is_some()
         };
-        let claims = contract.claims(namespace);
-        if any_names(
-            key,
-            &claims,
-            |claim: &IPAddressClaim| &claim.spec.pool_ref,
-            is_served,
-        )
-        .await?
-        {
-            return Ok(true);
-        }
-        let addresses = contract.addresses(namespace);
-        any_names(
-            key,
-            &addresses,
-            |address: &IPAddress| &address.spec.pool_ref,
-            |_| true,
-        )
-        .await
+        let is_user = |claim: &IPAddressClaim| {
+            PoolSetKey::of_claim(claim).as_ref() == Some(key) && has_address(claim)
+        };
+        let is_of_set = |address: &IPAddress| PoolSetKey::of_address(address).as_ref() == Some(key);
+        Ok(any(&contract.claims(namespace), is_user).await?
+            || any(&contract.addresses(namespace), is_of_set).await?)
     }
 }
 
-/// Whether an object names the set, and counts by its metadata. One that cannot be decoded may name
-/// it.
-async fn any_names<K: ApiObject>(
-    key: &PoolSetKey,
+/// Whether any object matches. One that cannot be decoded may match.
+async fn any<K: ApiObject>(
     client: &ResourceClient<K>,
-    pool_of: impl Fn(&K) -> &PoolReference,
-    counts: impl Fn(&ObjectMeta) -> bool,
+    matches: impl Fn(&K) -> bool,
 ) -> Result<bool, CallError> {
-    let names_set = |pool: &PoolReference, metadata: &ObjectMeta| {
-        PoolSetKey::from_reference(pool, metadata.namespace.as_deref()).as_ref() == Some(key)
-    };
     let mut found = false;
-    let mut use_object = |object: &MaybeInvalid<K>| match &object.0 {
-        Ok(object) => found |= names_set(pool_of(object), object.meta()) && counts(object.meta()),
-        Err(invalid) => found |= counts(&invalid.metadata),
-    };
     client
-        .for_each_page(|page| page.iter().for_each(&mut use_object))
+        .for_each_page(|page| {
+            found |= page
+                .iter()
+                .any(|object| object.0.as_ref().map_or(true, &matches));
+        })
         .await?;
     Ok(found)
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use capi_ipam_api::advice::MISSING_POOL;
 use capi_ipam_api::{PoolChoice, PoolKey, PoolSetKey, conditions, names};
-use capi_ipam_ledger::{Domains, SetInfo, SetLookup, block_of};
+use capi_ipam_ledger::{Domains, PoolLookup, SetInfo, block_of};
 use capi_ipam_provider::advanced::{Ensured, PoolView};
 use capi_ipam_provider::api::{IPAddress, MachineOwner};
 use capi_ipam_provider::prelude::HandlerError;
 use kube::ResourceExt;
 
-use super::errors::request_error;
+use super::errors::{not_seen_yet, request_error};
 use super::handler::InClusterHandler;
 
 /// The maximum number of members that a message names.
@@ -103,13 +103,9 @@ impl InClusterHandler {
             .ledger()
             .note(|ledger| ledger.set_or_wait(set, &self.key))
         {
-            SetLookup::Found(info) => info,
-            SetLookup::NotSeenYet => {
-                let message = format!("{set} is not in the cache yet");
-                let after = Duration::from_secs(1);
-                return Err(HandlerError::RetryAfter { message, after });
-            }
-            SetLookup::Missing => {
+            PoolLookup::Found(info) => info,
+            PoolLookup::NotSeenYet => return Err(not_seen_yet(set)),
+            PoolLookup::Missing => {
                 let text = format!("{set} does not exist; {MISSING_POOL}");
                 return Err(HandlerError::PoolNotFound(text));
             }

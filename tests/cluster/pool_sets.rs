@@ -285,9 +285,10 @@ async fn pool_that_leaves_the_set_keeps_its_claims() {
 
 #[tokio::test]
 async fn deleted_set_is_kept_until_its_claims_are_released() {
-    let consumer = with_racks(&[2]).await;
+    let consumer = with_racks(&[1]).await;
     create_set(&consumer, json!({"pools": members(&["rack-1"])})).await;
     assert_eq!(bind(&consumer, "a").await, "10.0.1.1");
+    waits(&consumer, "waiting", "PoolExhausted").await;
     consumer.delete_object(&own_sets(&consumer), "racks").await;
     wait_until_ready_is(&consumer, "False", "Deleting").await;
     let text = waits(&consumer, "b", "PoolNotReady").await;
@@ -301,9 +302,18 @@ async fn deleted_set_is_kept_until_its_claims_are_released() {
         .wait_for_message("b", "PoolNotReady", "does not exist")
         .await;
     assert_contains(&text, &format!("IPPoolSet {}/racks", consumer.namespace));
-    // It is served by the next set of the name.
+    // They are served by the next set of the name.
+    consumer
+        .modify_pool("rack-1", |spec| {
+            spec["addresses"] = json!(["10.0.1.1", "10.0.1.2"])
+        })
+        .await;
     create_set(&consumer, json!({"pools": members(&["rack-1"])})).await;
-    consumer.assert_address("b", "10.0.1.1").await;
+    let addresses = [
+        consumer.wait_for_address("b").await,
+        consumer.wait_for_address("waiting").await,
+    ];
+    assert_eq!(BTreeSet::from(addresses).len(), 2);
 }
 
 #[tokio::test]

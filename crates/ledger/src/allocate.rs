@@ -73,11 +73,11 @@ fn is_before(
     usage.has_address_of(pool)
 }
 
-/// The result of [`Ledger::pool_or_wait`].
+/// The result of [`Ledger::pool_or_wait`], and of [`Ledger::set_or_wait`] for a set.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PoolLookup {
+pub enum PoolLookup<T = PoolInfo> {
     /// The pool exists.
-    Found(Arc<PoolInfo>),
+    Found(Arc<T>),
     /// The pool does not exist, and this is the first lookup for the claim: if both were created at
     /// the same time, the claim can be observed first.
     NotSeenYet,

@@ -56,7 +56,7 @@ pub use self::pools::{MAX_OVERLAPS, Nearby, Pools};
 pub use self::quota::LimitReached;
 pub use self::repairs::Misplaced;
 pub use self::report::{DrainingUse, NetworkReport, PoolCounts, PoolReport, PoolUse};
-pub use self::sets::{Domains, SetInfo, SetLookup, SetReport};
+pub use self::sets::{Domains, SetInfo, SetReport};
 pub use self::slice_refusal::SliceRefusal;
 pub use self::slices::view::{SliceRetention, SliceStep, SliceView};
 pub use self::unavailable::Unavailable;

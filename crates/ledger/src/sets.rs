@@ -18,7 +18,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 use kube::core::SelectorExt;
 
 use crate::pools::Pools;
-use crate::{Ledger, allocated_block};
+use crate::{Ledger, PoolLookup, allocated_block};
 
 /// What the ledger keeps of a set.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,17 +57,6 @@ impl SetInfo {
             }),
         }
     }
-}
-
-/// The result of [`Ledger::set_or_wait`].
-#[derive(Clone, Debug, PartialEq)]
-pub enum SetLookup {
-    /// The set exists.
-    Found(Arc<SetInfo>),
-    /// The set does not exist, and this is the first lookup for the claim.
-    NotSeenYet,
-    /// The set did not exist at an earlier lookup either.
-    Missing,
 }
 
 /// The failure domains of the pools that may serve a claim.
@@ -300,14 +289,14 @@ impl Ledger {
     }
 
     /// Returns the set of a claim, which waits for a change of the set until it leaves it.
-    pub fn set_or_wait(&mut self, key: &PoolSetKey, claim: &NamespacedName) -> SetLookup {
+    pub fn set_or_wait(&mut self, key: &PoolSetKey, claim: &NamespacedName) -> PoolLookup<SetInfo> {
         let entry = self.sets.entry(key);
         let was_known = entry.waiting.contains_key(claim);
         entry.waiting.entry(claim.clone()).or_default();
         match &entry.info {
-            Some(info) => SetLookup::Found(Arc::clone(info)),
-            None if !was_known => SetLookup::NotSeenYet,
-            None => SetLookup::Missing,
+            Some(info) => PoolLookup::Found(Arc::clone(info)),
+            None if !was_known => PoolLookup::NotSeenYet,
+            None => PoolLookup::Missing,
         }
     }
 

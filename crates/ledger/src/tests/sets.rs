@@ -263,26 +263,26 @@ fn selected_members_follow_labels_and_wake_claims() {
 fn claims_wait_for_a_set_that_does_not_exist() {
     let mut ledger = ledger();
     let lookup = |ledger: &mut Ledger| ledger.set_or_wait(&set_key(), &claim("1"));
-    assert_eq!(lookup(&mut ledger), SetLookup::NotSeenYet);
-    assert_eq!(lookup(&mut ledger), SetLookup::Missing);
+    assert_eq!(lookup(&mut ledger), PoolLookup::NotSeenYet);
+    assert_eq!(lookup(&mut ledger), PoolLookup::Missing);
     apply_set(&mut ledger, listed(&["a"]));
     assert_eq!(take(&mut ledger), [claim("1")]);
-    assert!(matches!(lookup(&mut ledger), SetLookup::Found(_)));
+    assert!(matches!(lookup(&mut ledger), PoolLookup::Found(_)));
     // A list that does not show it, and one that shows it undecodable.
     ledger.begin_set_list(PoolSetKind::Namespaced);
     ledger.apply_set(&set_key(), None);
     ledger.end_set_list(PoolSetKind::Namespaced);
-    assert!(matches!(lookup(&mut ledger), SetLookup::Found(_)));
+    assert!(matches!(lookup(&mut ledger), PoolLookup::Found(_)));
     ledger.begin_set_list(PoolSetKind::Global);
     ledger.end_set_list(PoolSetKind::Global);
-    assert!(matches!(lookup(&mut ledger), SetLookup::Found(_)));
+    assert!(matches!(lookup(&mut ledger), PoolLookup::Found(_)));
     ledger.begin_set_list(PoolSetKind::Namespaced);
     ledger.end_set_list(PoolSetKind::Namespaced);
-    assert_eq!(lookup(&mut ledger), SetLookup::Missing);
+    assert_eq!(lookup(&mut ledger), PoolLookup::Missing);
     ledger.leave_set(&set_key(), &claim("1"));
     assert_eq!(
         lookup(&mut ledger),
-        SetLookup::NotSeenYet,
+        PoolLookup::NotSeenYet,
         "nothing is left of it"
     );
 }
