@@ -363,3 +363,152 @@ fn claim_that_another_manager_has_served_leaves_the_set() {
         );
     }
 }
+
+/// A step of the model. Claims are numbers.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The claim is created, and requests an address.
+    Create(u8),
+    /// The same, and the process ends between the reservation and its response.
+    Crash(u8),
+    /// The claim is deleted.
+    Delete(u8),
+    /// The set has these members.
+    Members(u8),
+}
+
+/// The API server, and a process with its ledger.
+struct World {
+    ledger: Ledger,
+    members: Vec<&'static str>,
+    /// The reservation of each claim that has one, as the API server has it.
+    reservations: BTreeMap<u8, IPReservation>,
+    waiting: BTreeSet<u8>,
+    /// The number of reservations that were created.
+    created: u32,
+}
+
+impl World {
+    fn start(&mut self) {
+        self.ledger = with_set([1, 2, 1]);
+        apply_set(&mut self.ledger, listed(&self.members));
+        for reservation in self.reservations.values() {
+            self.ledger.apply(reservation);
+        }
+        for number in self.waiting.clone() {
+            self.request(number, false);
+        }
+    }
+
+    fn request(&mut self, number: u8, crashes: bool) {
+        let (name, ledger) = (number.to_string(), &mut self.ledger);
+        let (key, uid) = (claim(&name), Uid::of(&format!("uid-{name}")));
+        assert!(
+            ledger.recorded_pool(&key, uid).is_none() && !self.reservations.contains_key(&number)
+        );
+        ledger.set_or_wait(&set_key(), &key);
+        let free = ledger.free_members(&set_key(), &key, uid, Domains::Any);
+        let all = ledger.members(&set_key(), Domains::Any);
+        for pool in free.iter().chain(&all) {
+            ledger.try_member(&set_key(), &key, pool);
+            let Outcome::Offer(slot) = ledger.propose(pool, &key, 1) else {
+                continue;
+            };
+            let mut reservation = reserved(pool, &slot, &name);
+            self.created += 1;
+            reservation.metadata.uid = Some(format!("r-{}", self.created));
+            self.reservations.insert(number, reservation.clone());
+            self.waiting.remove(&number);
+            if crashes {
+                return self.start();
+            }
+            ledger.insert_reservation(&reservation);
+            ledger.leave_set(&set_key(), &key);
+            return;
+        }
+        self.waiting.insert(number);
+    }
+
+    fn perform(&mut self, step: Step) {
+        match step {
+            Step::Create(number) | Step::Crash(number) => {
+                let exists =
+                    self.reservations.contains_key(&number) || self.waiting.contains(&number);
+                if !exists {
+                    self.request(number, matches!(step, Step::Crash(_)));
+                }
+            }
+            Step::Delete(number) => {
+                self.waiting.remove(&number);
+                self.ledger
+                    .leave_set(&set_key(), &claim(&number.to_string()));
+                if let Some(reservation) = self.reservations.remove(&number) {
+                    self.ledger.delete(&reservation);
+                }
+            }
+            Step::Members(mask) => {
+                let of_mask = LISTED
+                    .into_iter()
+                    .zip(0..)
+                    .filter(|(_, bit)| mask & (1 << bit) != 0);
+                self.members = of_mask.map(|(name, _)| name).collect();
+                apply_set(&mut self.ledger, listed(&self.members));
+            }
+        }
+    }
+
+    /// Reconciles the claims that are woken.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            let woken = take(&mut self.ledger);
+            if woken.is_empty() {
+                return;
+            }
+            for claim in woken {
+                let number: u8 = claim.name().parse().unwrap();
+                if self.waiting.contains(&number) {
+                    self.request(number, false);
+                }
+            }
+        }
+        panic!("claims are woken again and again");
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..7_u8).prop_map(Step::Create),
+        2 => (0..7_u8).prop_map(Step::Crash),
+        4 => (0..7_u8).prop_map(Step::Delete),
+        1 => (1..8_u8).prop_map(Step::Members),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+proptest! {
+    /// A claim gets one address and keeps it, whatever becomes of the members and of the process, and
+    /// none waits while a member has a free address.
+    #[test]
+    fn claims_get_one_address_and_none_waits_in_vain(steps in steps()) {
+        let mut world = World {
+            ledger: ledger(),
+            members: LISTED.into(),
+            reservations: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            created: 0,
+        };
+        world.start();
+        for step in steps {
+            world.perform(step);
+            world.settle();
+            for (number, reservation) in &world.reservations {
+                let name = number.to_string();
+                let recorded = world.ledger.recorded_pool(&claim(&name), Uid::of(&format!("uid-{name}")));
+                prop_assert_eq!(recorded, PoolKey::of_reservation(&reservation.spec.pool_ref));
+            }
+            let pools = world.ledger.members(&set_key(), Domains::Any);
+            let free: i64 = pools.iter().map(|pool| world.ledger.pools().counts(pool).free).sum();
+            prop_assert!(free == 0 || world.waiting.is_empty(), "{free} free, {:?} wait", world.waiting);
+        }
+    }
+}
