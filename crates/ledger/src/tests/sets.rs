@@ -213,6 +213,14 @@ fn recorded_member_is_that_of_reservation_or_attempt() {
         Some(named("a")),
         "it has left the set"
     );
+    // Another manager has chosen another member, and created the IPAddress.
+    let mut other = reserved(&named("c"), &slot, "x");
+    other.metadata.uid = Some("other".to_owned());
+    ledger.insert_reservation(&other);
+    let mut address = address_of_set("x", "InClusterIPPool/c");
+    address.spec.address = "10.0.2.1".to_owned();
+    ledger.apply(&address);
+    assert_eq!(ledger.recorded_pool(&claim("x"), uid), Some(named("c")));
 }
 
 #[test]
@@ -273,7 +281,11 @@ fn claims_wait_for_a_set_that_does_not_exist() {
     ledger.apply_set(&set_key(), None);
     ledger.end_set_list(PoolSetKind::Namespaced);
     assert!(matches!(lookup(&mut ledger), PoolLookup::Found(_)));
+    // Lists of both kinds at the same time.
+    ledger.begin_set_list(PoolSetKind::Namespaced);
+    ledger.apply_set(&set_key(), None);
     ledger.begin_set_list(PoolSetKind::Global);
+    ledger.end_set_list(PoolSetKind::Namespaced);
     ledger.end_set_list(PoolSetKind::Global);
     assert!(matches!(lookup(&mut ledger), PoolLookup::Found(_)));
     ledger.begin_set_list(PoolSetKind::Namespaced);
@@ -307,15 +319,20 @@ fn report_sums_the_members_and_notifies_once() {
     );
 }
 
+/// The IPAddress 10.0.0.1 of a claim of the set.
+fn address_of_set(name: &str, member: &str) -> IPAddress {
+    let mut address = address(name, 1);
+    address.spec.pool_ref.kind = "IPPoolSet".to_owned();
+    address.spec.pool_ref.name = "s".to_owned();
+    let annotation = json!({"ipam.cluster.x-k8s.io/member-pool": member});
+    address.metadata.annotations = Some(serde_json::from_value(annotation).unwrap());
+    address
+}
+
 #[test]
 fn address_of_a_set_is_in_use_in_its_member() {
     let mut ledger = with_set([2, 1, 1]);
-    let mut address = address("1", 1);
-    address.spec.pool_ref.kind = "IPPoolSet".to_owned();
-    address.spec.pool_ref.name = "s".to_owned();
-    address.spec.address = "10.0.0.1".to_owned();
-    let annotation = json!({"ipam.cluster.x-k8s.io/member-pool": "InClusterIPPool/a"});
-    address.metadata.annotations = Some(serde_json::from_value(annotation).unwrap());
+    let mut address = address_of_set("1", "InClusterIPPool/a");
     request(&mut ledger, "1");
     ledger.apply(&address);
     let counts = ledger.pools().counts(&named("a"));
@@ -347,9 +364,8 @@ fn address_of_a_set_is_in_use_in_its_member() {
 fn claim_that_another_manager_has_served_leaves_the_set() {
     let mut ledger = with_set([0, 0, 0]);
     assert_eq!(request(&mut ledger, "1"), None);
-    let mut address = address("1", 1);
-    address.spec.pool_ref.kind = "IPPoolSet".to_owned();
-    address.spec.pool_ref.name = "s".to_owned();
+    let mut address = address_of_set("1", "");
+    address.metadata.annotations = None;
     ledger.apply(&address);
     for name in LISTED {
         assert!(
