@@ -45,6 +45,7 @@ mod pool_key;
 mod pool_kind;
 mod pool_problems;
 mod pool_set;
+mod pool_set_key;
 mod pool_spec;
 mod pool_v1alpha1;
 mod prefix_pool;
@@ -90,9 +91,8 @@ pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, Sli
 pub use pool_fields::PoolFields;
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
-pub use pool_set::{
-    PoolChoice, PoolSet, PoolSetKey, PoolSetKind, PoolSetSpec, PoolSetStatus, SetMember, SetMembers,
-};
+pub use pool_set::{PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers};
+pub use pool_set_key::{PoolSetKey, PoolSetKind};
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;

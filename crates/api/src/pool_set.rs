@@ -1,10 +1,8 @@
 use std::borrow::Cow;
-use std::fmt;
 
-use capi_ipam_contract::{IPAddress, IPAddressClaim, PoolReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::Resource;
 use kube::core::{DynamicResourceScope, ObjectMeta, Selector};
-use kube::{Resource, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -12,7 +10,7 @@ use serde_json::json;
 use super::access::{SelectorProblem, parse_selector};
 use super::conditions::{self, Condition};
 use super::field_problem::FieldProblem;
-use super::{InClusterKind, PoolKey, names};
+use super::{InClusterKind, PoolKey, PoolSetKey, PoolSetKind, names};
 
 /// The maximum number of pools in the list of a set. A waiting claim is in the queue of each.
 pub(crate) const MAX_POOLS: usize = 64;
@@ -27,115 +25,6 @@ pub(crate) const MEMBER_KINDS: &str = "must be InClusterIPPool, GlobalInClusterI
 pub(crate) const GLOBAL_MEMBER_KINDS: &str = "must be GlobalInClusterIPPool or \
     GlobalInClusterPrefixPool; a GlobalIPPoolSet contains neither pools of a namespace nor sets";
 pub(crate) const FALLBACK: &str = "must only be set with spec.choose ByFailureDomain";
-
-/// The kinds of sets of pools. The dynamic type of [`PoolSet`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PoolSetKind {
-    /// `IPPoolSet`: pools of its namespace and global ones, for the claims of its namespace.
-    #[default]
-    Namespaced,
-    /// `GlobalIPPoolSet`: global pools, for the claims of all namespaces.
-    Global,
-}
-
-impl PoolSetKind {
-    /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Namespaced, Self::Global];
-
-    /// The name, as in `kind: IPPoolSet`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Namespaced => "IPPoolSet",
-            Self::Global => "GlobalIPPoolSet",
-        }
-    }
-
-    /// The plural name, as in API paths.
-    pub const fn plural(self) -> &'static str {
-        match self {
-            Self::Namespaced => "ippoolsets",
-            Self::Global => "globalippoolsets",
-        }
-    }
-
-    /// Whether the kind is cluster-scoped.
-    pub const fn is_global(self) -> bool {
-        matches!(self, Self::Global)
-    }
-
-    /// Whether sets of the kind can contain pools of this kind.
-    pub const fn may_contain(self, pool: InClusterKind) -> bool {
-        pool.is_global() || !self.is_global()
-    }
-}
-
-/// Identifies a set of pools, which need not exist. Displayed as `IPPoolSet team-a/racks`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolSetKey {
-    /// Kind of the set.
-    pub kind: PoolSetKind,
-    /// Namespace of the set; `None` for a global one.
-    pub namespace: Option<Box<str>>,
-    /// Name of the set.
-    pub name: Box<str>,
-}
-
-impl PoolSetKey {
-    /// Returns the key of the set with this metadata.
-    pub fn new(kind: PoolSetKind, metadata: &ObjectMeta) -> Self {
-        let namespace = metadata.namespace.as_deref();
-        Self {
-            kind,
-            namespace: namespace.filter(|_| !kind.is_global()).map(Box::from),
-            name: metadata.name.as_deref().unwrap_or_default().into(),
-        }
-    }
-
-    /// Returns the set that an object in `namespace` refers to; `None` if it is not a set.
-    pub fn from_reference(reference: &PoolReference, namespace: Option<&str>) -> Option<Self> {
-        let mut kinds = PoolSetKind::ALL.into_iter();
-        let kind = kinds.find(|kind| kind.name() == reference.kind)?;
-        if reference.api_group != names::GROUP {
-            return None;
-        }
-        let namespace = if kind.is_global() {
-            None
-        } else {
-            Some(namespace?.into())
-        };
-        Some(Self {
-            kind,
-            namespace,
-            name: reference.name.as_str().into(),
-        })
-    }
-
-    /// Returns the set that a claim refers to; `None` if it refers to something else.
-    pub fn of_claim(claim: &IPAddressClaim) -> Option<Self> {
-        Self::from_reference(&claim.spec.pool_ref, claim.metadata.namespace.as_deref())
-    }
-
-    /// Returns the set that an IPAddress refers to; `None` if it refers to something else.
-    pub fn of_address(address: &IPAddress) -> Option<Self> {
-        let namespace = address.metadata.namespace.as_deref();
-        Self::from_reference(&address.spec.pool_ref, namespace)
-    }
-
-    /// The key of a pool that the set can contain: of its namespace, or global.
-    fn pool(&self, kind: InClusterKind, name: &str) -> PoolKey {
-        let namespace = self.namespace.as_deref();
-        PoolKey::new(kind, namespace.filter(|_| !kind.is_global()), name)
-    }
-}
-
-impl fmt::Display for PoolSetKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(formatter, "{} {namespace}/{}", self.kind.name(), self.name),
-            None => write!(formatter, "{} {}", self.kind.name(), self.name),
-        }
-    }
-}
 
 /// Pools of which each claim gets an address of one. A claim names it instead of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -241,6 +130,14 @@ pub enum PoolChoice {
     MostFree,
     /// The first pool with a free address in the failure domain of the claim.
     ByFailureDomain,
+}
+
+impl PoolSetKey {
+    /// The key of a pool that the set can contain: of its namespace, or global.
+    fn pool(&self, kind: InClusterKind, name: &str) -> PoolKey {
+        let namespace = self.namespace.as_deref();
+        PoolKey::new(kind, namespace.filter(|_| !kind.is_global()), name)
+    }
 }
 
 /// The pools of a set.
@@ -350,13 +247,6 @@ impl PoolKey {
     pub fn to_member_annotation(&self) -> String {
         format!("{}/{}", self.kind, self.name)
     }
-
-    /// Returns the member of a set that an IPAddress has in its annotations.
-    pub(super) fn of_member_annotation(address: &IPAddress) -> Option<Self> {
-        let text = address.annotations().get(names::MEMBER_POOL_ANNOTATION)?;
-        let (kind, name) = text.split_once('/')?;
-        Self::of_kind(kind, address.metadata.namespace.as_deref(), name)
-    }
 }
 
 #[cfg(test)]
@@ -434,56 +324,5 @@ mod tests {
             );
             assert_eq!(problems(PoolSetKind::Global, &spec), in_global, "{spec}");
         }
-    }
-
-    #[test]
-    fn reference_names_a_set_of_the_namespace_or_a_global_one() {
-        let key = |group: &str, kind: &str| {
-            let reference = PoolReference {
-                api_group: group.to_owned(),
-                kind: kind.to_owned(),
-                name: "s".to_owned(),
-            };
-            PoolSetKey::from_reference(&reference, Some("n")).map(|key| key.to_string())
-        };
-        assert_eq!(
-            key(names::GROUP, "IPPoolSet").as_deref(),
-            Some("IPPoolSet n/s")
-        );
-        assert_eq!(
-            key(names::GROUP, "GlobalIPPoolSet").as_deref(),
-            Some("GlobalIPPoolSet s")
-        );
-        assert_eq!(key(names::GROUP, "InClusterIPPool"), None);
-        assert_eq!(key("example.com", "IPPoolSet"), None);
-    }
-
-    #[test]
-    fn pool_of_an_address_of_a_set_is_in_its_annotation() {
-        let address = |kind: &str, annotation: Option<&str>| {
-            let annotations = annotation.map(|text| json!({names::MEMBER_POOL_ANNOTATION: text}));
-            let address = serde_json::from_value(json!({
-                "metadata": {"namespace": "n", "name": "a", "annotations": annotations},
-                "spec": {"poolRef": {"apiGroup": names::GROUP, "kind": kind, "name": "s"}},
-            }));
-            PoolKey::of_address(&address.unwrap()).map(|pool| pool.to_string())
-        };
-        let own = Some("InClusterIPPool/rack-1");
-        assert_eq!(
-            address("IPPoolSet", own).as_deref(),
-            Some("InClusterIPPool n/rack-1")
-        );
-        assert_eq!(
-            address("GlobalIPPoolSet", Some("GlobalInClusterIPPool/all")).as_deref(),
-            Some("GlobalInClusterIPPool all")
-        );
-        assert_eq!(
-            address("InClusterIPPool", own).as_deref(),
-            Some("InClusterIPPool n/s"),
-            "only of a set"
-        );
-        assert_eq!(address("IPPoolSet", None), None);
-        assert_eq!(address("IPPoolSet", Some("IPPoolSet/s")), None);
-        assert_eq!(address("OtherPool", own), None);
     }
 }
