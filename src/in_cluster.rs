@@ -12,6 +12,7 @@
 //! - [`handler`](InClusterHandler), `release`: the handler of one claim creates and deletes
 //!   reservations (steps A2, R2);
 //! - `access`: who may use a global pool; `adoption`: keeps the address of an existing IPAddress;
+//! - `allocation_log`: a line for each change of the holder of an address;
 //! - `cluster_addressing`: gives addresses to Clusters;
 //! - `cooldown`: the end of cool-downs, during which a released address is not reused;
 //! - `definitions`: whether the served definitions have all fields;
@@ -37,6 +38,7 @@
 mod access;
 mod adoption;
 mod allocation;
+mod allocation_log;
 mod blocks;
 mod cluster_addressing;
 mod context;

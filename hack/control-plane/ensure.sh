@@ -5,6 +5,10 @@
 #   ensure.sh                 the folder with etcd, kube-apiserver, kube-controller-manager and kubectl
 #   ensure.sh server          the folder with etcd, kube-apiserver and kubectl: all that the demo needs
 #   ensure.sh crds            the folder with the core CRDs of Cluster API
+#   ensure.sh metallb         the folder with the CRDs of MetalLB
+#   ensure.sh cilium          the folder with those of Cilium, in a folder for each version
+#   ensure.sh cluster-api-operator  the folder with the CRDs of the Cluster API operator
+#   ensure.sh lua             the folder with glua, the Lua interpreter of Argo CD
 #   ensure.sh cluster-api     the folder with clusterctl, and the core manager of Cluster API under the name core
 #   ensure.sh helm            the folder with helm
 #   ensure.sh otel-collector  the folder with an OpenTelemetry collector
@@ -70,6 +74,10 @@ check_versions() {
   requires helm helm.sh/helm/v4 "$HELM_VERSION"
   requires go-provider sigs.k8s.io/cluster-api-ipam-provider-in-cluster "$GO_PROVIDER_VERSION"
   requires prometheus github.com/prometheus/prometheus "$PROMETHEUS_VERSION"
+  requires definitions go.universe.tf/metallb "$METALLB_VERSION"
+  requires definitions github.com/cilium/cilium "$CILIUM_VERSION"
+  requires definitions sigs.k8s.io/cluster-api-operator "$CLUSTER_API_OPERATOR_VERSION"
+  requires lua github.com/yuin/gopher-lua "$LUA_VERSION"
   requires nats github.com/nats-io/nats-server/v2 "$NATS_VERSION"
 }
 
@@ -424,15 +432,15 @@ typescript() {
   printf '%s\n' "$folder/node_modules/.bin"
 }
 
-# The CRDs are read from the Go module cache. The path is cached, since the query takes long.
+# crds SET MODULE VERSION FOLDER: the folder of a module in the Go module cache, from which CRDs are read. The path is
+# cached, since the query takes long.
 crds() {
-  local memory=$cache/cluster-api-$CLUSTER_API_VERSION.crds folder=""
+  local memory=$cache/${2##*/}-$3.crds folder=""
   if [[ -f $memory ]]; then folder=$(<"$memory"); fi
   if [[ -z $folder || ! -d $folder ]]; then
-    check_go cluster-api
-    go_in cluster-api mod download sigs.k8s.io/cluster-api >&2
-    folder=$(go_in cluster-api list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/core/config/crd/bases
-    [[ -d $folder ]] || die "Cluster API $CLUSTER_API_VERSION has no folder core/config/crd/bases"
+    check_go "$1"
+    folder=$(go_in "$1" mod download -json "$2@$3" | sed -n 's/^[[:space:]]*"Dir": "\(.*\)",$/\1/p')/$4
+    [[ -d $folder ]] || die "$2 $3 has no folder $4"
     mkdir -p -- "$cache"
     printf '%s\n' "$folder" >"$memory.$$"
     mv -- "$memory.$$" "$memory"
@@ -444,7 +452,13 @@ check_versions
 case ${1:-programs} in
   programs) programs "${all[@]}" ;;
   server) programs "${server[@]}" ;;
-  crds) crds ;;
+  crds) crds cluster-api sigs.k8s.io/cluster-api "$CLUSTER_API_VERSION" core/config/crd/bases ;;
+  metallb) crds definitions go.universe.tf/metallb "$METALLB_VERSION" config/crd/bases ;;
+  cilium) crds definitions github.com/cilium/cilium "$CILIUM_VERSION" pkg/k8s/apis/cilium.io/client/crds ;;
+  cluster-api-operator)
+    crds definitions sigs.k8s.io/cluster-api-operator "$CLUSTER_API_OPERATOR_VERSION" config/crd/bases
+    ;;
+  lua) programs_of lua "$LUA_VERSION" 'a Lua interpreter' github.com/yuin/gopher-lua/cmd/glua ;;
   cluster-api) cluster_api ;;
   otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
   chromium) chromium ;;
@@ -459,5 +473,5 @@ case ${1:-programs} in
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'chromium', 'crds', 'cluster-api', 'go-provider', 'helm', 'nats', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'cilium', 'crds', 'cluster-api', 'cluster-api-operator', 'go-provider', 'helm', 'lua', 'metallb', 'nats', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
 esac

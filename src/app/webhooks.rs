@@ -43,7 +43,11 @@ impl CertificateOptions {
                 .iter()
                 .map(|&name| name.to_owned())
                 .collect(),
-            permissions: "config/self-managed-certs",
+            permissions: if cluster_addressing {
+                "config/self-managed-certs and config/cluster-addressing"
+            } else {
+                "config/self-managed-certs"
+            },
         }
     }
 }

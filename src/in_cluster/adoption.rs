@@ -136,10 +136,7 @@ impl InClusterHandler {
         {
             return self.conflict(pool, existing, block, None);
         }
-        let held = self
-            .ledger()
-            .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
-        let mut adopt = Adopt::start(held.iter().any(|held| held.slot == slot));
+        let mut adopt = Adopt::start(self.held().iter().any(|held| held.slot == slot));
         let mut adopting = Adopting {
             handler: self,
             pool,

@@ -97,10 +97,7 @@ impl InClusterHandler {
             handler: self,
             pool,
             requested,
-            held: self
-                .ledger()
-                .read(|ledger| ledger.addresses().held_by(&self.key, self.uid))
-                .into(),
+            held: self.held().into(),
             moving: None,
             attributes: ClaimAttributes::default(),
             info,

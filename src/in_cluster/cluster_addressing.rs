@@ -42,7 +42,7 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tracing::info;
 
 use self::failures::{Failures, States};
-use self::plan::{ItemClaim, Problem, Step, Versions, addressing_of, plan};
+use self::plan::{ItemClaim, Problem, Step, Versions, addressing_of, is_unused, plan};
 use self::record::{is_delivered, item_names, recorded_names};
 use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
@@ -236,7 +236,7 @@ impl AddressingReconciler {
         }
         let processed = outcomes.iter().map(|outcome| outcome.cluster.clone());
         self.failures.retain(&key, &processed.collect());
-        let released = self.release_claims(&key).await?;
+        let released = self.release_claims(&key, selected.as_ref().ok()).await?;
         let is_in_use = released.kept > 0 || released.retry.is_some();
         if is_deleting(addressing) && !is_in_use && !self.has_claims(&key).await? {
             return Ok(Action::AwaitChange);
@@ -298,39 +298,33 @@ impl AddressingReconciler {
             outcome.retry = Some(left);
             return outcome;
         }
-        let failure = match self.perform_steps(addressing, cluster).await {
-            Ok((is_ready, problem)) => {
-                outcome.is_ready = is_ready;
-                outcome.problem.clone_from(&problem);
-                // No event announces that what was refused is accepted.
-                problem.filter(|it| it.reason == conditions::DELIVERY_FAILED)
+        let result = self.perform_steps(addressing, cluster, &mut outcome).await;
+        if let Err(error) = &result {
+            outcome.problem = Some(problem_of(error));
+        }
+        // No event announces that what was refused is accepted.
+        let is_failed = result.is_err() || outcome.has_reason(conditions::DELIVERY_FAILED);
+        match &outcome.problem {
+            Some(problem) if is_failed => {
+                let (problem, now) = (problem.clone(), Instant::now());
+                let delay = self.failures.record(&key, &name, states, problem, now);
+                outcome.retry = Some(delay);
             }
-            Err(error) => {
-                outcome.problem = Some(problem_of(&error));
-                outcome.problem.clone()
-            }
-        };
-        outcome.retry = failure.map(|problem| {
-            let now = Instant::now();
-            self.failures.record(&key, &name, states, problem, now)
-        });
-        if outcome.retry.is_none() {
-            self.failures.end(&key, &name);
+            _ => self.failures.end(&key, &name),
         }
         outcome
     }
 
-    /// Performs the steps for a Cluster. Returns whether it has its addresses, and the first
+    /// Performs the steps for a Cluster, and records whether it has its addresses, and the first
     /// problem.
     async fn perform_steps(
         &self,
         addressing: &ClusterAddressing,
         cluster: &AddressableCluster,
-    ) -> Result<(bool, Option<Problem>), CallError> {
+        outcome: &mut Outcome,
+    ) -> Result<(), CallError> {
         let items = item_names(cluster, addressing);
         let claims = self.item_claims(addressing, cluster, &items).await?;
-        let mut is_ready = is_delivered(cluster, addressing);
-        let mut problem = None;
         for step in plan(cluster, addressing, &claims, self.versions, None) {
             let found = match step {
                 Step::Report(problem) => Some(problem),
@@ -344,7 +338,11 @@ impl AddressingReconciler {
                     }
                     None
                 }
-                Step::ReleaseClaim(unused) => Some(self.release_unused(cluster, &unused).await?),
+                Step::ReleaseClaim(unused) => {
+                    let (problem, retry) = self.release_unused(cluster, &unused).await?;
+                    outcome.retry = outcome.retry.into_iter().chain(retry).min();
+                    Some(problem)
+                }
                 Step::CheckCluster(wanted) => {
                     let namespace = cluster.namespace().unwrap_or_default();
                     let clusters = self.addressable_clusters(&namespace).with_dry_run_patches();
@@ -355,21 +353,22 @@ impl AddressingReconciler {
                     let conflict = self.create_config_map(&config_map).await?;
                     if conflict.is_some() {
                         // The Cluster is written only when everything else is.
-                        return Ok((false, conflict));
+                        outcome.problem = conflict;
+                        return Ok(());
                     }
                     None
                 }
                 Step::WriteCluster(wanted) => {
                     self.write_cluster(cluster, &wanted).await?;
-                    is_ready = true;
+                    outcome.is_ready = true;
                     None
                 }
             };
             let is_lost = |it: &Problem| it.reason == conditions::CLAIM_MISSING;
-            is_ready &= !found.as_ref().is_some_and(is_lost);
-            problem = problem.or(found);
+            outcome.is_ready &= !found.as_ref().is_some_and(is_lost);
+            outcome.problem = outcome.problem.take().or(found);
         }
-        Ok((is_ready, problem))
+        Ok(())
     }
 
     /// The claims with the names of the items. The addresses are read when all claims are bound, as
@@ -397,7 +396,9 @@ impl AddressingReconciler {
         if is_delivered(cluster, addressing) {
             return Ok(claims);
         }
-        with_addresses(&self.contract, claims).await
+        let is_unused =
+            |item: &str, known: &ItemClaim| is_unused(cluster, addressing, item, known, None);
+        with_addresses(&self.contract, claims, is_unused).await
     }
 
     /// Creates a claim. Returns why the Cluster does not have its addresses yet.
@@ -463,13 +464,14 @@ fn claims_of_items<'a>(
     claims
 }
 
-/// Reads the addresses of claims if all of them are bound.
+/// Reads the addresses of claims if all that are used are bound.
 async fn with_addresses<'a>(
     contract: &ContractClient,
     mut claims: BTreeMap<&'a str, ItemClaim>,
+    is_unused: impl Fn(&str, &ItemClaim) -> bool,
 ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
-    let mut known = claims.values();
-    if !known.all(|known| known.claim.bound_address().is_some()) {
+    let mut known = claims.iter();
+    if !known.all(|(item, known)| known.is_bound() || is_unused(item, known)) {
         return Ok(claims);
     }
     for known in claims.values_mut() {

@@ -8,6 +8,7 @@ use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_provider::advanced::{ContractClient, Selection};
 
+use super::allocation_log::AllocationLog;
 use super::deletion_check::DeletionChecker;
 use super::reservation_store::ReservationStore;
 use super::shared_ledger::SharedLedger;
@@ -19,6 +20,7 @@ use super::terminating::TerminatingClaims;
 pub(super) struct Context {
     pub(super) ledger: Arc<SharedLedger>,
     pub(super) reservations: ReservationStore,
+    pub(super) allocations: AllocationLog,
     pub(super) slices: ResourceClient<IPSlice>,
     pub(super) slices_listed: SlicesListed,
     pub(super) signs_of_life: Arc<SignsOfLife>,

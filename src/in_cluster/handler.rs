@@ -6,16 +6,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, PoolSetKey, Slot, advice, names};
+use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, PoolSetKey, Slot, advice, names};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
-    ClaimAttributes, PoolInfo, PoolLookup, Preparation, Reason, SetInfo, allocated_block, priority,
+    ClaimAttributes, Held, PoolInfo, PoolLookup, Preparation, Reason, SetInfo, allocated_block,
+    priority,
 };
-use capi_ipam_provider::advanced::{ClaimHandler, Ensured, PoolView, ProviderAdapter};
+use capi_ipam_provider::advanced::{
+    AddressOrigin, ClaimHandler, Ensured, PoolView, ProviderAdapter,
+};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
-use capi_ipam_provider::prelude::{HandlerError, Released};
+use capi_ipam_provider::prelude::{Allocation, HandlerError, Released};
 
 use super::context::Context;
 use super::errors::{
@@ -142,6 +145,25 @@ impl ClaimHandler for InClusterHandler {
         }
     }
 
+    fn address_bound(&mut self, allocation: &Allocation, origin: AddressOrigin) {
+        self.context.allocations.record(|log| {
+            let cause = match origin {
+                AddressOrigin::Created => AllocationCause::ClaimCreated,
+                AddressOrigin::Recreated => AllocationCause::AddressDeleted,
+                AddressOrigin::Existing => AllocationCause::AddressExisted,
+            };
+            let pool = match self.named.as_ref()? {
+                Named::Pool(pool) => pool.clone(),
+                Named::Set(_) => self.recorded_pool()?,
+            };
+            let mut held = self.held().into_iter();
+            let bound =
+                held.find(|held| held.pool == pool && held.slot.block.base() == allocation.address);
+            let place = (&pool, &bound?.slot);
+            Some(log.event_of_claim(cause, place, &self.claim))
+        });
+    }
+
     fn address_deleted(&mut self, address: &IPAddress) {
         self.deleted = allocated_block(address).map(|(pool, block, _)| (pool, block));
     }
@@ -170,6 +192,12 @@ pub(super) enum ReserveResult {
 impl InClusterHandler {
     pub(super) fn ledger(&self) -> &SharedLedger {
         &self.context.ledger
+    }
+
+    /// The addresses that the ledger shows as held by the claim, or promised to it.
+    pub(super) fn held(&self) -> Vec<Held> {
+        self.ledger()
+            .read(|ledger| ledger.addresses().held_by(&self.key, self.uid))
     }
 
     fn named(&self) -> Result<&Named, HandlerError> {
@@ -203,11 +231,8 @@ impl InClusterHandler {
             }
         };
         let holds_address = || {
-            let held = self
-                .ledger()
-                .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
-            held.iter()
-                .any(|held| held.pool == *pool && !held.is_promise)
+            let mut held = self.held().into_iter();
+            held.any(|held| held.pool == *pool && !held.is_promise)
         };
         let view = PoolView {
             api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
@@ -294,10 +319,8 @@ impl InClusterHandler {
 
     /// Whether a user has reserved an address of the pool for the claim.
     fn is_promised(&self, pool: &PoolKey, address: IpAddr) -> bool {
-        let held = self
-            .ledger()
-            .read(|ledger| ledger.addresses().held_by(&self.key, self.uid));
-        held.iter()
+        self.held()
+            .iter()
             .any(|held| held.is_promise && held.pool == *pool && held.slot.block.base() == address)
     }
 

@@ -16,6 +16,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 
+use super::allocation_log;
 use super::shared_ledger::SharedLedger;
 
 /// The time between two snapshots.
@@ -140,6 +141,8 @@ pub const METRICS: &[Description] = &[
     WAITING_FOR_BLOCK,
     DUPLICATE_ADDRESSES,
     SHARED_ADDRESSES,
+    allocation_log::LOST_LINES,
+    allocation_log::WRITE_ERRORS,
 ];
 
 /// Which pools and networks have metrics.

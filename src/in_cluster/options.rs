@@ -1,5 +1,6 @@
 //! The flags of the in-cluster provider.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use capi_ipam_controller::options::{parse_bool, parse_duration, parse_interval};
@@ -43,6 +44,11 @@ pub struct InClusterOptions {
     /// How long a moved or restored claim waits for its IPAddress to be restored.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub restored_claim_timeout: Duration,
+
+    /// File to which a JSON line is appended for each allocation, adoption, release and change of
+    /// scope of an address; - for the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub allocation_log: Option<PathBuf>,
 }
 
 impl InClusterOptions {

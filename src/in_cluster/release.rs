@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
@@ -172,6 +172,9 @@ impl<'a> Releasing<'a> {
         let released = self.context.reservations.release(known, *former_use).await;
         let result = released.map_err(|error| cannot_release(known.slot.block, error))?;
         let WriteResult::Changed(found) = result else {
+            if *former_use != FormerUse::Spare {
+                self.record(known);
+            }
             return Ok(Event::Released);
         };
         // What is not a valid reservation is not that of the claim.
@@ -183,6 +186,19 @@ impl<'a> Releasing<'a> {
             *known = changed;
         }
         Ok(Event::Changed { is_ours: true })
+    }
+
+    fn record(&self, known: &KnownReservation) {
+        let is_deleted = self.claim.metadata.deletion_timestamp.is_some();
+        self.context.allocations.record(|log| {
+            let cause = if is_deleted {
+                AllocationCause::ClaimDeleted
+            } else {
+                AllocationCause::ClaimGone
+            };
+            let place = (&known.pool, &known.slot);
+            Some(log.event_of_claim(cause, place, self.claim))
+        });
     }
 
     /// The reservation in the version that was read, if it is held by the uid of the claim, so that

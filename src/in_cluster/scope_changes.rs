@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_api::{AllocationCause, AllocationEvent, IPReservation, PoolKey, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -180,7 +180,10 @@ pub(super) async fn move_one(
     // Step M3, in the version of M1: another manager that moves the reservation in the opposite
     // direction marks it before, and then this deletion fails.
     match reservations.delete(&known).await? {
-        WriteResult::Done(_) | WriteResult::Gone => Ok(MoveResult::Moved),
+        WriteResult::Done(_) | WriteResult::Gone => {
+            record(context, misplaced, &old);
+            Ok(MoveResult::Moved)
+        }
         WriteResult::Changed(current) => {
             if let Some(copy) = copy {
                 undo_copy(context, &old, current.0.ok().as_ref(), &copy).await?;
@@ -188,6 +191,32 @@ pub(super) async fn move_one(
             Ok(MoveResult::Changed)
         }
     }
+}
+
+/// Records that an address in use has changed its scope.
+fn record(context: &Context, misplaced: &Misplaced, old: &IPReservation) {
+    context.allocations.record(|log| {
+        let claim = old
+            .spec
+            .claim_ref
+            .clone()
+            .filter(|claim| claim.uid.is_some());
+        let claim = claim.filter(|_| old.spec.released_at.is_none())?;
+        let target = Slot {
+            scope: misplaced.scope.clone(),
+            block: misplaced.slot.block,
+        };
+        let event = log.event(
+            AllocationCause::PoolMoved,
+            (&misplaced.pool, &target),
+            claim,
+        );
+        let previous_network = misplaced.slot.scope.network().map(str::to_owned);
+        Some(AllocationEvent {
+            previous_network,
+            ..event
+        })
+    });
 }
 
 /// Removes the copy of a reservation that was created while the original changed to `current`. If

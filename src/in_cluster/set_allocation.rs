@@ -137,7 +137,7 @@ impl InClusterHandler {
         Ok((view, info))
     }
 
-    fn recorded_pool(&self) -> Option<PoolKey> {
+    pub(super) fn recorded_pool(&self) -> Option<PoolKey> {
         self.ledger()
             .read(|ledger| ledger.recorded_pool(&self.key, self.uid))
     }

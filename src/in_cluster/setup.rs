@@ -22,6 +22,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use tokio::sync::watch;
 
+use super::allocation_log::AllocationLog;
 use super::blocks::check::ListSlices;
 use super::blocks::registries;
 use super::cluster_addressing;
@@ -57,7 +58,7 @@ pub(super) fn set_up(
     let triggers = triggers(setup, &controllers);
     let gates = Gates::register(setup);
     let (blocks_changed, changed) = watch::channel(());
-    let context = create_ledger(setup, options, triggers, blocks_changed);
+    let context = create_ledger(setup, options, triggers, blocks_changed)?;
     // Before anything is watched.
     let gate = setup.manager.health.require("definitions")?;
     let ledger = Arc::clone(&context.ledger);
@@ -128,11 +129,11 @@ fn triggers(setup: &ProviderSetup<'_>, controllers: &Controllers) -> Triggers {
 
 /// Creates the ledger, and what reads and writes the objects that it contains.
 fn create_ledger(
-    setup: &ProviderSetup<'_>,
+    setup: &mut ProviderSetup<'_>,
     options: &InClusterOptions,
     triggers: Triggers,
     blocks_changed: watch::Sender<()>,
-) -> Arc<Context> {
+) -> Result<Arc<Context>, BoxError> {
     let Triggers {
         claims,
         pools,
@@ -162,6 +163,10 @@ fn create_ledger(
         enqueue_set,
         enqueue_network,
     ));
+    let allocations = match &options.allocation_log {
+        Some(file) => AllocationLog::start(setup.manager, file, Arc::clone(&ledger))?,
+        None => AllocationLog::default(),
+    };
     let manager = &*setup.manager;
     let reservations: ResourceClient<IPReservation> =
         ResourceClient::new(Api::all(manager.client.clone()), &());
@@ -171,7 +176,8 @@ fn create_ledger(
         Arc::clone(&ledger),
     );
     let restores = manager.health.restores().clone();
-    Arc::new(Context {
+    Ok(Arc::new(Context {
+        allocations,
         reservations: ReservationStore::new(reservations, Arc::clone(&ledger), restores),
         ledger,
         slices: ResourceClient::new(Api::all(manager.client.clone()), &()),
@@ -183,7 +189,7 @@ fn create_ledger(
         restore_timeout: options.restored_claim_timeout,
         terminating: Arc::new(TerminatingClaims::new(setup.trigger())),
         selection: Selection::of(&manager.options),
-    })
+    }))
 }
 
 /// Adds the watches that fill the ledger, apart from those of the kinds that have a controller. No

@@ -11,6 +11,7 @@
 
 mod access;
 mod adoption;
+mod allocation_log;
 mod bad_input;
 mod bind;
 mod conflicts;

@@ -5,7 +5,7 @@ use capi_ipam_api::names::{CLUSTER_ADDRESSING_LABEL, PROTECT_CLUSTER_ADDRESS};
 use k8s_openapi::api::core::v1::ConfigMap;
 use support::prelude::*;
 
-use crate::scene::{ANNOTATION, Scene, condition, endpoint, item, permit, pods};
+use crate::scene::{ANNOTATION, Scene, condition, endpoint, item, pods};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cluster_gets_all_its_addresses() {
@@ -243,7 +243,7 @@ async fn records_and_pools_of_others_are_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_works_without_the_definition() {
     let plane = ControlPlane::new();
-    permit(&plane);
+    plane.permit_cluster_addressing();
     let definition = "clusteraddressings.ipam.cluster.x-k8s.io";
     let saved = plane.kubectl(&["get", "crd", definition, "-o=json"]);
     plane.kubectl(&["delete", "crd", definition]);

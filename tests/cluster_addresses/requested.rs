@@ -1,6 +1,7 @@
 //! Addresses in the request that creates a Cluster: the mutating webhook.
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
 use support::policy::{DENIED, Policy};
 use support::prelude::*;
 
@@ -110,6 +111,33 @@ async fn cluster_is_refused_while_a_pool_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn user_sets_the_value_that_a_pool_cannot_give() {
+    let scene = Scene::with_webhooks(&NEVER).await;
+    let services = scene.create_exhausted_item().await;
+    scene.register(json!([endpoint(), services])).await;
+    let refused = scene.try_create_cluster("alpha", json!({}));
+    refused.expect_err("the pool has no free prefix");
+    // The claim of the refused request still waits.
+    let own = json!({"clusterNetwork": {"services": {"cidrBlocks": ["192.0.2.0/24"]}}});
+    let created = scene.try_create_cluster("alpha", own.clone());
+    let created = created.expect("the Cluster can be created");
+    assert_eq!(*endpoint_of(&created), json!("10.0.0.10"));
+    assert_eq!(created["spec"]["clusterNetwork"], own["clusterNetwork"]);
+    until_within(
+        Duration::from_mins(3),
+        "the claim is released",
+        async || {
+            let claims = scene.claims();
+            Some(answered(claims.get("alpha-services").await)?.is_none())
+        },
+    )
+    .await;
+    scene
+        .wait_for_status("the Cluster has its addresses", |status| status.ready == 1)
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unused_claim_is_kept_while_its_request_can_succeed() {
     let scene = Scene::with_webhooks(&AT_ONCE).await;
     scene.register(json!([endpoint()])).await;
@@ -131,10 +159,10 @@ async fn unused_claim_is_kept_while_its_request_can_succeed() {
     let created = scene.try_create_cluster("alpha", own);
     created.expect("the Cluster can be created");
     // The request that was refused could have been one that is still in progress.
-    let message = scene.wait_for_problem("DeliveryFailed").await;
+    let message = scene.wait_for_problem("AddressesPending").await;
     assert_contains(
         &message,
-        "another request to create the Cluster can succeed",
+        "no earlier request to create the Cluster can succeed",
     );
     scene.delete("cluster", "alpha");
     consistently("the address is kept", async || {
@@ -152,7 +180,7 @@ async fn claims_of_a_refused_cluster_are_released_after_a_minute() {
         &scene.plane,
         &scene.consumer.namespace,
         ["CREATE", "clusters"],
-        "object.metadata.name != 'alpha'",
+        "object.metadata.name != 'alpha' && !(object.metadata.name == 'gamma' && has(object.metadata.labels))",
     );
     until("the policy is enforced", async || {
         let message = scene.dry_run_of_cluster("alpha").err().unwrap_or_default();
@@ -167,6 +195,14 @@ async fn claims_of_a_refused_cluster_are_released_after_a_minute() {
     let created = scene.try_create_cluster("beta", json!({}));
     let created = created.expect("the Cluster can be created");
     assert_eq!(*endpoint_of(&created), json!("10.0.0.11"));
+    // A Cluster that is not selected does not have the address of one that was refused.
+    let refused = scene.try_create_cluster("gamma", json!({}));
+    refused.expect_err("the policy refuses the Cluster");
+    scene.assert_address("gamma-endpoint", "10.0.0.12").await;
+    let mut unselected: DynamicObject = scene.selected_cluster("gamma", json!({}));
+    unselected.metadata.labels = None;
+    let created = create(&scene.clusters(), &unselected).await;
+    created.expect("the Cluster can be created");
     // A retry keeps the claim, and restarts the time.
     let refused = scene.try_create_cluster("alpha", json!({}));
     refused.expect_err("the policy refuses the Cluster");
@@ -175,7 +211,9 @@ async fn claims_of_a_refused_cluster_are_released_after_a_minute() {
         "the claim is released",
         async || {
             let claims = scene.claims();
-            Some(answered(claims.get("alpha-endpoint").await)?.is_none())
+            let alpha = answered(claims.get("alpha-endpoint").await)?;
+            let gamma = answered(claims.get("gamma-endpoint").await)?;
+            Some(alpha.is_none() && gamma.is_none())
         },
     )
     .await;

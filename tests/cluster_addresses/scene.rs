@@ -18,14 +18,6 @@ pub(crate) const AT_ONCE: [&str; 3] = [
 /// The flags of a manager that keeps the claims of a Cluster that is gone.
 pub(crate) const NEVER: [&str; 2] = ["--cluster-addressing", "--sweep-grace=1h"];
 
-/// Grants the permissions of the component `config/cluster-addressing`.
-pub(crate) fn permit(plane: &ControlPlane) {
-    let folder = support::repository::in_repository("config/cluster-addressing");
-    for file in ["role.yaml", "role_binding.yaml"] {
-        plane.kubectl(&["apply", "-f", &folder.join(file).display().to_string()]);
-    }
-}
-
 /// A control plane with garbage collection, a manager, and a user.
 pub(crate) struct Scene {
     pub(crate) plane: ControlPlane,
@@ -75,7 +67,7 @@ impl Scene {
     }
 
     async fn on(plane: ControlPlane, webhooks: Option<Webhooks>, flags: &[&str]) -> Self {
-        permit(&plane);
+        plane.permit_cluster_addressing();
         let own = webhooks.as_ref().map(Webhooks::flags);
         let own = own.iter().flatten().map(String::as_str);
         let flags: Vec<&str> = own.chain(flags.iter().copied()).collect();

@@ -51,7 +51,12 @@ async fn single_faults_are_tolerated() {
         .ok()
         .and_then(|lanes| lanes.parse().ok())
         .unwrap_or(3);
-    let launch = || tokio::task::spawn_blocking(|| Arc::new(ControlPlane::new()));
+    let start = || {
+        let plane = ControlPlane::new();
+        plane.permit_cluster_addressing();
+        Arc::new(plane)
+    };
+    let launch = || tokio::task::spawn_blocking(start);
     let planes = futures::future::join_all((0..lanes).map(|_| launch())).await;
     let planes: Vec<_> = planes
         .into_iter()

@@ -186,6 +186,8 @@ fn undone_by(write: Write) -> &'static [Write] {
         Write::ClaimBound => &[Write::ClaimFinalizerAdded],
         Write::ClaimFinalizerRemoved | Write::ClaimReported => &[Write::ClaimBound],
         Write::PoolFinalizerRemoved => &[Write::PoolFinalizerAdded],
+        Write::ClaimCreated => &[Write::ClaimDeleted],
+        Write::ClaimDeleted => &[Write::ClaimCreated],
         Write::SliceAssigned => &[Write::SliceReturned],
         Write::SliceMarked => &[Write::SliceResumed],
         Write::SliceResumed => &[Write::SliceMarked],

@@ -25,6 +25,11 @@ pub enum Write {
     ReservationMarked,
     ReservationDeleted,
     ClaimFinalizerRemoved,
+    /// Of a Cluster.
+    ClaimCreated,
+    ClaimDeleted,
+    ConfigMapCreated,
+    ClusterWritten,
     SliceAssigned,
     SliceMarked,
     SliceResumed,
@@ -75,6 +80,10 @@ impl Write {
                 Self::ReservationMarked
             }
             (Verb::Delete, "ipreservations") => Self::ReservationDeleted,
+            (Verb::Create, "ipaddressclaims") => Self::ClaimCreated,
+            (Verb::Delete, "ipaddressclaims") => Self::ClaimDeleted,
+            (Verb::Create, "configmaps") => Self::ConfigMapCreated,
+            (Verb::Change, "clusters") => Self::ClusterWritten,
             (Verb::Create, "ipslices") => Self::SliceAssigned,
             (Verb::Change, "ipslices") if body.contains(r#""op":"remove""#) => Self::SliceResumed,
             (Verb::Change, "ipslices") => Self::SliceMarked,

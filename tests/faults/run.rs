@@ -390,7 +390,7 @@ fn too_often(journal: &[Entry]) -> Vec<Violation> {
 async fn force_delete_all(plane: &Arc<ControlPlane>, namespace: &str) {
     let (plane, namespace) = (Arc::clone(plane), namespace.to_owned());
     let remove = move || {
-        let kinds = "ipaddressclaims,ipaddresses,inclusterippools,globalinclusterippools,ipreservations,ipslices";
+        let kinds = "clusters,clusteraddressings,ipaddressclaims,ipaddresses.ipam.cluster.x-k8s.io,inclusterippools,globalinclusterippools,ipreservations,ipslices";
         let everything = ["get", kinds, "--namespace", &namespace, "--output=name"];
         let found = plane.try_kubectl(&everything).unwrap_or_default();
         for object in found.lines() {

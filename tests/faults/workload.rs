@@ -4,6 +4,7 @@
 //! All addresses of these pools are allocatable, so that the oracle can count them by their ranges
 //! alone.
 
+mod clusters;
 mod early;
 mod joining;
 mod networks;
@@ -83,6 +84,8 @@ pub enum Workload {
     Apart,
     /// A pool is deleted while claims are being bound.
     Corner,
+    /// Clusters get the addresses of their endpoints, are deleted and created again.
+    Clusters,
 }
 
 impl Workload {
@@ -111,6 +114,7 @@ impl Workload {
         Self::Handover,
         Self::Apart,
         Self::Corner,
+        Self::Clusters,
     ];
 
     /// The minimum number of managers.
@@ -142,6 +146,7 @@ impl Workload {
             (Self::Handover, _) => Some("--watch-filter=red".to_owned()),
             (Self::Apart, 0) => Some(format!("--namespace={namespace}")),
             (Self::Apart, _) => Some(format!("--namespace=not-{namespace}")),
+            (Self::Clusters, _) => Some("--cluster-addressing".to_owned()),
             _ => None,
         }
     }
@@ -180,6 +185,7 @@ impl Workload {
             Self::Handover => work.handover().await,
             Self::Apart => work.apart().await,
             Self::Corner => work.corner().await,
+            Self::Clusters => work.clusters().await,
         }
     }
 }
@@ -189,6 +195,7 @@ impl Workload {
 /// # Panics
 /// When the provider does not release an object in time.
 pub async fn clean_up(consumer: &Consumer) {
+    clusters::clean_up(consumer).await;
     let work = Work {
         consumer,
         is_alone: true,

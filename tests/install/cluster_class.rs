@@ -11,7 +11,7 @@ use support::repository::in_repository;
 use crate::installed;
 
 /// The objects of a recipe, without the Cluster at its end, and the Cluster.
-fn recipe(name: &str, namespace: &str) -> (Vec<Value>, Value) {
+pub(crate) fn recipe(name: &str, namespace: &str) -> (Vec<Value>, Value) {
     let file = in_repository(&format!("docs/recipes/{name}.yaml"));
     let text = fs::read_to_string(file).expect("the recipe can be read");
     let mut objects = documents(&text);
@@ -33,30 +33,14 @@ fn install_kinds(plane: &ControlPlane, objects: &[Value]) {
             continue;
         };
         for kind in [kind, created] {
-            install_stub(
-                plane,
-                group,
-                version,
-                &format!("{}s", kind.to_lowercase()),
-                kind,
-            );
+            install_kind(plane, group, version, kind);
         }
     }
 }
 
-fn apply_component(plane: &ControlPlane) {
-    for file in [
-        "cluster-addressing/role.yaml",
-        "cluster-addressing/role_binding.yaml",
-        "cluster-addressing-webhook/manifests.yaml",
-    ] {
-        let file = in_repository("config").join(file).display().to_string();
-        plane.kubectl(&["apply", "-f", &file]);
-    }
-    let configuration =
-        "mutatingwebhookconfiguration/capi-ipam-in-cluster-mutating-webhook-configuration";
-    let label = "cluster.x-k8s.io/provider=ipam-in-cluster";
-    plane.kubectl(&["label", configuration, label]);
+pub(crate) fn install_kind(plane: &ControlPlane, group: &str, version: &str, kind: &str) {
+    let plural = format!("{}s", kind.to_lowercase());
+    install_stub(plane, group, version, &plural, kind);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,12 +53,56 @@ async fn recipes_give_required_variables_to_their_clusters() {
     });
     releases.init(&plane);
     let _core = start_core_with(&plane, &["--feature-gates=ClusterTopology=true"]);
-    apply_component(&plane);
+    installed::apply_cluster_addressing(&plane);
     let _provider = installed::start(&plane, &["--cluster-addressing"]);
     for name in ["metal3", "proxmox", "vsphere"] {
         let consumer = Consumer::new(&plane).await;
         check_recipe(&plane, &consumer, name).await;
+        check_template(&releases, &plane, &consumer, name);
     }
+}
+
+/// A Cluster without a class is created before the rest, which has the address of its endpoint.
+fn check_template(releases: &Releases, plane: &ControlPlane, consumer: &Consumer, name: &str) {
+    let apply = |text: &str| {
+        let mut objects = documents(text);
+        for object in &mut objects {
+            object["metadata"]["namespace"] = json!(consumer.namespace);
+        }
+        for object in &objects {
+            plane.kubectl_apply(&object.to_string());
+        }
+    };
+    let read = |file: &str| {
+        let file = in_repository(&format!("docs/recipes/{file}.yaml"));
+        fs::read_to_string(file).expect("the recipe can be read")
+    };
+    apply(&read("endpoints"));
+    let template = read(&format!("{name}-template"));
+    let (cluster, _) = template.split_once("\n---\n").expect("it has a Cluster");
+    apply(cluster);
+    let namespace = format!("--namespace={}", consumer.namespace);
+    let host = |object: &str| {
+        let output = "--output=jsonpath={.spec.controlPlaneEndpoint.host}";
+        plane.kubectl(&["get", object, &namespace, output])
+    };
+    let endpoint = host(&format!("cluster/{name}-2"));
+    assert_eq!(endpoint, "198.51.100.10");
+    let file = in_repository(&format!("docs/recipes/{name}-template.yaml"));
+    let from = format!("--from={}", file.display());
+    let mut command = releases.command(&["generate", "yaml", &from]);
+    for variable in ["CONTROL_PLANE_ENDPOINT_IP", "CLUSTER_APIENDPOINT_HOST"] {
+        command.env(variable, &endpoint);
+    }
+    let output = command.output().expect("clusterctl can be started");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).expect("it is text");
+    assert_contains(&text, "name: address, value: \"198.51.100.10\"");
+    apply(&text);
+    assert_eq!(host(&format!("cluster/{name}-2")), endpoint);
+    let objects = documents(&text);
+    let kind = objects[1]["kind"].as_str().expect("it has a kind");
+    assert_eq!(host(&format!("{kind}/{name}-2")), endpoint);
 }
 
 async fn check_recipe(plane: &ControlPlane, consumer: &Consumer, name: &str) {

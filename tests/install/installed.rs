@@ -3,7 +3,9 @@
 
 use std::thread::sleep;
 
-use support::{clusterctl::PROVIDER, manager::built, ports::free_port, prelude::*};
+use support::{
+    clusterctl::PROVIDER, manager::built, ports::free_port, prelude::*, repository::in_repository,
+};
 
 const DEPLOYMENT: &str = "capi-ipam-in-cluster-controller-manager";
 
@@ -27,6 +29,17 @@ pub(crate) fn pod(deployment: &Value) -> Value {
     metadata["name"] = json!("manager");
     metadata["namespace"] = json!(NAMESPACE);
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"] })
+}
+
+/// Installs the component for addresses of Clusters, and its webhook.
+pub(crate) fn apply_cluster_addressing(plane: &ControlPlane) {
+    plane.permit_cluster_addressing();
+    let file = in_repository("config/cluster-addressing-webhook/manifests.yaml");
+    plane.kubectl(&["apply", "-f", &file.display().to_string()]);
+    let configuration =
+        "mutatingwebhookconfiguration/capi-ipam-in-cluster-mutating-webhook-configuration";
+    let label = "cluster.x-k8s.io/provider=ipam-in-cluster";
+    plane.kubectl(&["label", configuration, label]);
 }
 
 /// Starts the manager of the Deployment, and configures the API server to call its webhooks.

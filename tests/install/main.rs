@@ -10,6 +10,7 @@
 
 mod cluster_class;
 mod finalizer_at_creation;
+mod gitops;
 mod init;
 mod installed;
 mod manifests;
@@ -19,3 +20,4 @@ mod readme;
 mod reclaim;
 mod tenants;
 mod versions;
+mod workload_cluster;

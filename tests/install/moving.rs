@@ -22,6 +22,11 @@ struct Side {
 
 impl Side {
     async fn start(releases: &Releases, with_core: bool) -> Self {
+        Self::start_with(releases, with_core, &[]).await
+    }
+
+    /// Like [`Self::start`], with further flags.
+    async fn start_with(releases: &Releases, with_core: bool, more: &[&str]) -> Self {
         let plane = ControlPlane::start(Options {
             bare: true,
             controller_manager: true,
@@ -40,8 +45,11 @@ impl Side {
                 plane.kubectl(&["delete", kind, &selector]);
             }
         }
-        let (manager, webhooks) =
-            installed::start(&plane, &["--sweep-interval=1s", "--sweep-grace=1s"]);
+        if more.contains(&"--cluster-addressing") {
+            installed::apply_cluster_addressing(&plane);
+        }
+        let flags = [&["--sweep-interval=1s", "--sweep-grace=1s"], more].concat();
+        let (manager, webhooks) = installed::start(&plane, &flags);
         let consumer = Consumer::new(&plane).await;
         Self {
             plane,
@@ -310,6 +318,85 @@ async fn clusterctl_move_keeps_all_addresses() {
         );
         let pools = consumer.pools().list().await.ok()?;
         Some(claims.is_empty() && addresses.is_empty() && pools.is_empty())
+    })
+    .await;
+    assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusterctl_move_keeps_the_addresses_of_a_cluster() {
+    let releases = Releases::write();
+    let flags = ["--cluster-addressing"];
+    let source = Side::start_with(&releases, false, &flags).await;
+    let target = Side::start_with(&releases, true, &flags).await;
+    let consumer = &source.consumer;
+    consumer.create_pool("vips", "10.0.0.0/24").await;
+    // The first free address, and so that of an allocation at the target, is another one.
+    consumer.bind_to("first", "vips", "10.0.0.1").await;
+    let to = json!([{"controlPlaneEndpoint": {"port": 6443}}]);
+    let pool =
+        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "vips"});
+    let items = json!([{"name": "endpoint", "poolRef": pool, "to": to}]);
+    let addressing = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "ClusterAddressing",
+        "metadata": {"name": "bonn", "namespace": consumer.namespace},
+        "spec": {"clusterSelector": {}, "items": items},
+    });
+    source.plane.kubectl_apply(&addressing.to_string());
+    provisioned(&source.plane, consumer, "alpha").await;
+    consumer.assert_address("alpha-endpoint", "10.0.0.2").await;
+    let namespace = format!("--namespace={}", consumer.namespace);
+    let field = |plane: &ControlPlane, object: &str, path: &str| {
+        let output = format!("--output=jsonpath={path}");
+        plane.try_kubectl(&["get", object, &namespace, &output])
+    };
+    let host = "{.spec.controlPlaneEndpoint.host}";
+    eventually_ok("the Cluster has its endpoint", async || {
+        let found = field(&source.plane, "cluster/alpha", host)?;
+        (found == "10.0.0.2").then_some(()).ok_or(found)
+    })
+    .await;
+    consumer.release("first").await;
+
+    let to = format!("--to-kubeconfig={}", target.plane.kubeconfig().display());
+    let arguments = ["move", "--namespace", &consumer.namespace, &to];
+    let moved = releases.clusterctl(&source.plane, &arguments);
+    moved.unwrap_or_else(|error| panic!("{error}"));
+    let arrived = target.consumer.in_namespace(&consumer.namespace);
+    arrived.assert_address("alpha-endpoint", "10.0.0.2").await;
+    eventually_ok("the Cluster has its addresses", async || {
+        let found = field(&target.plane, "clusteraddressing/bonn", "{.status.ready}")?;
+        (found == "1").then_some(()).ok_or(found)
+    })
+    .await;
+    assert_eq!(
+        field(&target.plane, "cluster/alpha", host).as_deref(),
+        Ok("10.0.0.2")
+    );
+    let uid = field(&target.plane, "cluster/alpha", "{.metadata.uid}");
+    let owner = "{.metadata.ownerReferences[*].uid}";
+    assert_eq!(
+        field(&target.plane, "ipaddressclaim/alpha-endpoint", owner),
+        uid
+    );
+    eventually_ok("the source is empty", async || {
+        let kinds = "clusters,ipaddressclaims,ipaddresses.ipam.cluster.x-k8s.io,ipreservations,clusteraddressings";
+        let left = field(
+            &source.plane,
+            kinds,
+            "{range .items[*]}{.kind}/{.metadata.name} {end}",
+        )?;
+        left.is_empty().then_some(()).ok_or(left)
+    })
+    .await;
+    // The target releases the address when the Cluster is gone.
+    let later = format!("{namespace} --wait=false");
+    let deletion: Vec<&str> = later.split(' ').collect();
+    target
+        .plane
+        .kubectl(&[&["delete", "cluster/alpha"], &*deletion].concat());
+    until("the address is released", async || {
+        Some(arrived.allocated_addresses().await.is_empty())
     })
     .await;
     assert!(!source.manager.was_forbidden() && !target.manager.was_forbidden());

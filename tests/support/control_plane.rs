@@ -59,6 +59,14 @@ impl ControlPlane {
         Self(generic::ControlPlane::start(options, installation()))
     }
 
+    /// Grants the permissions of the component `config/cluster-addressing`.
+    pub fn permit_cluster_addressing(&self) {
+        let folder = config("cluster-addressing");
+        for file in ["role.yaml", "role_binding.yaml"] {
+            self.kubectl(&["apply", "-f", &folder.join(file).display().to_string()]);
+        }
+    }
+
     /// The manager that leads, or an empty text.
     pub fn lease_holder(&self) -> String {
         let lease = format!("lease/{IN_CLUSTER_LEASE}");

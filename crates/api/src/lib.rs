@@ -16,6 +16,7 @@
 //!   or a named network; [`Slot`]: an address or prefix of a scope;
 //! - [`NetworkRefusal`], [`ScopeChange`], [`NetworkView`], [`OverLimit`]: what is known about
 //!   networks and limits;
+//! - [`AllocationEvent`]: a line of the allocation log;
 //! - [`Audience`]: hides the names of objects in other namespaces from messages;
 //! - [`conditions`]: condition types and reasons; [`names`]: finalizers, labels, annotations, API
 //!   groups;
@@ -31,6 +32,7 @@ pub mod names;
 mod access;
 mod address_metadata;
 mod allocation;
+mod allocation_event;
 mod cluster_addressing;
 mod dns;
 mod field_problem;
@@ -69,6 +71,9 @@ pub use access::{
 };
 pub use address_metadata::{AddressMetadata, MetadataProblem, MetadataProblemKind};
 pub use allocation::{AllocationOrder, AllocationPolicy, STICKY_SECONDS};
+pub use allocation_event::{
+    AllocationCause, AllocationEvent, AllocationEventKind, AllocationTarget,
+};
 pub use cluster_addressing::{
     AddressFormat, AddressResource, AddressTarget, AddressingItem, ClusterAddressing,
     ClusterAddressingSpec, ClusterAddressingStatus, ClusterField, ClusterNetworkKind,

@@ -358,6 +358,18 @@ pub enum Command {
         /// or Cluster.
         target: String,
     },
+    /// Show who had an address, and when, according to an allocation log of the manager. No cluster
+    /// is read.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam history 10.0.0.7 --from allocations.log\n  zcat allocations.*.gz | kubectl ipam history 10.0.0.7 --from -"
+    )]
+    History {
+        /// An address such as 10.0.0.7, or a prefix such as fd00::/64.
+        address: String,
+        /// File with the lines of the log; `-` is the standard input.
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+    },
     /// List claims.
     #[command(visible_aliases = ["claim"], after_help = "Examples:\n  kubectl ipam claims --waiting -A\n  kubectl ipam claims --pool team-a/web")]
     Claims {

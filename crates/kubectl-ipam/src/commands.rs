@@ -9,6 +9,7 @@ mod confirm;
 mod convert;
 mod doctor;
 mod export;
+mod history;
 mod networks;
 mod plan;
 mod pools;
@@ -45,6 +46,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             print(global, style, read).await
         }
         Command::Who { target } => who::run(global, target).await,
+        Command::History { address, from } => history::run(global, address, from),
         Command::Claims {
             names,
             waiting,

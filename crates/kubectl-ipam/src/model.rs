@@ -10,6 +10,7 @@ pub(crate) mod doctor;
 mod fact;
 mod finding;
 mod health;
+mod history;
 mod holders;
 mod map;
 mod networks;
@@ -27,6 +28,7 @@ mod slices;
 mod waiting_groups;
 mod window;
 
+use capi_ipam_api::AllocationEvent;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -47,6 +49,7 @@ pub use self::finding::{
 };
 pub(crate) use self::finding::{counted, word};
 pub(crate) use self::health::{Answer, Manager, Outage, OutageCause, manager, unprocessed};
+pub(crate) use self::history::History;
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
 pub(crate) use self::holders::{holders, matches_of, why_not_contained};
 pub(crate) use self::map::ROW;
@@ -128,6 +131,14 @@ pub enum Report {
         lines: Vec<PlanLine>,
         /// The pools that they use, and those of other waiting claims.
         pools: Vec<PlanPool>,
+    },
+    /// The output of `history`.
+    AllocationHistory {
+        /// The address or prefix that was searched.
+        address: String,
+        /// The lines of the allocation log, by time.
+        #[serde(rename = "items")]
+        events: Vec<AllocationEvent>,
     },
     /// The output of `reserve` and `unreserve`.
     ReservationChange(ReservationChange),

@@ -51,6 +51,9 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         Report::ClaimList { claims } => lists::claims(claims, style).text(style.headers),
         Report::ClusterList { clusters } => lists::clusters(clusters, style).text(style.headers),
         Report::RolloutPlan { lines, pools } => lists::plan(lines, pools, style),
+        Report::AllocationHistory { events, .. } => {
+            lists::history(events, style).text(style.headers)
+        }
         Report::RegistryList { registries } => registries::registries(registries, style),
         Report::RegistryCheck(check) => registries::check(check, style),
         Report::RegistryRelease(release) => registries::release(release),

@@ -201,6 +201,11 @@ pub trait ClaimHandler: Send {
         existing: Option<&IPAddress>,
     ) -> impl Future<Output = Result<Ensured, HandlerError>> + Send;
 
+    /// Called once the claim is bound, with the result of [`ClaimHandler::ensure_address`], for each
+    /// IPAddress that the claim gets. Not called again while the claim keeps it, also not after a
+    /// restart. For a record of allocations: what happens here must not block.
+    fn address_bound(&mut self, _allocation: &Allocation, _origin: AddressOrigin) {}
+
     /// Called with the IPAddress of the claim, in its last state, when the reconciler has deleted
     /// it and before [`ClaimHandler::release_address`]. A provider that finds what it has allocated
     /// by the address can use it, also if its own index lags behind. Not called if the IPAddress
@@ -224,6 +229,17 @@ pub trait ClaimHandler: Send {
     ) -> impl Future<Output = Result<bool, HandlerError>> + Send {
         std::future::ready(Ok(true))
     }
+}
+
+/// Where the IPAddress comes from that a claim was bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressOrigin {
+    /// It was created for a claim without an address.
+    Created,
+    /// It was created for a bound claim whose IPAddress somebody had deleted.
+    Recreated,
+    /// It existed already: [`ClaimHandler::ensure_address`] has kept its address.
+    Existing,
 }
 
 /// The properties of a pool that decide what happens to its claims.

@@ -8,7 +8,9 @@ use capi_ipam_protocol::bind::{self, Bind, End, Event, RemovalReason, Step};
 use kube::ResourceExt;
 use tracing::{Span, debug, field, info};
 
-use crate::adapter::{Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter};
+use crate::adapter::{
+    AddressOrigin, Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter,
+};
 use crate::api::{IPAddress, IPAddressClaim, conditions, names};
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
@@ -31,6 +33,8 @@ struct Binding<'a, A: ProviderAdapter> {
     /// The result of A2, if it was concurrent with A1.
     early_allocation: Option<AllocationResult>,
     allocation: Option<Allocation>,
+    /// Whether the API server has not answered to the creation of the IPAddress.
+    may_have_created: bool,
     /// Why the provider does not allocate the address of the IPAddress to the claim.
     rejection: String,
     /// The error of the last request, if the protocol has to continue after it.
@@ -64,6 +68,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             existing: None,
             early_allocation: None,
             allocation: None,
+            may_have_created: false,
             rejection: String::new(),
             error: None,
             action: Action::AwaitChange,
@@ -243,6 +248,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         };
         // A read shows the IPAddress that has the name, of this process or another one.
         if error.is_already_exists() || error.outcome_is_unknown() {
+            self.may_have_created |= error.outcome_is_unknown();
             self.error = Some(error.into());
             return Ok(Event::NotCreated);
         }
@@ -265,13 +271,29 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
         let commit = self.reconciler.commit(&self.claim, allocation, is_restored);
         match traces::in_span(trace_span!("commit"), commit).await {
-            Ok(()) => Ok(Event::Committed),
+            Ok(()) => {
+                if let Some(origin) = self.new_address_origin() {
+                    self.handler.address_bound(allocation, origin);
+                }
+                Ok(Event::Committed)
+            }
             // A patch of a claim that was just deleted can also fail with a conflict.
             Err(error) if error.is_not_found() || error.is_conflict() => {
                 self.error = Some(error.into());
                 Ok(Event::NotCommitted)
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Where the IPAddress comes from; `None` if the claim was bound to it before.
+    fn new_address_origin(&self) -> Option<AddressOrigin> {
+        let has_existed = self.existing.is_some() && !self.may_have_created;
+        match (has_existed, self.claim.bound_address()) {
+            (false, None) => Some(AddressOrigin::Created),
+            (false, Some(_)) => Some(AddressOrigin::Recreated),
+            (true, None) => Some(AddressOrigin::Existing),
+            (true, Some(_)) => None,
         }
     }
 }
@@ -404,9 +426,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             confirm_restored(version, &mut desired);
         }
         let namespace = claim.namespace().unwrap_or_default();
-        if let Some(written) =
-            patch::write(&self.contract.claims(&namespace), claim, &desired).await?
-        {
+        let written = match patch::write(&self.contract.claims(&namespace), claim, &desired).await {
+            Err(error) if error.outcome_is_unknown() => Some(self.committed(claim, error).await?),
+            written => written?,
+        };
+        if let Some(written) = written {
             self.expect_write(&written);
             debug!(namespace, claim = claim.name_any(), address = %allocation.address, "claim is bound");
             if claim.bound_address().is_none() {
@@ -430,6 +454,25 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
         }
         Ok(())
+    }
+
+    /// Reads whether A4 was applied although the API server has not answered. Otherwise nobody
+    /// would record that the claim is bound: the next reconcile finds nothing to do. Returns `error`
+    /// if this is still unknown, or if the claim was bound before.
+    async fn committed(
+        &self,
+        claim: &IPAddressClaim,
+        error: CallError,
+    ) -> Result<IPAddressClaim, CallError> {
+        if claim.bound_address().is_some() {
+            return Err(error);
+        }
+        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let found = claims.get(&claim.name_any()).await?;
+        let is_committed = |found: &IPAddressClaim| {
+            found.metadata.uid == claim.metadata.uid && found.bound_address().is_some()
+        };
+        found.filter(is_committed).ok_or(error)
     }
 }
 

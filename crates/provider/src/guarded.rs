@@ -6,7 +6,9 @@ use std::time::Duration;
 use capi_ipam_controller::{trace_span, traces};
 use futures::FutureExt;
 
-use crate::adapter::{ClaimHandler, Ensured, HandlerError, PoolView, Released};
+use crate::adapter::{
+    AddressOrigin, Allocation, ClaimHandler, Ensured, HandlerError, PoolView, Released,
+};
 use crate::api::IPAddress;
 
 /// Calls a handler with a deadline, and catches its panics.
@@ -58,6 +60,12 @@ impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
             allocation.validate(existing)?;
         }
         Ok(ensured)
+    }
+
+    fn address_bound(&mut self, allocation: &Allocation, origin: AddressOrigin) {
+        let call = || self.handler.address_bound(allocation, origin);
+        // The claim is bound, whatever the provider makes of it.
+        let _ = std::panic::catch_unwind(AssertUnwindSafe(call));
     }
 
     fn address_deleted(&mut self, address: &IPAddress) {

@@ -171,7 +171,9 @@ pub mod prelude {
 /// What some providers need: several kinds of pools or their own watches, flags, verification and
 /// sweep of addresses, and reports of what is wrong with them.
 pub mod advanced {
-    pub use crate::adapter::{ClaimHandler, Ensured, PoolKind, PoolView, ProviderAdapter};
+    pub use crate::adapter::{
+        AddressOrigin, ClaimHandler, Ensured, PoolKind, PoolView, ProviderAdapter,
+    };
     pub use crate::address_use::{AddressUse, AddressUseReporter};
     pub use crate::claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
     pub use crate::contract::ContractClient;

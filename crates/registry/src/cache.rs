@@ -240,27 +240,18 @@ impl RecordCache {
         entries.map(|known| Arc::clone(&known.entry)).collect()
     }
 
-    /// Records the result of an own write or read, unless a later state is known.
-    pub fn apply(&self, entry: &Entry) {
-        let changes = {
-            let mut state = self.state.lock();
-            let list = state.lists.current();
-            state.apply(entry, false, list, Instant::now())
-        };
-        self.notify(changes);
-    }
-
-    /// The number of the last list that has begun, for [`Self::apply_read`].
+    /// The number of the last list that has begun, for [`Self::apply_response`].
     pub fn list_number(&self) -> ListNumber {
         self.state.lock().lists.current()
     }
 
-    /// Records the response to a read, before which the list with this number had begun last. A record
-    /// that a later list does not have is not recorded: it was deleted after the read.
-    pub fn apply_read(&self, entry: &Entry, list: ListNumber) {
+    /// Records the response to a read or a write, unless a later state is known. Before the request, the
+    /// list with this number had begun last. A record that a later list does not have is not recorded: it
+    /// was deleted after the request, or the watch shows it.
+    pub fn apply_response(&self, entry: &Entry, list: ListNumber) {
         let changes = {
             let mut state = self.state.lock();
-            // What was read before a restore has no authority after it.
+            // What was read or written before a restore has no authority after it.
             if list < state.authority {
                 return;
             }

@@ -67,8 +67,8 @@ const MIN_MUTATION_MEMORY: usize = MUTATIONS_MEMORY / 64;
 /// How often a mutation has the object of its request in memory, with those before and after it.
 const MUTATION_COPIES: usize = 6;
 
-/// How long a mutation waits for its memory. The API server stops waiting soon after.
-const MAX_MUTATION_WAIT: Duration = Duration::from_secs(1);
+/// How long a mutation waits for its memory, which is a part of the time that the API server waits.
+const MAX_MUTATION_WAIT: Duration = Duration::from_millis(500);
 
 /// The metrics of webhooks and of their certificate.
 pub const METRICS: &[Description] = &[
@@ -267,21 +267,18 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Resp
         outcome = field::Empty
     );
     let answered = endpoint.respond(request).instrument(span.clone()).await;
-    span.record(
-        "outcome",
-        answered
-            .as_ref()
-            .map_or("error", |reply| reply.outcome.as_str()),
-    );
+    measurement.outcome = match &answered {
+        Ok(reply) => reply.outcome.as_str(),
+        Err(rejection) => rejection.outcome,
+    };
+    span.record("outcome", measurement.outcome);
     match answered {
-        Ok(reply) => {
-            measurement.outcome = reply.outcome.as_str();
-            ([(CONTENT_TYPE, "application/json")], reply.body).into_response()
-        }
-        Err(Rejection { status, message }) => {
+        Ok(reply) => ([(CONTENT_TYPE, "application/json")], reply.body).into_response(),
+        Err(Rejection {
+            status, message, ..
+        }) => {
             debug!(path = endpoint.path, %status, message, "a request to a webhook was rejected");
             if status == StatusCode::TOO_MANY_REQUESTS {
-                measurement.outcome = "overloaded";
                 return (status, [(RETRY_AFTER, "1")], message).into_response();
             }
             (status, message).into_response()
@@ -292,13 +289,19 @@ async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Resp
 /// An HTTP error response.
 struct Rejection {
     status: StatusCode,
+    outcome: &'static str,
     message: String,
 }
 
 impl Rejection {
     fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        let outcome = match status {
+            StatusCode::TOO_MANY_REQUESTS => "overloaded",
+            _ => "error",
+        };
         Self {
             status,
+            outcome,
             message: truncated(message.into()),
         }
     }
@@ -371,14 +374,21 @@ impl Endpoint {
 
     fn bug(&self, error: &JoinError) -> Rejection {
         error!(path = self.path, %error, "a request to a webhook was not answered; this is a bug");
-        Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
+        let mut rejection = Rejection::new(StatusCode::INTERNAL_SERVER_ERROR, "internal error");
+        if error.is_panic() {
+            rejection.outcome = "panic";
+        }
+        rejection
     }
 
     /// Waits for the memory of a mutation.
     async fn mutation_permits(&self, body: &[u8]) -> Result<OwnedSemaphorePermit, Rejection> {
         let bytes = memory_of(body).saturating_mul(MUTATION_COPIES);
         if bytes > MUTATIONS_MEMORY {
-            return Err(Rejection::too_long());
+            let message = format!(
+                "the request needs {bytes} bytes of memory when it is processed; the limit is {MUTATIONS_MEMORY} bytes"
+            );
+            return Err(Rejection::new(StatusCode::PAYLOAD_TOO_LARGE, message));
         }
         let bytes = u32::try_from(bytes.max(MIN_MUTATION_MEMORY)).unwrap_or(u32::MAX);
         let permits = Arc::clone(&self.shared.mutations).acquire_many_owned(bytes);

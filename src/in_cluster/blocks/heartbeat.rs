@@ -170,15 +170,14 @@ impl Heartbeat {
         let record = Record::Cluster(record);
         let began = *self.began.get_or_insert_with(Instant::now);
         let written = match held {
-            Some(held) => registry.backend.update(held, &record).await,
-            None => match registry.backend.create(&self.key, &record).await? {
+            Some(held) => registry.update(held, &record).await,
+            None => match registry.create(&self.key, &record).await? {
                 Created::Ours(entry) => Ok(entry),
                 Created::Theirs(_) => return Ok(false),
             },
         };
         match written {
             Ok(entry) => {
-                registry.record_response(&entry);
                 registry.wrote_heartbeat(entry.version, writes, began);
                 self.began = None;
                 // The watch may have shown it before the answer.

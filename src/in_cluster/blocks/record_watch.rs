@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use capi_ipam_controller::watch::{EventHandler, Invalid};
-use capi_ipam_registry::{Entry, Key, RegistryError};
+use capi_ipam_registry::{Created, Entry, Key, Record, RegistryError};
 use futures::{TryStreamExt, stream};
 
 use super::open_registry::OpenRegistry;
@@ -43,12 +43,33 @@ impl OpenRegistry {
         Ok(self.confirm_own_blocks(id))
     }
 
-    /// Records the response to an own write.
-    pub(super) fn record_response(&self, entry: &Entry) {
-        self.records.apply(entry);
-        if let Some(key) = Key::parse(&entry.key) {
+    /// Creates a record, and records what the response shows.
+    pub(super) async fn create(
+        &self,
+        key: &Key,
+        record: &Record,
+    ) -> Result<Created, RegistryError> {
+        let list = self.records.list_number();
+        let created = self.backend.create(key, record).await?;
+        let (Created::Ours(entry) | Created::Theirs(entry)) = &created;
+        self.records.apply_response(entry, list);
+        self.record_block(key);
+        Ok(created)
+    }
+
+    /// Replaces a record in the version that was read, and records what the response shows.
+    pub(super) async fn update(
+        &self,
+        held: &Entry,
+        record: &Record,
+    ) -> Result<Entry, RegistryError> {
+        let list = self.records.list_number();
+        let updated = self.backend.update(held, record).await?;
+        self.records.apply_response(&updated, list);
+        if let Some(key) = Key::parse(&updated.key) {
             self.record_block(&key);
         }
+        Ok(updated)
     }
 
     /// Reads a record, and records what the response shows.
@@ -57,7 +78,7 @@ impl OpenRegistry {
         let (known, list) = (self.records.get(key), self.records.list_number());
         let found = self.backend.read(key).await?;
         match (&found, known) {
-            (Some(found), _) => self.records.apply_read(found, list),
+            (Some(found), _) => self.records.apply_response(found, list),
             (None, Some(known)) => self.records.forget(&known),
             (None, None) => {}
         }

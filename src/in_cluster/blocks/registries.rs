@@ -513,13 +513,14 @@ async fn create_identity(opened: &OpenRegistry) -> Result<String, RegistryError>
     let id = format!("{:032x}", rand::random::<u128>());
     let record = Record::Registry(RegistryRecord { id });
     let (Created::Ours(entry) | Created::Theirs(entry)) =
-        opened.backend.create(&Key::Registry, &record).await?;
-    opened.record_response(&entry);
-    let found = opened.records.registry_id();
-    found.ok_or_else(|| RegistryError::Invalid {
-        registry: opened.name.clone(),
-        source: format!("the record {} cannot be decoded", Key::Registry).into(),
-    })
+        opened.create(&Key::Registry, &record).await?;
+    match entry.record() {
+        Some(Record::Registry(found)) => Ok(found.id.clone()),
+        _ => Err(RegistryError::Invalid {
+            registry: opened.name.clone(),
+            source: format!("the record {} cannot be decoded", Key::Registry).into(),
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -41,6 +41,20 @@ pub(super) struct ItemClaim {
     pub(super) address: Option<IPAddressSpec>,
 }
 
+impl ItemClaim {
+    pub(super) fn is_bound(&self) -> bool {
+        self.claim.bound_address().is_some()
+    }
+
+    /// What is allocated; `None` if the address is not known or not valid.
+    fn allocated(&self) -> Option<Allocated> {
+        let address = self.address.as_ref()?;
+        let kind = InClusterKind::of(&self.claim.spec.pool_ref.kind);
+        let has_prefix = kind.is_some_and(InClusterKind::has_prefixes);
+        allocated(&address.address, address.prefix, has_prefix)
+    }
+}
+
 /// One step. The steps of a plan are performed in their order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
@@ -121,7 +135,7 @@ pub(super) fn plan(
     };
     let mut steps: Vec<Step> = claims
         .iter()
-        .filter_map(|(item, known)| planner.protect(item, &known.claim))
+        .filter_map(|(item, known)| planner.protect(item, known))
         .collect();
     match record(cluster, addressing) {
         Record::Missing => steps.extend(planner.allocate(claims)),
@@ -159,6 +173,45 @@ pub(super) fn addressing_of(claim: &IPAddressClaim) -> Option<&str> {
 pub(super) fn is_claim_of(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool {
     let is_owner = owner(claim).is_none_or(|owner| Some(&owner.uid) == cluster.uid.as_ref());
     is_owner || has_record(cluster, addressing_of(claim).unwrap_or_default())
+}
+
+/// Whether the user has written the fields of an item, so that it needs no claim: the request to
+/// create the Cluster, or the record of the Cluster, has other values than the address of the claim.
+/// A Cluster without a record can have the address that a claim had before a restore.
+pub(super) fn is_unused(
+    cluster: &AddressableCluster,
+    addressing: &ClusterAddressing,
+    item: &str,
+    known: &ItemClaim,
+    request: Option<&str>,
+) -> bool {
+    let is_by_user = match record(cluster, addressing) {
+        Record::Missing => request.is_some(),
+        Record::Invalid => false,
+        Record::Unfinished(written) | Record::Written(written) => {
+            let value = written.get(&format!("{ITEM_PREFIX}{item}"));
+            value.is_some_and(|value| value == SET_BY_USER)
+        }
+    };
+    let mut items = addressing.spec.items.iter();
+    let item = items.find(|known| known.name == item);
+    is_by_user && item.is_some_and(|item| is_set_by_user(cluster, item, known.allocated().as_ref()))
+}
+
+/// Whether all targets of an item are fields with values, other than its address if that is known.
+fn is_set_by_user(
+    cluster: &AddressableCluster,
+    item: &AddressingItem,
+    allocated: Option<&Allocated>,
+) -> bool {
+    item.destinations().all(|destination| match destination {
+        Destination::Field { field, format, .. } => {
+            let ours = allocated.map(|allocated| text(allocated, format));
+            let found = fields::read(cluster, &field);
+            found.is_some() && found != ours
+        }
+        Destination::Resource(_) => false,
+    })
 }
 
 /// Whether an IPAddressClaim belongs to a Cluster.
@@ -213,8 +266,8 @@ impl Planner<'_> {
             return vec![Step::Report(problem)];
         }
         let all_bound = claims
-            .values()
-            .all(|known| known.claim.bound_address().is_some());
+            .iter()
+            .all(|(item, known)| known.is_bound() || self.is_unused(item, known));
         let mut steps = Vec::new();
         let mut settled = Vec::new();
         for item in &self.addressing.spec.items {
@@ -318,43 +371,44 @@ impl Planner<'_> {
     /// An item with a claim of the Cluster.
     fn claimed(&self, item: &AddressingItem, known: &ItemClaim, all_bound: bool) -> ItemState {
         let claim = &known.claim;
+        if !known.is_bound() && self.is_unused(&item.name, known) {
+            return self.unused(claim);
+        }
         let name = claim.name_any();
         let waits = |reason: &str, why: &str| {
             let problem = Problem::of_claim(reason, &name, why);
             ItemState::Missing(Some(Step::Report(problem)))
         };
-        let Some(address) = &known.address else {
+        if known.address.is_none() {
             if all_bound {
                 return waits(conditions::DELIVERY_FAILED, "its IPAddress does not exist");
             }
-            if claim.bound_address().is_some() {
+            if known.is_bound() {
                 return ItemState::Missing(None);
             }
             let (reason, why) = self.reason_of(claim);
             return waits(&reason, &why);
-        };
-        let kind = InClusterKind::of(&claim.spec.pool_ref.kind);
-        let has_prefix = kind.is_some_and(InClusterKind::has_prefixes);
-        match allocated(&address.address, address.prefix, has_prefix) {
-            Some(allocated) if self.is_set_by_user(item, &allocated) => match self.request {
-                // The controller releases the claim when the Cluster exists.
-                Some(_) => ItemState::SetByUser,
-                None => ItemState::Missing(Some(self.release(claim))),
-            },
+        }
+        match known.allocated() {
+            Some(allocated) if is_set_by_user(self.cluster, item, Some(&allocated)) => {
+                self.unused(claim)
+            }
             Some(allocated) => ItemState::Bound(allocated),
             None => waits(conditions::DELIVERY_FAILED, "its IPAddress is not valid"),
         }
     }
 
-    /// Whether all targets of an item are fields with other values than its address.
-    fn is_set_by_user(&self, item: &AddressingItem, allocated: &Allocated) -> bool {
-        item.destinations().all(|destination| match destination {
-            Destination::Field { field, format, .. } => {
-                let found = fields::read(self.cluster, &field);
-                found.is_some_and(|found| found != text(allocated, format))
-            }
-            Destination::Resource(_) => false,
-        })
+    /// An item whose fields the user has written, and whose claim the Cluster does not use. The
+    /// controller releases it when the Cluster exists.
+    fn unused(&self, claim: &IPAddressClaim) -> ItemState {
+        match self.request {
+            Some(_) => ItemState::SetByUser,
+            None => ItemState::Missing(Some(self.release(claim))),
+        }
+    }
+
+    fn is_unused(&self, item: &str, known: &ItemClaim) -> bool {
+        is_unused(self.cluster, self.addressing, item, known, self.request)
     }
 
     /// An item without a claim. It needs one if a field is empty. If only some fields are, the
@@ -436,7 +490,11 @@ impl Planner<'_> {
     /// Writes the owner and the finalizer of a claim that lacks one of them, or that the claim is
     /// for a Cluster that is being created. The API server accepts no finalizer for a claim that is
     /// being deleted.
-    fn protect(&self, item: &str, claim: &IPAddressClaim) -> Option<Step> {
+    fn protect(&self, item: &str, known: &ItemClaim) -> Option<Step> {
+        let claim = &known.claim;
+        if self.request.is_some() && self.is_unused(item, known) {
+            return None;
+        }
         let ownership = self.ownership(item, claim);
         if !matches!(ownership, Ownership::Ours | Ownership::Unowned) {
             return None;

@@ -11,11 +11,13 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_provider::api::names::CLUSTER_REQUESTED;
 use capi_ipam_provider::api::{AddressableCluster, IPAddressClaim, Uid};
 use futures::future::join_all;
+use kube::core::{ObjectMeta, Selector, SelectorExt as _};
 use kube::{Resource as _, ResourceExt};
 use parking_lot::Mutex;
 use tracing::warn;
 
 use super::plan::{Problem, UnusedClaim, addressing_of, is_claim_of, owner};
+use super::record::has_record;
 use super::{AddressingReconciler, CHECK_INTERVAL};
 
 /// How long after the grace period an absence is forgotten: then its claim is gone, too.
@@ -87,10 +89,12 @@ pub(super) struct Claims {
 
 impl AddressingReconciler {
     /// Releases the claims of a ClusterAddressing, which may not exist, whose Cluster is gone, as
-    /// live reads show at the beginning and at the end of the grace period.
+    /// live reads show at the beginning and at the end of the grace period. `selector` is that of
+    /// the ClusterAddressing, unless it does not exist or is not valid.
     pub(super) async fn release_claims(
         &self,
         addressing: &NamespacedName,
+        selector: Option<&Selector>,
     ) -> Result<Claims, CallError> {
         let ours = self.claims.select(addressing.namespace(), |claim| {
             addressing_of(claim) == Some(addressing.name())
@@ -99,7 +103,7 @@ impl AddressingReconciler {
         let mut result = Claims::default();
         for claim in ours {
             let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
-            if self.has_cluster(&claim).await? {
+            if self.has_cluster(&claim, selector).await? {
                 self.absences.end(uid);
                 result.kept = result.kept.saturating_add(1);
                 continue;
@@ -154,7 +158,7 @@ impl AddressingReconciler {
             {
                 continue;
             }
-            if let Err(error) = self.release_claims(&addressing).await {
+            if let Err(error) = self.release_claims(&addressing, None).await {
                 warn!(
                     %addressing, error = error_chain(&error),
                     "cannot release the claims of a ClusterAddressing that does not exist, will retry"
@@ -173,12 +177,12 @@ impl AddressingReconciler {
 
     /// Releases a claim that a Cluster does not use, if live reads show that the Cluster has not
     /// changed, and that no ConfigMap has the address. Returns why the Cluster does not have its
-    /// addresses.
+    /// addresses, and when the claim can be released.
     pub(super) async fn release_unused(
         &self,
         cluster: &AddressableCluster,
         unused: &UnusedClaim,
-    ) -> Result<Problem, CallError> {
+    ) -> Result<(Problem, Option<Duration>), CallError> {
         let UnusedClaim { claim, config_maps } = unused;
         let name = claim.name_any();
         let namespace = claim.namespace().unwrap_or_default();
@@ -192,7 +196,7 @@ impl AddressingReconciler {
         if !is_unchanged {
             // Its event follows.
             let why = "the Cluster has changed meanwhile";
-            return Ok(Problem::new(conditions::ADDRESSES_PENDING, why));
+            return Ok((Problem::new(conditions::ADDRESSES_PENDING, why), None));
         }
         let client = self.config_maps(&namespace);
         for config_map in config_maps {
@@ -207,20 +211,18 @@ impl AddressingReconciler {
                      claim is released"
                 );
                 let reason = conditions::DELIVERY_FAILED;
-                return Ok(Problem::of_claim(reason, &name, &why));
+                return Ok((Problem::of_claim(reason, &name, &why), None));
             }
         }
         let left = self.left_of_request(claim);
-        if !left.is_zero() {
-            let why = format!(
-                "it is not used, and is kept for {} s: another request to create the Cluster can succeed",
-                left.as_secs()
-            );
-            return Ok(Problem::of_claim(conditions::DELIVERY_FAILED, &name, &why));
-        }
-        self.release(claim).await?;
-        let why = "it is not used, and is released";
-        Ok(Problem::of_claim(conditions::ADDRESSES_PENDING, &name, why))
+        let why = if left.is_zero() {
+            self.release(claim).await?;
+            "it is not used, and is released"
+        } else {
+            "it is not used, and is released when no earlier request to create the Cluster can succeed"
+        };
+        let problem = Problem::of_claim(conditions::ADDRESSES_PENDING, &name, why);
+        Ok((problem, (!left.is_zero()).then_some(left)))
     }
 
     /// Deletes a claim that has not changed. If it is being deleted already, removes its finalizer.
@@ -248,19 +250,30 @@ impl AddressingReconciler {
         Ok(())
     }
 
-    /// Whether the Cluster exists for which a claim was created.
-    async fn has_cluster(&self, claim: &IPAddressClaim) -> Result<bool, CallError> {
+    /// Whether the Cluster exists for which a claim was created. If the request to create it was
+    /// refused, that is not another one of the name, which is not selected.
+    async fn has_cluster(
+        &self,
+        claim: &IPAddressClaim,
+        selector: Option<&Selector>,
+    ) -> Result<bool, CallError> {
+        let is_of_cluster = |cluster: &ObjectMeta| {
+            let has_record = has_record(cluster, addressing_of(claim).unwrap_or_default());
+            let labels = cluster.labels.clone().unwrap_or_default();
+            let is_selected = selector.is_none_or(|selector| selector.matches(&labels));
+            is_claim_of(claim, cluster) && (owner(claim).is_some() || has_record || is_selected)
+        };
         let namespace = claim.namespace().unwrap_or_default();
         let of_claim = claim.cluster_name().unwrap_or_default();
         let name = owner(claim).map_or(of_claim, |owner| owner.name.as_str());
         if let Some(cluster) = self.clusters.get(&namespace, name)
-            && is_claim_of(claim, &cluster.metadata)
+            && is_of_cluster(&cluster.metadata)
         {
             return Ok(true);
         }
         let clusters = self.addressable_clusters(&namespace);
         let found = clusters.get_maybe_invalid(name).await?;
-        Ok(found.is_some_and(|found| is_claim_of(claim, found.meta())))
+        Ok(found.is_some_and(|found| is_of_cluster(found.meta())))
     }
 
     /// Whether a live list shows a claim of a ClusterAddressing with the finalizer.

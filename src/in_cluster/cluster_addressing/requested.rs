@@ -22,12 +22,13 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::warn;
 
-use super::plan::{ItemClaim, Problem, Step, Versions, plan};
+use super::plan::{ItemClaim, Problem, Step, Versions, is_unused, plan};
 use super::record::{is_delivered, item_names};
 use super::{AddressingItem, claims_of_items, create_claim, is_deleting, with_addresses};
 
-/// How long a request waits for its addresses. The API server waits for 5 s.
-const MAX_WAIT: Duration = Duration::from_secs(4);
+/// How long a request waits for its addresses, after it has waited for its memory. The API server
+/// waits for 5 s.
+const MAX_WAIT: Duration = Duration::from_millis(3500);
 /// How long a request waits for an address that a pool does not have: another Cluster may return one.
 const EXHAUSTED_WAIT: Duration = Duration::from_secs(1);
 /// The reasons of claims for which a Cluster is refused. What another reason asks for can be done when
@@ -40,6 +41,7 @@ const NO_FREE_ADDRESS: [&str; 4] = [
 ];
 /// The reasons for which it is of no use to wait.
 const LASTING: [&str; 2] = [conditions::VALUE_PRESENT, conditions::CLAIM_NAME_IN_USE];
+const NO_RESPONSE: &str = "the API server does not respond";
 /// The delays between two reads of the claims. They are bound after a few milliseconds.
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const MAX_DELAY: Duration = Duration::from_millis(320);
@@ -121,7 +123,10 @@ impl RequestedClusters {
                 requested.leave_to_controller("ClusterAddressings", &error_chain(&error));
                 return Ok(requested);
             }
-            Err(_) => return Ok(requested),
+            Err(_) => {
+                requested.leave_to_controller("ClusterAddressings", NO_RESPONSE);
+                return Ok(requested);
+            }
         };
         for addressing in addressings {
             if is_delivered(&requested.cluster, &addressing) {
@@ -176,7 +181,7 @@ impl RequestedClusters {
     ) -> Result<Delivery, Refusal> {
         let mut delay = FIRST_DELAY;
         let mut exhausted_since = None;
-        let mut why = "the API server does not respond".to_owned();
+        let mut why = NO_RESPONSE.to_owned();
         loop {
             let attempt = self.perform_steps(addressing, cluster, request);
             let problems = match timeout_at(deadline, attempt).await {
@@ -188,14 +193,16 @@ impl RequestedClusters {
             };
             let is_exhausted = |it: &&Problem| NO_FREE_ADDRESS.contains(&it.reason.as_str());
             let now = Instant::now();
-            if let Some(problem) = problems.iter().find(is_exhausted) {
-                let since = *exhausted_since.get_or_insert(now);
-                if now.duration_since(since) >= EXHAUSTED_WAIT {
-                    return Err(Refusal {
-                        addressing: addressing.name_any(),
-                        message: problem.message.clone(),
-                    });
-                }
+            let exhausted = problems.iter().find(is_exhausted);
+            exhausted_since = exhausted.and(exhausted_since.or(Some(now)));
+            let waited = exhausted_since.map_or(Duration::ZERO, |since| now.duration_since(since));
+            if let Some(problem) = exhausted
+                && waited >= EXHAUSTED_WAIT
+            {
+                return Err(Refusal {
+                    addressing: addressing.name_any(),
+                    message: problem.message.clone(),
+                });
             }
             let is_lasting = |it: &&Problem| LASTING.contains(&it.reason.as_str());
             if let Some(problem) = problems.iter().find(is_lasting) {
@@ -255,6 +262,10 @@ impl RequestedClusters {
         };
         let items = item_names(cluster, addressing);
         let claims = read_claims(contract, cluster, &items).await?;
+        let is_unused = |item: &str, known: &ItemClaim| {
+            is_unused(cluster, addressing, item, known, Some(request))
+        };
+        let claims = with_addresses(contract, claims, is_unused).await?;
         let mut problems = Vec::new();
         for step in plan(cluster, addressing, &claims, versions, Some(request)) {
             match step {
@@ -295,7 +306,7 @@ impl Requested {
     }
 }
 
-/// The claims with the names of the items, by live reads, with their addresses if all are bound.
+/// The claims with the names of the items, by live reads, without their addresses.
 async fn read_claims<'a>(
     contract: &ContractClient,
     cluster: &AddressableCluster,
@@ -307,6 +318,5 @@ async fn read_claims<'a>(
         .map(|item| AddressingItem::claim_name(&cluster.name_any(), item));
     let names: Vec<String> = names.collect();
     let found = try_join_all(names.iter().map(|name| client.get(name))).await?;
-    let claims = claims_of_items(items.iter().zip(found));
-    with_addresses(contract, claims).await
+    Ok(claims_of_items(items.iter().zip(found)))
 }

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
+use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::clock;
@@ -87,7 +87,9 @@ impl AbandonedObjects for AbandonedReservations {
             debug!(slot = %abandoned.slot, ?reason, "a reservation that seemed abandoned is kept");
             return Ok(Release::Kept);
         }
-        let read = reads.reservation;
+        let Some(found) = reads.reservation else {
+            return Ok(Release::Kept);
+        };
         match self.awaited(abandoned).await? {
             Release::Done => {}
             kept => return Ok(kept),
@@ -96,10 +98,19 @@ impl AbandonedObjects for AbandonedReservations {
             return Ok(Release::Awaits(SIGN_OF_LIFE_DELAY));
         }
         // With the version that was read: the claim may have released the reservation since.
-        let Some(known) = read.as_ref().and_then(KnownReservation::of) else {
+        let Some(known) = KnownReservation::of(&found) else {
             return Ok(Release::Kept);
         };
-        self.release_known(abandoned, &known, &held).await
+        let former_use = self.former_use(&abandoned.slot, &held);
+        let released = self.release_known(abandoned, &known, former_use).await?;
+        if released == Release::Done && former_use != FormerUse::Spare {
+            self.context.allocations.record(|log| {
+                let (cause, place) = (AllocationCause::Abandoned, (&known.pool, &known.slot));
+                let claim = found.spec.claim_ref.clone()?;
+                Some(log.event(cause, place, claim))
+            });
+        }
+        Ok(released)
     }
 
     async fn report(&self, abandoned: &AbandonedReservation) -> Result<(), CallError> {
@@ -202,9 +213,8 @@ impl AbandonedReservations {
         &self,
         abandoned: &AbandonedReservation,
         known: &KnownReservation,
-        held: &[Held],
+        former_use: FormerUse,
     ) -> Result<Release, CallError> {
-        let former_use = self.former_use(&abandoned.slot, held);
         let reservations = &self.context.reservations;
         let cools_down = match reservations.release(known, former_use).await? {
             WriteResult::Done(released) => released.spec.released_at.is_some(),

@@ -343,6 +343,45 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 ':target -- An address such as 10.0.0.7, a prefix such as fd00\:\:/64, or the name of a claim, machine or Cluster:_default' \
 && ret=0
 ;;
+(history)
+_arguments "${_arguments_options[@]}" : \
+'--from=[File with the lines of the log; \`-\` is the standard input]:FILE:_files' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':address -- An address such as 10.0.0.7, or a prefix such as fd00\:\:/64:_default' \
+&& ret=0
+;;
 (claims)
 _arguments "${_arguments_options[@]}" : \
 '--pool=[Only claims of this pool\: NAME, NAMESPACE/NAME or KIND/NAME]:POOL:_default' \
@@ -1326,6 +1365,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(history)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (claims)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -1441,6 +1484,7 @@ _kubectl-ipam_commands() {
 'networks:List the networks, with their pools that join or leave' \
 'network:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
+'history:Show who had an address, and when, according to an allocation log of the manager. No cluster is read' \
 'claims:List claims' \
 'claim:List claims' \
 'clusters:List the Clusters of Cluster API with their addresses\: those that a ClusterAddressing has allocated, those of the machines, and slices' \
@@ -1497,6 +1541,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'pools:List the pools of all kinds, with their occupancy' \
 'networks:List the networks, with their pools that join or leave' \
 'who:Show who holds an address or a prefix, or which addresses a claim, machine or Cluster has' \
+'history:Show who had an address, and when, according to an allocation log of the manager. No cluster is read' \
 'claims:List claims' \
 'clusters:List the Clusters of Cluster API with their addresses\: those that a ClusterAddressing has allocated, those of the machines, and slices' \
 'plan:Show whether the pools have room for a rollout of each MachineDeployment, MachineSet, control plane and MachinePool, with the maximum of the autoscaler' \
@@ -1549,6 +1594,11 @@ _kubectl-ipam__subcmd__help__subcmd__export_commands() {
 _kubectl-ipam__subcmd__help__subcmd__help_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help help commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__history_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__history_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help history commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__networks_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__networks_commands() {
@@ -1641,6 +1691,11 @@ _kubectl-ipam__subcmd__help__subcmd__web_commands() {
 _kubectl-ipam__subcmd__help__subcmd__who_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help who commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__history_commands] )) ||
+_kubectl-ipam__subcmd__history_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam history commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__networks_commands] )) ||
 _kubectl-ipam__subcmd__networks_commands() {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use capi_ipam_api::AllocationEvent;
+
 use super::grid::{Grid, clean};
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age, fact, full, is_capped};
@@ -21,6 +23,49 @@ pub(super) fn ready_color(status: &str) -> Color {
     } else {
         Color::Green
     }
+}
+
+/// The lines of an allocation log.
+pub(super) fn history(events: &[AllocationEvent], style: Style) -> Grid {
+    let mut header = vec!["TIME", "EVENT", "CLAIM", "CLUSTER", "POOL"];
+    if style.wide {
+        header.extend([
+            "ADDRESS",
+            "CAUSE",
+            "MACHINE",
+            "UID",
+            "NETWORK",
+            "PREVIOUS",
+            "MANAGEMENT",
+        ]);
+    }
+    let mut grid = Grid::new(&header);
+    for event in events {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (claim, pool, time) = (&event.claim, &event.pool, event.time.0);
+        let namespace = pool.namespace.iter().map(|name| format!("{name}/"));
+        let mut cells = vec![
+            format!("{time:.0}"),
+            format!("{:?}", event.event),
+            format!("{}/{}", claim.namespace, claim.name),
+            text(&claim.cluster),
+            namespace.chain([pool.name.clone()]).collect(),
+        ];
+        if style.wide {
+            cells.push(event.address.clone());
+            cells.push(format!("{:?}", event.cause));
+            let rest = [
+                &event.machine,
+                &claim.uid,
+                &event.network,
+                &event.previous_network,
+                &event.management_cluster,
+            ];
+            cells.extend(rest.map(text));
+        }
+        grid.row(cells);
+    }
+    grid
 }
 
 pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {

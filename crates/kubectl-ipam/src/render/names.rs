@@ -1,5 +1,6 @@
 //! The names of `-o name`, as kubectl writes them: `RESOURCE.GROUP/NAME`, without the namespace.
 
+use capi_ipam_api::AllocationEvent;
 use capi_ipam_api::names::{CLUSTER_GROUP, GROUP};
 
 use crate::model::{
@@ -31,6 +32,10 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
         Report::RolloutPlan { pools, .. } => {
             let short = pools.iter().filter(|pool| pool.short > 0);
             short.map(|pool| of_pool(&pool.pool)).collect()
+        }
+        Report::AllocationHistory { events, .. } => {
+            let name = |event: &AllocationEvent| own("ipaddressclaim", &event.claim.name);
+            events.iter().map(name).collect()
         }
         Report::ReservationChange(change) => vec![own("ipreservation", &change.name)],
         Report::RegistryList { registries } => {

@@ -15,6 +15,7 @@ mod day;
 mod doctor;
 mod flags;
 mod habits;
+mod history;
 mod metal3;
 mod night;
 mod permissions;

@@ -38,7 +38,12 @@ fn deleted(key: &str, version: Version) -> Entry {
 
 /// The cache sees the record of the block `BLOCK` in a version.
 fn see(cache: &RecordCache, revision: u64, cluster: &str) {
-    cache.apply(&entry(BLOCK, at(revision), cluster));
+    respond(cache, &entry(BLOCK, at(revision), cluster));
+}
+
+/// The cache sees the response to a request that was sent just now.
+fn respond(cache: &RecordCache, entry: &Entry) {
+    cache.apply_response(entry, cache.list_number());
 }
 
 fn assert_holder(cache: &RecordCache, expected: Option<&str>) {
@@ -63,7 +68,7 @@ fn later_version_counts_in_any_order() {
         incarnation: None,
         revision: 8,
     };
-    cache.apply(&entry(BLOCK, own, "north"));
+    respond(&cache, &entry(BLOCK, own, "north"));
     assert_holder(&cache, Some("north"));
     see(&cache, 7, "west");
     assert_holder(&cache, Some("north"));
@@ -81,31 +86,31 @@ fn late_answer_does_not_bring_a_deleted_record_back() {
 }
 
 #[test]
-fn read_does_not_bring_back_what_a_later_list_lacks() {
+fn response_does_not_bring_back_what_a_later_list_lacks() {
     let cache = RecordCache::default();
     let before = cache.list_number();
     let handler: &dyn EventHandler<Entry> = &cache;
     handler.init();
-    cache.apply_read(&entry(BLOCK, at(7), "west"), before);
+    cache.apply_response(&entry(BLOCK, at(7), "west"), before);
     handler.init_done();
     assert_holder(&cache, None);
-    cache.apply_read(&entry(BLOCK, at(7), "west"), before);
+    cache.apply_response(&entry(BLOCK, at(7), "west"), before);
     assert_holder(&cache, None);
     // A record that the list has is not less than what it shows.
-    cache.apply_read(&entry(BLOCK, at(7), "west"), cache.list_number());
+    cache.apply_response(&entry(BLOCK, at(7), "west"), cache.list_number());
     assert_holder(&cache, Some("west"));
-    cache.apply_read(&entry(BLOCK, at(8), "east"), before);
+    cache.apply_response(&entry(BLOCK, at(8), "east"), before);
     assert_holder(&cache, Some("east"));
 }
 
 #[test]
-fn read_from_before_a_restore_does_not_count() {
+fn response_from_before_a_restore_does_not_count() {
     let cache = RecordCache::default();
     see(&cache, 5, "east");
     let before = cache.list_number();
     let handler: &dyn EventHandler<Entry> = &cache;
     handler.restored();
-    cache.apply_read(&entry(BLOCK, at(9), "west"), before);
+    cache.apply_response(&entry(BLOCK, at(9), "west"), before);
     assert_holder(&cache, Some("east"));
 }
 
@@ -113,12 +118,12 @@ fn read_from_before_a_restore_does_not_count() {
 fn record_that_a_read_has_not_found_counts_again() {
     let cache = RecordCache::default();
     let held = entry(BLOCK, at(7), "west");
-    cache.apply(&held);
+    respond(&cache, &held);
     cache.forget(&entry(BLOCK, at(6), "west"));
     assert_holder(&cache, Some("west"));
     cache.forget(&held);
     assert_holder(&cache, None);
-    cache.apply(&held);
+    respond(&cache, &held);
     assert_holder(&cache, Some("west"));
 }
 
@@ -129,14 +134,14 @@ fn list_removes_what_it_does_not_contain() {
     let other = "block.lab.10.0.0.64-26";
     see(&cache, 1, "west");
     cache.init();
-    cache.apply(&entry(other, at(2), "west"));
+    respond(&cache, &entry(other, at(2), "west"));
     cache.init_done();
     assert!(cache.is_complete());
     assert_eq!(cache.blocks("lab").len(), 1);
     // A record that is written during a list stays.
     cache.init();
     see(&cache, 3, "west");
-    cache.apply(&entry(other, at(2), "west"));
+    respond(&cache, &entry(other, at(2), "west"));
     cache.init_done();
     assert_eq!(cache.blocks("lab").len(), 2);
 }
@@ -150,7 +155,7 @@ fn watch_has_shown_what_precedes_its_last_event() {
         revision: 5,
     };
     let other = "block.lab.10.0.0.64-26";
-    cache.apply(&entry(BLOCK, own.clone(), "west"));
+    respond(&cache, &entry(BLOCK, own.clone(), "west"));
     assert!(
         !cache.has_watched(&own),
         "the answer to a write is no event"
@@ -179,13 +184,13 @@ fn blocks_of_a_cluster_are_found_by_their_records() {
         ("block.test.10.0.0.0-26", "north"),
         ("network.other", "west"),
     ] {
-        cache.apply(&entry(key, at(1), cluster));
+        respond(&cache, &entry(key, at(1), cluster));
     }
     let mut contended = entry("block.test.10.0.0.0-26", at(2), "north");
     if let Ok(Record::Block(record)) = &mut contended.value {
         record.contenders.push("west".to_owned());
     }
-    cache.apply(&contended);
+    respond(&cache, &contended);
     let mut found = Vec::new();
     for (network, block, _) in cache.blocks_naming("west") {
         found.push(format!("{network} {}", crate::cidr(block)));
@@ -204,7 +209,7 @@ fn changed_blocks_are_remembered_until_they_are_taken() {
     assert_eq!(changed(), Some(0));
     see(&cache, 1, "west");
     see(&cache, 2, "east");
-    cache.apply(&entry("cluster.west", at(3), "west"));
+    respond(&cache, &entry("cluster.west", at(3), "west"));
     assert_eq!(changed(), Some(1));
     see(&cache, 2, "east");
     assert_eq!(changed(), Some(0), "nothing has changed");
@@ -218,7 +223,7 @@ fn changed_blocks_are_remembered_until_they_are_taken() {
     for number in 0..=MAX_CHANGED_BLOCKS {
         let (high, low) = (number / 256, number % 256);
         let key = format!("block.lab.10.0.{high}.{low}-32");
-        cache.apply(&entry(&key, at(6), "west"));
+        respond(&cache, &entry(&key, at(6), "west"));
     }
     assert_eq!(changed(), None);
     assert_eq!(changed(), Some(0));
@@ -242,7 +247,7 @@ fn clusters_that_exclude_other_addresses_are_found() {
                 .map(|(network, hash)| [*network, *hash].map(str::to_owned));
             record.exclusions = texts.map(|[network, hash]| (network, hash)).collect();
         }
-        cache.apply(&sign);
+        respond(&cache, &sign);
     }
     let differing = cache.differing_exclusions("west");
     let differing: Vec<_> = differing
@@ -265,7 +270,7 @@ fn restored_registry_shows_earlier_versions() {
     cache.restored();
     // The response of a server that is behind is no loss.
     see(&cache, 7, "east");
-    cache.apply(&entry("cluster.west", at(6), "west"));
+    respond(&cache, &entry("cluster.west", at(6), "west"));
     assert_holder(&cache, Some("east"));
     assert_eq!(cache.clusters().len(), 1);
     assert!(!cache.has_lost_writes());
@@ -280,7 +285,7 @@ fn restored_registry_shows_earlier_versions() {
 fn list_that_shows_all_writes_is_no_loss() {
     let cache = RecordCache::default();
     see(&cache, 11, "west");
-    cache.apply(&entry("cluster.west", at(12), "west"));
+    respond(&cache, &entry("cluster.west", at(12), "west"));
     cache.restored();
     cache.init();
     EventHandler::apply(&cache, &entry(BLOCK, at(11), "west"));
@@ -330,7 +335,7 @@ fn entries_are_found_by_kind_and_network() {
         "network.lab",
         "garbage",
     ] {
-        cache.apply(&entry(key, at(1), "west"));
+        respond(&cache, &entry(key, at(1), "west"));
     }
     let blocks = cache.blocks("lab");
     let names: Vec<_> = blocks
@@ -359,7 +364,7 @@ fn each_change_but_a_sign_of_life_wakes_the_listener() {
     assert!(!is_woken());
     // There can be many clusters, and nobody waits for their signs of life.
     for revision in [5, 6] {
-        cache.apply(&entry("cluster.west", at(revision), "west"));
+        respond(&cache, &entry("cluster.west", at(revision), "west"));
         assert!(!is_woken());
     }
     cache.remove(&deleted(BLOCK, at(7)));
@@ -392,7 +397,7 @@ proptest! {
         all.rotate_left(start);
         let cache = RecordCache::default();
         for state in &all {
-            cache.apply(state);
+            respond(&cache, state);
         }
         let found = cache.get(&Key::parse(BLOCK).unwrap());
         let expected = (!last.is_deleted()).then_some(&last);

@@ -282,13 +282,18 @@ async fn mutations_have_limited_memory_and_do_not_delay_reviews() {
     let server = Arc::new(Server::start(with_mutations).await);
     assert_eq!(server.ask(mutation(1)).await.unwrap().0, 200);
     assert_eq!(server.ask(mutation(666)).await.unwrap().0, 500);
+    let metrics = server.metrics.encode().unwrap();
+    let panicked = r#"webhook_reviews_total{path="/mutate",outcome="panic"} 1"#;
+    assert!(metrics.contains(panicked), "{metrics}");
     let values = "0,".repeat(100_000);
     let junk = format!("{{\"request\": {{\"object\": [{values}0]}}}}");
     let large = Request {
         body: junk.into(),
         ..mutation(1)
     };
-    assert_eq!(server.ask(large).await.unwrap().0, 413);
+    let (status, text) = server.ask(large).await.unwrap();
+    assert_eq!(status, 413);
+    assert!(text.contains("bytes of memory"), "{text}");
     let ask = |size| {
         let server = Arc::clone(&server);
         tokio::spawn(async move { server.ask(mutation(size)).await.map(|(status, _)| status) })

@@ -192,20 +192,16 @@ impl Driver {
         let registry = Arc::clone(&self.registry);
         let wanted = Record::Network(wanted);
         let written = match known {
-            Some(known) => registry.backend.update(known, &wanted).await,
-            None => match registry.backend.create(key, &wanted).await {
-                Ok(Created::Ours(entry)) => Ok(entry),
+            Some(known) => registry.update(known, &wanted).await.map(drop),
+            None => match registry.create(key, &wanted).await {
+                Ok(Created::Ours(_)) => Ok(()),
                 // The next pass compares it: it can have another size.
-                Ok(Created::Theirs(entry)) => {
-                    registry.record_response(&entry);
-                    return false;
-                }
+                Ok(Created::Theirs(_)) => return false,
                 Err(error) => Err(error),
             },
         };
         match written {
-            Ok(entry) => {
-                registry.record_response(&entry);
+            Ok(()) => {
                 writes.last = Some(Instant::now());
                 return true;
             }

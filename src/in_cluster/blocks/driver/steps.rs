@@ -13,7 +13,7 @@ use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::BlockSlice;
 use capi_ipam_protocol::block::Step;
-use capi_ipam_registry::{Created, Record, RegistryError, cidr, hand_over};
+use capi_ipam_registry::{Record, RegistryError, cidr, hand_over};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Resource;
 use tracing::{info, warn};
@@ -160,9 +160,7 @@ impl Driver {
             ..BlockRecord::default()
         });
         let key = target.key();
-        let (Created::Ours(entry) | Created::Theirs(entry)) =
-            self.registry.backend.create(&key, &record).await?;
-        self.registry.record_response(&entry);
+        self.registry.create(&key, &record).await?;
         Ok(())
     }
 
@@ -172,8 +170,7 @@ impl Driver {
         let mut wanted = known.clone();
         change_record(&mut wanted, step, &target.cluster);
         let wanted = Record::Block(wanted);
-        let entry = self.registry.backend.update(held, &wanted).await?;
-        self.registry.record_response(&entry);
+        self.registry.update(held, &wanted).await?;
         Ok(())
     }
 

@@ -45,7 +45,9 @@ fn claim(item: &str, address: Option<(&str, i64)>) -> ItemClaim {
         "endpoint" => "InClusterIPPool",
         _ => "InClusterPrefixPool",
     };
+    let status = address.map(|_| json!({"addressRef": {"name": format!("alpha-{item}")}}));
     let claim = json!({
+        "status": status,
         "metadata": {
             "name": format!("alpha-{item}"), "namespace": "n",
             "labels": {"cluster.x-k8s.io/cluster-name": "alpha", "ipam.cluster.x-k8s.io/cluster-addressing": "bonn"},

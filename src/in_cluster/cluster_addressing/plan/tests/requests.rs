@@ -31,7 +31,9 @@ fn claims_of_a_request_have_no_owner_and_name_the_request() {
     let Some(Step::CreateClaim(created)) = steps.first() else {
         panic!("{steps:?}");
     };
-    assert_eq!(**created, claims["endpoint"].claim);
+    let mut wanted = claims["endpoint"].claim.clone();
+    wanted.status = None;
+    assert_eq!(**created, wanted);
     // Another request changes them, so that they are not released by an earlier decision.
     let steps = plan(&cluster, &endpoint_and_pods(), &claims, versions, Some("2"));
     let changed = steps.iter().filter_map(|step| match step {
@@ -125,4 +127,56 @@ fn claim_that_is_being_deleted_is_not_released_by_a_request() {
     let (reason, message) = only_problem(&steps);
     assert_eq!(reason, conditions::ADDRESSES_PENDING);
     assert_eq!(message, "IPAddressClaim alpha-pods: it is being deleted");
+}
+
+#[test]
+fn claim_without_an_address_does_not_block_a_value_of_the_user() {
+    let (mut cluster, mut claims) = requested();
+    let own = json!({"pods": {"cidrBlocks": ["192.168.0.0/16"]}});
+    cluster.spec.cluster_network = serde_json::from_value(own).unwrap();
+    let waiting = claims.get_mut("pods").unwrap();
+    waiting.claim.status = None;
+    waiting.address = None;
+    let addressing = endpoint_and_pods();
+    let versions = Versions::default();
+    // The request does not use the claim, and does not prolong its life.
+    let steps = plan(&cluster, &addressing, &claims, versions, Some("2"));
+    let is_of_pods = |step: &&Step| matches!(step, Step::ProtectClaim(change) if change.0.name_any() == "alpha-pods");
+    assert_eq!(steps.iter().find(is_of_pods), None);
+    let mut stored = delivered(&steps);
+    assert_eq!(stored.spec.cluster_network, cluster.spec.cluster_network);
+    // The controller releases it, before it is bound.
+    stored.metadata.uid = Some(CLUSTER_UID.to_owned());
+    let steps = super::plan(&stored, &addressing, &claims, versions, None);
+    let is_release = |step: &Step| matches!(step, Step::ReleaseClaim(unused) if unused.claim.name_any() == "alpha-pods");
+    assert!(steps.iter().any(is_release), "{steps:?}");
+}
+
+#[test]
+fn claim_without_an_address_is_kept_if_the_cluster_can_have_it() {
+    let (mut cluster, mut claims) = requested();
+    let addressing = endpoint_and_pods();
+    let versions = Versions::default();
+    let mut stored = delivered(&plan(&cluster, &addressing, &claims, versions, Some("1")));
+    // A restore brings the claims back without their status.
+    for known in claims.values_mut() {
+        known.claim.status = None;
+        known.address = None;
+    }
+    let is_released = |cluster: &AddressableCluster, request| {
+        let steps = super::plan(cluster, &addressing, &claims, versions, request);
+        steps
+            .iter()
+            .any(|step| matches!(step, Step::ReleaseClaim(_) | Step::WriteCluster(_)))
+    };
+    let record = annotation("bonn");
+    let written = stored.annotations()[&record].replace('}', r#","unfinished":"at creation"}"#);
+    stored.annotations_mut().insert(record.clone(), written);
+    assert!(!is_released(&stored, Some("2")));
+    cluster.spec = stored.spec.clone();
+    stored.metadata.uid = Some(CLUSTER_UID.to_owned());
+    assert!(!is_released(&stored, None));
+    // The annotation is lost.
+    stored.annotations_mut().remove(&record);
+    assert!(!is_released(&stored, None));
 }
