@@ -211,7 +211,7 @@ impl PoolSetSpec {
     }
 }
 
-/// The observed state of a [`PoolSet`].
+/// The observed state of a set of pools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolSetStatus {
