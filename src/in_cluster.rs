@@ -56,6 +56,7 @@ mod options;
 mod pool_sets;
 mod pools;
 mod problem_report;
+mod readiness;
 mod release;
 mod repairs;
 mod requests;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use capi_ipam_api::advice::{ANOTHER_POOL, exhausted};
 use capi_ipam_api::{PoolKey, Slot};
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::{ClaimAttributes, LimitCheck, PoolInfo, priority};
+use capi_ipam_ledger::{ClaimAttributes, LimitCheck, PoolInfo};
 use capi_ipam_provider::api::MachineOwner;
 use capi_ipam_provider::prelude::HandlerError;
 use kube::ResourceExt;
-use kube::core::{Selector, SelectorExt};
+use kube::core::SelectorExt;
 
 use super::blocks::check::is_in_own_block;
 use super::errors::{limit_error, request_error};
@@ -29,23 +29,9 @@ impl InClusterHandler {
         info: &PoolInfo,
         requested: Option<Block>,
     ) -> Result<ClaimAttributes, HandlerError> {
-        let priority = priority(&self.claim);
-        if info.access.is_none() && info.slices.is_none() {
-            return Ok(ClaimAttributes {
-                requested,
-                ..priority.into()
-            });
-        }
-        let uses_headroom =
-            headroom_selector(info).is_some_and(|selector| selector.matches(self.claim.labels()));
-        let cluster = self.claim.cluster_name().map(Into::into);
-        Ok(ClaimAttributes {
-            priority,
-            cluster,
-            uses_headroom,
-            slice_owner: self.slice_owner(pool, info)?,
-            requested,
-        })
+        let attributes = ClaimAttributes::of(&self.claim, info, requested);
+        self.check_slice_owner(pool, info, &attributes)?;
+        Ok(attributes)
     }
 
     /// Fails if claims of this namespace must not use the pool.
@@ -120,7 +106,7 @@ impl InClusterHandler {
         pool: &PoolKey,
         info: &PoolInfo,
     ) -> Result<bool, HandlerError> {
-        let Some(selector) = headroom_selector(info) else {
+        let Some(selector) = info.headroom_selector() else {
             return Ok(false);
         };
         if self
@@ -153,7 +139,7 @@ impl InClusterHandler {
         });
         let described = describe_counts(counts, end);
         let advice = exhausted(&counts, info.scope.network().is_some());
-        if counts.free > 0 && headroom_selector(info).is_some() {
+        if counts.free > 0 && info.headroom_selector().is_some() {
             return format!(
                 "{pool} has {} free addresses, which are only for the claims that its spec.headroom selects \
                  ({described}); {advice}",
@@ -162,12 +148,4 @@ impl InClusterHandler {
         }
         format!("{pool} has no free address ({described}); {advice}")
     }
-}
-
-fn headroom_selector(info: &PoolInfo) -> Option<&Selector> {
-    info.access
-        .as_ref()?
-        .headroom
-        .as_ref()
-        .map(|(_, selector)| selector)
 }

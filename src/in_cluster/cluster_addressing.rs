@@ -23,8 +23,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::{AddressingItem, ClusterAddressing, conditions, names};
 use capi_ipam_controller::client::{CallError, Creation, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    Store, Trigger,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, Store, Trigger,
 };
 use capi_ipam_controller::discovery::wait_for_optional_kind;
 use capi_ipam_controller::events::EventPublisher;
@@ -48,6 +47,7 @@ use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
 use self::seen::Seen;
 use super::options::InClusterOptions;
+use super::readiness::Readiness;
 
 /// The minimum interval between two writes of the counts of a status.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -62,9 +62,19 @@ const BY_NAMESPACE: &str = "namespace";
 
 /// Adds the controller. It starts when the API server serves the kind. A kind that is not served, or
 /// a missing permission, disturbs nothing else.
-pub(super) fn start(setup: &mut ProviderSetup<'_>, options: &InClusterOptions) {
+pub(super) fn start(
+    setup: &mut ProviderSetup<'_>,
+    options: &InClusterOptions,
+    readiness: &Readiness,
+) {
     let manager = &mut *setup.manager;
     let controller: ControllerBuilder<ClusterAddressing> = manager.controller("ClusterAddressing");
+    readiness.add("ClusterAddressing", controller.store(), |addressing| {
+        addressing
+            .status
+            .as_ref()
+            .map_or(&[], |status| &status.conditions)
+    });
     let reconciler = Arc::new(AddressingReconciler::new(
         manager,
         &setup.contract,
@@ -544,13 +554,13 @@ struct SharedReconciler(Arc<AddressingReconciler>);
 
 impl Reconciler for SharedReconciler {
     type Object = ClusterAddressing;
-    type State = Conflicts;
+    type State = ();
     type Error = CallError;
 
     async fn reconcile(
         &self,
         addressing: Arc<ClusterAddressing>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self.0.reconcile_addressing(&addressing).await;
         if let Err(error) = &result {

@@ -17,6 +17,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 
 use super::allocation_log;
+use super::readiness;
 use super::shared_ledger::SharedLedger;
 
 /// The time between two snapshots.
@@ -143,6 +144,7 @@ pub const METRICS: &[Description] = &[
     SHARED_ADDRESSES,
     allocation_log::LOST_LINES,
     allocation_log::WRITE_ERRORS,
+    readiness::NOT_READY,
 ];
 
 /// Which pools and networks have metrics.
@@ -416,7 +418,7 @@ fn rows<'a>(
 }
 
 /// Encodes a gauge.
-fn encode<'a>(
+pub(super) fn encode<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     description: &Description,
     rows: impl Iterator<Item = (Labels<'a>, i64)>,

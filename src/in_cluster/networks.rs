@@ -15,8 +15,7 @@ use capi_ipam_api::{
 };
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
-    retry_write,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, retry_write,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::health::ReadinessGate;
@@ -109,7 +108,7 @@ struct NetworkReconciler {
 
 impl Reconciler for NetworkReconciler {
     type Object = IPNetwork;
-    type State = Conflicts;
+    type State = ();
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
@@ -119,7 +118,7 @@ impl Reconciler for NetworkReconciler {
     async fn reconcile(
         &self,
         network: Arc<IPNetwork>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self.reconcile_network(&network).await;
         if let Err(error) = &result {
@@ -170,7 +169,7 @@ impl Protect for NetworkReconciler {
     async fn in_use(
         &self,
         network: Arc<IPNetwork>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let action = self.reconcile(network, attempt).await?;
         Ok(action.earlier(Action::Requeue(DELETION_RETRY_DELAY)))
@@ -180,7 +179,7 @@ impl Protect for NetworkReconciler {
         &self,
         network: &IPNetwork,
         error: CallError,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self
             .report_rejected_finalizer(network, error, attempt)
@@ -254,7 +253,7 @@ impl NetworkReconciler {
             report.lacks_registry
         } else {
             let ready = conditions::find(&network.status.as_ref()?.conditions, conditions::READY)?;
-            ready.reason.as_deref() == Some(conditions::REGISTRY_NOT_FOUND)
+            ready.reason() == conditions::REGISTRY_NOT_FOUND
         };
         is_missing.then_some(registry)
     }
@@ -287,7 +286,7 @@ impl NetworkReconciler {
         &self,
         network: &IPNetwork,
         error: CallError,
-        attempt: &Attempt<Conflicts>,
+        attempt: &Attempt<()>,
     ) -> Result<Action, CallError> {
         if !error.is_not_found() && attempt.is_rejected_lastingly() {
             let report = self.report(network);
@@ -336,7 +335,7 @@ fn conditions_of(network: &IPNetwork) -> &[Condition] {
 fn is_warning(condition: &Condition) -> bool {
     match &*condition.type_ {
         conditions::READY => {
-            let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
+            let is_requested = condition.reason() == conditions::DELETING;
             condition.status == "False" && !is_requested
         }
         conditions::BLOCK_CONFLICT | conditions::EXCLUSIONS_DIFFER => condition.status == "True",

@@ -34,6 +34,7 @@ use super::gates::Gates;
 use super::handler::InClusterAdapter;
 use super::metrics::{CountSharedAddresses, PoolMetrics, PoolMetricsMode, TakeSnapshots};
 use super::options::InClusterOptions;
+use super::readiness::Readiness;
 use super::repairs::{ObservedSlices, ReplaceDeletedReservations, Sweeper};
 use super::reservation_store::ReservationStore;
 use super::scope_changes::MoveReservations;
@@ -68,6 +69,8 @@ pub(super) fn set_up(
         .add_task("check of the definitions", Vec::new(), check);
     let slices = Arc::new(ObservedSlices::default());
     add_watches(setup, &context, &gates, &slices);
+    let readiness = Readiness::register(&setup.manager.metrics);
+    controllers.export_readiness(&readiness);
     let registries = start_controllers(setup.manager, controllers, &context, &gates);
     registries::start(
         setup.manager,
@@ -79,7 +82,7 @@ pub(super) fn set_up(
     );
     add_tasks(setup, options, &context, &gates, slices);
     if options.cluster_addressing {
-        cluster_addressing::start(setup, options);
+        cluster_addressing::start(setup, options, &readiness);
     }
     ledger_handle.publish(Arc::clone(&context.ledger), gates.of_ledger());
     Ok(InClusterAdapter { context })
@@ -102,6 +105,28 @@ impl Controllers {
             networks: manager.controller("IPNetwork"),
             registries: manager.controller("IPRegistry"),
         }
+    }
+
+    fn export_readiness(&self, readiness: &Readiness) {
+        for (kind, controller) in &self.pools {
+            readiness.add(kind.name(), controller.store(), |pool: &Pool| {
+                pool.status
+                    .as_ref()
+                    .map_or(&[], |status| &status.conditions)
+            });
+        }
+        readiness.add("IPNetwork", self.networks.store(), |network| {
+            network
+                .status
+                .as_ref()
+                .map_or(&[], |status| &status.conditions)
+        });
+        readiness.add("IPRegistry", self.registries.store(), |registry| {
+            registry
+                .status
+                .as_ref()
+                .map_or(&[], |status| &status.conditions)
+        });
     }
 }
 

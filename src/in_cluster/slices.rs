@@ -9,10 +9,9 @@ use capi_ipam_api::{
 use capi_ipam_controller::client::Creation;
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ip::Block;
-use capi_ipam_ledger::PoolInfo;
+use capi_ipam_ledger::{ClaimAttributes, PoolInfo};
 use capi_ipam_provider::api::names::CLUSTER_NAME_LABEL;
 use capi_ipam_provider::prelude::HandlerError;
-use kube::ResourceExt;
 use tracing::{debug, info, warn};
 
 use super::errors::request_error;
@@ -49,39 +48,34 @@ impl Drop for Assignment {
 }
 
 impl InClusterHandler {
-    /// The owner of slices to which the claim belongs; `None` if the pool has no slices. Fails if
-    /// the claim has no owner.
-    pub(super) fn slice_owner(
+    /// Fails if the pool has slices, and the claim no owner of slices. The claim waits for a change
+    /// of the pool then.
+    pub(super) fn check_slice_owner(
         &self,
         pool: &PoolKey,
         info: &PoolInfo,
-    ) -> Result<Option<Arc<SliceOwner>>, HandlerError> {
-        let Some(rules) = &info.slices else {
-            return Ok(None);
+        attributes: &ClaimAttributes,
+    ) -> Result<(), HandlerError> {
+        let Some(rules) = info
+            .slices
+            .as_deref()
+            .filter(|_| attributes.slice_owner.is_none())
+        else {
+            return Ok(());
         };
-        let owner = rules.owner_of(
-            self.key.namespace(),
-            self.claim.cluster_name(),
-            self.claim.labels(),
-        );
-        if owner.is_none() {
-            self.ledger()
-                .change(|ledger| ledger.wait_for_change(pool, &self.key, None));
-        }
-        let missing = || {
-            let (what, label) = match (rules.per, &rules.label) {
-                (SliceOwnerKind::Label, Some(label)) => (format!("label {label}"), &**label),
-                _ => ("cluster name".to_owned(), CLUSTER_NAME_LABEL),
-            };
-            HandlerError::Waiting {
-                reason: conditions::SLICE_OWNER_MISSING,
-                message: format!(
-                    "the claim has no {what}, by which {pool} assigns its slices (spec.slices); set the label \
-                     {label} of the claim"
-                ),
-            }
+        self.ledger()
+            .change(|ledger| ledger.wait_for_change(pool, &self.key, None));
+        let (what, label) = match (rules.per, &rules.label) {
+            (SliceOwnerKind::Label, Some(label)) => (format!("label {label}"), &**label),
+            _ => ("cluster name".to_owned(), CLUSTER_NAME_LABEL),
         };
-        owner.map(Arc::new).map(Some).ok_or_else(missing)
+        Err(HandlerError::Waiting {
+            reason: conditions::SLICE_OWNER_MISSING,
+            message: format!(
+                "the claim has no {what}, by which {pool} assigns its slices (spec.slices); set the label {label} of \
+                 the claim"
+            ),
+        })
     }
 
     /// Assigns a slice to the owner of the claim. If it is assigned to another owner already, the

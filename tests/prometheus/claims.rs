@@ -72,7 +72,7 @@ async fn full_pools_and_waiting_claims() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pool_that_is_not_valid() {
+async fn pool_and_network_that_are_not_valid() {
     let system = System::start();
     let prometheus = &system.prometheus;
     let consumer = Consumer::new(&system.plane).await;
@@ -82,6 +82,10 @@ async fn pool_that_is_not_valid() {
     consumer.create_pool("web", spec).await;
     let invalid = prometheus.wait_for_alert("CapiIpamPoolInvalid").await;
     assert_eq!(invalid["pool"], "web", "{invalid}");
+    let excluded = json!({"excluded": ["10.0.0.9-10.0.0.1"]});
+    consumer.create_network("reversed", excluded).await;
+    let not_ready = prometheus.wait_for_alert("CapiIpamNotReady").await;
+    assert_eq!(not_ready["name"], "reversed", "{not_ready}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

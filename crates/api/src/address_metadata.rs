@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use capi_ipam_contract::is_label_value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -133,24 +134,11 @@ fn is_reserved(key: &str) -> bool {
 
 /// Whether the API server accepts the key: a name, optionally after a DNS subdomain (RFC 1123) and
 /// a slash.
-fn is_qualified_name(key: &str) -> bool {
+pub(crate) fn is_qualified_name(key: &str) -> bool {
     let (domain, name) = key
         .split_once('/')
         .map_or((None, key), |(domain, name)| (Some(domain), name));
     !name.is_empty() && is_label_value(name) && domain.is_none_or(is_dns_subdomain)
-}
-
-/// Whether the API server accepts the value of a label.
-fn is_label_value(value: &str) -> bool {
-    let ends = [value.bytes().next(), value.bytes().next_back()];
-    value.len() <= 63
-        && ends
-            .into_iter()
-            .flatten()
-            .all(|byte| byte.is_ascii_alphanumeric())
-        && value
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 #[cfg(test)]

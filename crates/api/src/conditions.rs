@@ -15,7 +15,7 @@ pub fn set_ready(conditions: &mut Vec<Condition>, ready: Condition, now: Time) -
         ADDRESSES_PENDING,
         NO_POOLS,
     ];
-    let reason = ready.reason.as_deref().unwrap_or_default();
+    let reason = ready.reason();
     let is_retried = retried.contains(&reason);
     set_ready_or_retried(conditions, ready, is_retried, now)
 }

@@ -22,7 +22,7 @@ impl ProblemStatus {
     pub fn problem(&self) -> Option<&str> {
         let ready = conditions::find(&self.conditions, conditions::READY)?;
         let is_problem = ready.status == "False";
-        is_problem.then(|| ready.message.as_deref().unwrap_or_default())
+        is_problem.then(|| ready.message())
     }
 
     /// Whether the status reports that the object has an effect. `None` if it reports neither.

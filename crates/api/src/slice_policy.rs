@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::address_metadata::is_qualified_name;
 use super::field_problem::FieldProblem;
 use super::slice::{SliceOwner, SliceOwnerKind};
 use super::visibility::counted;
@@ -95,7 +96,7 @@ impl SlicePolicy {
             (SliceOwnerKind::Label, None) => {
                 problem("spec.slices.label", Value::Null, LABEL_REQUIRED.to_owned());
             }
-            (SliceOwnerKind::Label, Some(label)) if !is_label_name(label) => {
+            (SliceOwnerKind::Label, Some(label)) if !is_qualified_name(label) => {
                 let text = NO_LABEL_NAME.to_owned();
                 problem("spec.slices.label", label.into(), text);
             }
@@ -160,27 +161,6 @@ impl SliceRules {
             SliceOwnerKind::ManagementCluster => None,
         }
     }
-}
-
-/// Whether a text is a qualified name: an optional DNS subdomain and a slash, and a name of at most
-/// 63 characters.
-fn is_label_name(text: &str) -> bool {
-    let (prefix, name) = text
-        .split_once('/')
-        .map_or((None, text), |(prefix, name)| (Some(prefix), name));
-    let is_bounded = |text: &str| {
-        let is_end = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
-        is_end(text.bytes().next()) && is_end(text.bytes().last())
-    };
-    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let of_prefix =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
-    let is_prefix =
-        |prefix: &str| prefix.len() <= 253 && is_bounded(prefix) && prefix.bytes().all(of_prefix);
-    name.len() <= 63
-        && is_bounded(name)
-        && name.bytes().all(of_name)
-        && prefix.is_none_or(is_prefix)
 }
 
 #[cfg(test)]

@@ -162,6 +162,16 @@ impl Condition {
         }
     }
 
+    /// The reason, or an empty text.
+    pub fn reason(&self) -> &str {
+        self.reason.as_deref().unwrap_or_default()
+    }
+
+    /// The message, or an empty text.
+    pub fn message(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+
     /// Sets the generation of the object that the condition refers to.
     #[must_use]
     pub fn with_observed_generation(mut self, generation: Option<i64>) -> Self {

@@ -34,4 +34,4 @@ pub use machine::{
     InfrastructureReference, Machine, MachineAddress, MachineIndex, MachineOwner, MachineSpec,
     MachineStatus,
 };
-pub use metadata::{is_paused, without_managed_fields};
+pub use metadata::{is_label_value, is_paused, without_managed_fields};

@@ -15,6 +15,16 @@ pub fn is_paused(metadata: &ObjectMeta) -> bool {
         .is_some_and(|all| all.contains_key(names::PAUSED_ANNOTATION))
 }
 
+/// Whether the API server accepts the value of a label, which can be empty: at most 63 letters,
+/// digits, dashes, dots and underscores, with a letter or digit at both ends.
+pub fn is_label_value(value: &str) -> bool {
+    let is_end = |byte: &u8| byte.is_ascii_alphanumeric();
+    let is_inner = |byte: u8| is_end(&byte) || b"-_.".contains(&byte);
+    let bytes = value.as_bytes();
+    let mut ends = bytes.first().into_iter().chain(bytes.last());
+    value.len() <= 63 && ends.all(is_end) && value.bytes().all(is_inner)
+}
+
 /// Deserializes metadata without `managedFields`, which are more than half of most objects and
 /// expensive to parse. To read them, request the metadata only ([`kube::core::PartialObjectMeta`]).
 pub fn without_managed_fields<'de, D: Deserializer<'de>>(

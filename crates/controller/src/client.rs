@@ -12,7 +12,7 @@ mod pruned_fields;
 
 use std::fmt::Debug;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use either::Either;
 use http::header::USER_AGENT;
@@ -28,13 +28,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use self::call_error::{CallError, error_chain};
+pub use self::call_error::{CallError, error_chain, error_text};
 pub(crate) use self::call_error::{NOT_SERVED, explain_unserved, status_message};
 pub use self::connection::RequestPolicy;
 pub use self::kubeconfig::KubeconfigError;
 pub use self::pruned_fields::PrunedFields;
 use crate::metrics::RequestMetrics;
 use crate::priority;
+use capi_ipam_objects::finalizer;
 use capi_ipam_objects::maybe_invalid::MaybeInvalid;
 
 /// How long one request may take. The API server gets the same limit (`timeout=`), so both give up
@@ -119,7 +120,7 @@ pub(crate) async fn connect_with(
     metrics: RequestMetrics,
 ) -> Result<Client, ClientError> {
     // As with Go's flag, an empty path is no path.
-    let mut config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
+    let config = match kubeconfig.filter(|path| !path.as_os_str().is_empty()) {
         None => Config::infer().await.map_err(ClientError::NotConfigured)?,
         Some(path) => {
             let failed = |source: kube::config::KubeconfigError| ClientError::Kubeconfig {
@@ -132,7 +133,7 @@ pub(crate) async fn connect_with(
                 .map_err(failed)?
         }
     };
-    build(&mut config, user_agent, policy, metrics)
+    build(config, user_agent, policy, metrics)
 }
 
 /// Creates a client for another API server, from the content of a kubeconfig, such as that of a
@@ -152,15 +153,10 @@ pub async fn connect_to(
     kubeconfig::check(&content)?;
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(content, &options).await;
-    let mut config = config.map_err(unusable)?;
+    let config = config.map_err(unusable)?;
     let server = address_of(&config.cluster_url);
-    let client = build(
-        &mut config,
-        user_agent,
-        RequestPolicy::default(),
-        RequestMetrics::default(),
-    )?;
-    Ok((client, server))
+    let (policy, metrics) = (RequestPolicy::default(), RequestMetrics::default());
+    Ok((build(config, user_agent, policy, metrics)?, server))
 }
 
 /// The address in a URL: scheme, host and port.
@@ -175,7 +171,7 @@ fn address_of(url: &Uri) -> String {
 
 /// Creates the client of a configuration.
 fn build(
-    config: &mut Config,
+    mut config: Config,
     user_agent: &str,
     policy: RequestPolicy,
     metrics: RequestMetrics,
@@ -184,7 +180,7 @@ fn build(
         config.headers.push((USER_AGENT, agent));
     }
     let server = address_of(&config.cluster_url);
-    connection::client(config, policy, metrics).map_err(|error| match error {
+    connection::client(&config, policy, metrics).map_err(|error| match error {
         kube::Error::RustlsTls(RustlsTlsError::InvalidIdentityPem(_)) => {
             ClientError::Identity { server }
         }
@@ -213,12 +209,11 @@ fn add_timeout_param(mut request: Request<Body>, limit: Duration) -> Request<Bod
     }
     let separator = if query.is_empty() { "" } else { "&" };
     let path = request.uri().path();
-    if let Ok(uri) = format!("{path}?{query}{separator}timeout={limit:?}").parse::<Uri>() {
-        let mut parts = request.uri().clone().into_parts();
-        parts.path_and_query = uri.path_and_query().cloned();
-        if let Ok(uri) = Uri::from_parts(parts) {
-            *request.uri_mut() = uri;
-        }
+    let with_limit = format!("{path}?{query}{separator}timeout={limit:?}").parse();
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = with_limit.ok();
+    if let Ok(uri) = Uri::from_parts(parts) {
+        *request.uri_mut() = uri;
     }
     request
 }
@@ -279,14 +274,10 @@ pub struct ResourceClient<K> {
 impl<K: ApiObject> ResourceClient<K> {
     /// Wraps an [`Api`]. `version` is the kind's dynamic type, `()` for types of k8s-openapi.
     pub fn new(api: Api<K>, version: &K::DynamicType) -> Self {
-        let (api_version, kind) = (
-            K::api_version(version).into_owned(),
-            K::kind(version).into_owned(),
-        );
         Self {
             api,
-            api_version,
-            kind,
+            api_version: K::api_version(version).into_owned(),
+            kind: K::kind(version).into_owned(),
             labels: String::new(),
             pruned_fields: PrunedFields::default(),
             required_fields: RequiredFields::default(),
@@ -297,30 +288,24 @@ impl<K: ApiObject> ResourceClient<K> {
     /// The API server checks a patch of the main resource, and does not apply it. Other writes are
     /// applied.
     #[must_use]
-    pub fn with_dry_run_patches(self) -> Self {
-        Self {
-            is_dry_run: true,
-            ..self
-        }
+    pub fn with_dry_run_patches(mut self) -> Self {
+        self.is_dry_run = true;
+        self
     }
 
     /// Lists only the objects that a label selector selects, such as `app=web`.
     #[must_use]
-    pub fn with_labels(self, selector: &str) -> Self {
-        Self {
-            labels: selector.to_owned(),
-            ..self
-        }
+    pub fn with_labels(mut self, selector: &str) -> Self {
+        selector.clone_into(&mut self.labels);
+        self
     }
 
     /// Shares what other clients of this kind learn about status fields that the API server does
     /// not store. For a program that creates a client for each request.
     #[must_use]
-    pub fn with_pruned_fields(self, pruned_fields: PrunedFields) -> Self {
-        Self {
-            pruned_fields,
-            ..self
-        }
+    pub fn with_pruned_fields(mut self, pruned_fields: PrunedFields) -> Self {
+        self.pruned_fields = pruned_fields;
+        self
     }
 
     /// [`patch::write`](crate::patch::write), and a write of finalizers, fail with a conflict if
@@ -330,23 +315,19 @@ impl<K: ApiObject> ResourceClient<K> {
     ///
     /// Not for kinds with such fields that have another default than an empty one.
     #[must_use]
-    pub fn requiring_fields(self) -> Self {
-        Self {
-            required_fields: RequiredFields::Read,
-            ..self
-        }
+    pub fn requiring_fields(mut self) -> Self {
+        self.required_fields = RequiredFields::Read;
+        self
     }
 
     /// Like [`requiring_fields`](Self::requiring_fields), for a client whose objects are read
     /// without their specification: a write fails with a conflict if the API server does not have
     /// one of these fields, such as `spec.network`.
     #[must_use]
-    pub fn requiring<'a>(self, fields: impl IntoIterator<Item = &'a str>) -> Self {
+    pub fn requiring<'a>(mut self, fields: impl IntoIterator<Item = &'a str>) -> Self {
         let fields = fields.into_iter().map(str::to_owned).collect();
-        Self {
-            required_fields: RequiredFields::Named(fields),
-            ..self
-        }
+        self.required_fields = RequiredFields::Named(fields);
+        self
     }
 
     pub(crate) fn required_fields(&self) -> &RequiredFields {
@@ -360,30 +341,6 @@ impl<K: ApiObject> ResourceClient<K> {
 
     pub(crate) fn pruned_fields(&self) -> &PrunedFields {
         &self.pruned_fields
-    }
-
-    /// Returns `wanted` as the API server would store it: without the status fields that the served
-    /// schema does not have, as far as earlier writes of such clients show. Compare the result with
-    /// `before` to find out whether a write of the status changes anything.
-    pub fn storable(&self, before: &K, wanted: K) -> K {
-        if self.pruned_fields.is_empty() {
-            return wanted;
-        }
-        let Ok(mut value) = serde_json::to_value(&wanted) else {
-            return wanted;
-        };
-        let before = serde_json::to_value(before).ok();
-        let before = before.as_ref().and_then(|before| before.get("status"));
-        let Some(status) = value.get_mut("status") else {
-            return wanted;
-        };
-        if !self
-            .pruned_fields
-            .remove_from(status, before, Instant::now())
-        {
-            return wanted;
-        }
-        serde_json::from_value(value).unwrap_or(wanted)
     }
 
     /// Reads the current state of an object from etcd, not from the API server's cache. `None` if
@@ -417,21 +374,15 @@ impl<K: ApiObject> ResourceClient<K> {
         self.get_as(name).await
     }
 
-    /// Reads an object as JSON: with all its fields, and also if it cannot be decoded. `None` if it
-    /// does not exist.
-    pub(crate) async fn get_json(&self, name: &str) -> Result<Option<Value>, CallError> {
-        self.get_as(name).await
-    }
-
-    async fn get_as<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, CallError> {
+    /// Reads an object as a type, such as JSON for all its fields. `None` if it does not exist.
+    pub(crate) async fn get_as<T: DeserializeOwned>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, CallError> {
         let request = self.requests().get(name, &GetParams::default());
         let read = self.send(|| format!("read {} {name}", self.kind), request);
         // Not `get_opt`: it could take a kind that is not served for an object that does not exist.
-        match read.await {
-            Ok(found) => Ok(Some(found)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_found(read.await)
     }
 
     /// Reads the metadata of an object, including `managedFields`, which most types leave out.
@@ -441,11 +392,7 @@ impl<K: ApiObject> ResourceClient<K> {
             || format!("read the metadata of {} {name}", self.kind),
             self.api.get_metadata(name),
         );
-        match read.await {
-            Ok(found) => Ok(Some(found.metadata)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_found(read.await.map(|found| found.metadata))
     }
 
     /// Reads the object of this name, or creates it if it does not exist. Returns the object that
@@ -529,7 +476,7 @@ impl<K: ApiObject> ResourceClient<K> {
     /// Creates an object. Fails with [`CallError::is_already_exists`] if the name is in use.
     pub async fn create(&self, object: &K) -> Result<K, CallError> {
         let operation = || format!("create {} {}", self.kind, object.name_any());
-        let body = encode(&self.value(object)?, operation)?;
+        let body = self.value(object)?.to_string().into_bytes();
         let request = self.requests().create(&PostParams::default(), body);
         self.send(operation, request).await
     }
@@ -618,7 +565,7 @@ impl<K: ApiObject> ResourceClient<K> {
         body: &Value,
     ) -> Result<T, CallError> {
         let operation = || format!("replace {} {name}", self.kind);
-        let body = encode(body, operation)?;
+        let body = body.to_string().into_bytes();
         let request = self.requests().replace(name, &PostParams::default(), body);
         self.send(operation, request).await
     }
@@ -656,11 +603,7 @@ impl<K: ApiObject> ResourceClient<K> {
     /// Deletes the object if it has that uid, so never a newer object of that name. An object that
     /// does not exist counts as gone.
     pub async fn delete(&self, name: &str, uid: &str) -> Result<Deleted<K>, CallError> {
-        let preconditions = Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        };
-        self.delete_with(name, preconditions).await
+        self.delete_with(name, uid, None).await
     }
 
     /// Deletes the object if it has that uid and that resourceVersion.
@@ -670,22 +613,19 @@ impl<K: ApiObject> ResourceClient<K> {
         uid: &str,
         version: &str,
     ) -> Result<Deleted<K>, CallError> {
-        let preconditions = Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: Some(version.to_owned()),
-        };
-        self.delete_with(name, preconditions).await
+        self.delete_with(name, uid, Some(version)).await
     }
 
     async fn delete_with(
         &self,
         name: &str,
-        preconditions: Preconditions,
+        uid: &str,
+        version: Option<&str>,
     ) -> Result<Deleted<K>, CallError> {
-        let params = DeleteParams {
-            preconditions: Some(preconditions),
-            ..DeleteParams::background()
-        };
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: version.map(str::to_owned),
+        });
         #[expect(clippy::disallowed_methods, reason = "the wrapper adds the timeout")]
         let deleted = with_timeout(
             || format!("delete {} {name}", self.kind),
@@ -693,7 +633,7 @@ impl<K: ApiObject> ResourceClient<K> {
         )
         .await;
         match deleted {
-            Ok(Either::Left(object)) if has_finalizers(&object) => {
+            Ok(Either::Left(object)) if finalizer::all(&object).next().is_some() => {
                 Ok(Deleted::Terminating(Box::new(object)))
             }
             Ok(_) => Ok(Deleted::Gone),
@@ -703,19 +643,13 @@ impl<K: ApiObject> ResourceClient<K> {
     }
 }
 
-fn encode(body: &Value, operation: impl Fn() -> String) -> Result<Vec<u8>, CallError> {
-    serde_json::to_vec(body).map_err(|source| CallError::Serialize {
-        operation: operation(),
-        source,
-    })
-}
-
-fn has_finalizers<K: Resource>(object: &K) -> bool {
-    object
-        .meta()
-        .finalizers
-        .as_ref()
-        .is_some_and(|all| !all.is_empty())
+/// What was read; `None` if it does not exist.
+fn if_found<T>(read: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sends one request with [`REQUEST_TIMEOUT`]; one of [low priority](crate::priority) waits before.

@@ -40,7 +40,7 @@ use std::convert::Infallible;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use futures::stream::BoxStream;
@@ -49,13 +49,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::backoff::Fingerprint;
 pub use self::closure::{ReconcileFn, reconcile_fn};
 pub use self::compaction::Compaction;
 use self::compaction::NoCompaction;
 pub use self::failure::Failure;
-pub use self::finalized::{CleanUp, Finalized, Protect, Protection, low_with_finalizer};
+pub use self::finalized::{
+    CONFLICT_DELAY, CleanUp, Finalized, IN_USE_DELAY, Protect, Protection, low_with_finalizer,
+};
 pub use self::policy::Policy;
-pub use self::rejection::{Conflicts, retry_write};
+pub use self::rejection::retry_write;
 use self::settings::{OnSourceError, Settings};
 pub use self::store::{Cached, Store};
 pub use self::then::{Then, ThenError};
@@ -186,7 +189,9 @@ pub trait Reconciler: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Policy::retry(self, retry)
+        let mut policy = Policy::new(self);
+        policy.retry = Some(Box::new(retry));
+        policy
     }
 
     /// This reconciler with a closure that is called after each failed attempt, in place of
@@ -201,7 +206,9 @@ pub trait Reconciler: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Policy::on_error(self, on_error)
+        let mut policy = Policy::new(self);
+        policy.on_error = Some(Box::new(on_error));
+        policy
     }
 
     /// Adds a finalizer to each object before this reconciler gets it, as [`Finalized`] does.
@@ -257,6 +264,10 @@ pub struct Attempt<S> {
     pub keeps_cause: bool,
     /// What this attempt waits for, see [`Self::wait`].
     pub waits_for: Option<Waiting>,
+    /// Number of consecutive attempts before this one that ended with a conflict.
+    pub conflicts: u32,
+    /// Whether this attempt ends with a conflict: the object has changed since it was read.
+    pub has_conflict: bool,
     /// Whether the cause is that of an earlier attempt, which has not handled it.
     pub(crate) is_carried: bool,
 }
@@ -285,6 +296,7 @@ impl<S> Attempt<S> {
     /// [`Self::with_state`]. Returns the state of the part.
     pub fn join<T>(&mut self, part: Attempt<T>) -> T {
         self.keeps_cause |= part.keeps_cause;
+        self.has_conflict |= part.has_conflict;
         self.waits_for = self.waits_for.take().or(part.waits_for);
         part.state
     }
@@ -297,7 +309,27 @@ impl<S> Attempt<S> {
             state,
             keeps_cause: self.keeps_cause,
             waits_for: None,
+            conflicts: self.conflicts,
+            has_conflict: self.has_conflict,
             is_carried: self.is_carried,
+        }
+    }
+
+    /// What the next attempt knows of this one.
+    fn next(self) -> Self {
+        let conflicts = if self.has_conflict {
+            self.conflicts.saturating_add(1)
+        } else if self.keeps_cause {
+            self.conflicts
+        } else {
+            0
+        };
+        Self {
+            conflicts,
+            keeps_cause: false,
+            has_conflict: false,
+            waits_for: None,
+            ..self
         }
     }
 }
@@ -373,56 +405,45 @@ impl From<NotReady> for Action {
 }
 
 /// An object that a [`Trigger`] enqueues.
+#[derive(Debug)]
 struct Triggered {
     object: NamespacedName,
     cause: Cause,
-    /// When it becomes due.
-    at: Instant,
 }
 
 /// Enqueues objects of a controller because of something other than a change of the object. Cheap
 /// to clone.
+#[derive(Clone, Debug)]
 pub struct Trigger<K> {
     queue: mpsc::UnboundedSender<Triggered>,
     kind: PhantomData<fn(K)>,
 }
 
-impl<K> Clone for Trigger<K> {
-    fn clone(&self) -> Self {
-        Self {
-            queue: self.queue.clone(),
-            kind: PhantomData,
-        }
-    }
-}
-
-impl<K> Debug for Trigger<K> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Trigger")
-    }
-}
-
 impl<K> Trigger<K> {
     /// Enqueues an object, and ends its backoff. An object that does not exist is ignored.
     pub fn enqueue(&self, object: NamespacedName) {
-        self.send(object, Cause::Triggered, Instant::now());
+        send(&self.queue, object, Cause::Triggered);
     }
 
     /// Enqueues an object after a delay, with the cause [`Cause::Requeued`] and not during its
     /// backoff, as [`Action::Requeue`] does. What enqueues it earlier does not cancel this, and it can
-    /// be called before the object is listed.
+    /// be called before the object is listed. A delay needs a runtime of tokio.
     pub fn enqueue_after(&self, object: NamespacedName, delay: Duration) {
-        // What is never due needs no entry in the queue.
-        if let Some(at) = Instant::now().checked_add(delay) {
-            self.send(object, Cause::Requeued, at);
+        if delay.is_zero() {
+            send(&self.queue, object, Cause::Requeued);
+            return;
         }
+        let queue = self.queue.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            send(&queue, object, Cause::Requeued);
+        });
     }
+}
 
-    fn send(&self, object: NamespacedName, cause: Cause, at: Instant) {
-        let triggered = Triggered { object, cause, at };
-        // The receiver is dropped when the controller stops.
-        let _ = self.queue.send(triggered);
-    }
+fn send(queue: &mpsc::UnboundedSender<Triggered>, object: NamespacedName, cause: Cause) {
+    // The receiver is dropped when the controller stops.
+    let _ = queue.send(Triggered { object, cause });
 }
 
 /// Forwards the changes of the main source, which is opened when all of `gates` are ready: a source
@@ -447,16 +468,12 @@ type Watching = dyn FnOnce(Arc<OnSourceError>) -> BoxFuture<'static, ()> + Send;
 /// Builds a controller from its watches and runs it. `S` is the compact form of objects in its
 /// cache; by default there is none.
 pub struct ControllerBuilder<K, S = Infallible> {
-    name: String,
     store: Store<K, S>,
     trigger: Trigger<K>,
     triggered: mpsc::UnboundedReceiver<Triggered>,
     gates: Vec<ReadinessGate>,
     watches: Vec<Box<Watching>>,
-    metrics: ControllerMetrics,
-    priorities: Priorities,
-    concurrency: u16,
-    settings: Settings<K>,
+    options: WorkerOptions<K>,
 }
 
 impl<K, S> ControllerBuilder<K, S>
@@ -467,8 +484,14 @@ where
     /// A controller with a name for logs.
     pub fn new(name: &str) -> Self {
         let (queue, triggered) = mpsc::unbounded_channel();
-        Self {
+        let options = WorkerOptions {
             name: name.to_owned(),
+            concurrency: 1,
+            metrics: ControllerMetrics::default().of(name),
+            priorities: Priorities::default(),
+            settings: Settings::default(),
+        };
+        Self {
             store: Store::default(),
             trigger: Trigger {
                 queue,
@@ -477,32 +500,21 @@ where
             triggered,
             gates: Vec::new(),
             watches: Vec::new(),
-            metrics: ControllerMetrics::default(),
-            priorities: Priorities::default(),
-            concurrency: 1,
-            settings: Settings::default(),
+            options,
         }
     }
 
-    /// Records the metrics of the controller.
-    /// [`Manager::controller`](crate::manager::Manager::controller) calls it.
+    /// Records the metrics of the controller, and shares priorities with other work of the process.
     #[must_use]
-    pub fn metrics(mut self, metrics: &Metrics) -> Self {
-        self.metrics = metrics.controllers.clone();
-        self
-    }
-
-    /// Shares priorities with other work of the process.
-    /// [`Manager::controller`](crate::manager::Manager::controller) calls it.
-    #[must_use]
-    pub fn priorities(mut self, priorities: &Priorities) -> Self {
-        self.priorities = priorities.clone();
+    pub(crate) fn of_process(mut self, metrics: &Metrics, priorities: &Priorities) -> Self {
+        self.options.metrics = metrics.controllers.of(&self.options.name);
+        self.options.priorities = priorities.clone();
         self
     }
 
     /// The name of the controller.
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        &self.options.name
     }
 
     /// Enqueues objects of this controller.
@@ -548,20 +560,19 @@ where
             handler,
             synced,
         } = main.open();
-        let failed = &self.settings.on_source_error;
+        let failed = &self.options.settings.on_source_error;
         let watches = self.watches.into_iter();
         let watches = watches.map(|watching| watching(Arc::clone(failed)));
         // One task for each source: a single future would poll all of them whenever one wakes up.
         let mut tasks: JoinSet<()> = watches.collect();
-        let metrics = self.metrics.of(&self.name);
-        let options = WorkerOptions {
-            name: self.name,
-            concurrency: usize::from(self.concurrency),
-            metrics,
-            priorities: self.priorities,
-            settings: self.settings,
-        };
-        let worker = Worker::new(options, reconciler, compaction, handler, self.store, synced);
+        let worker = Worker::new(
+            self.options,
+            reconciler,
+            compaction,
+            handler,
+            self.store,
+            synced,
+        );
         let (sender, received) = mpsc::channel(CHANGE_BUFFER);
         tasks.spawn(forward(changes, self.gates, sender));
         tokio::select! {

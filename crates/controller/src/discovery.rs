@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
 use kube::Client;
 use kube::core::ApiResource;
 use tracing::{info, warn};
@@ -24,15 +25,9 @@ pub(crate) async fn served_version<'a>(
     for version in versions {
         let group_version = format!("{group}/{version}");
         let operation = || format!("list the resources of {group_version}");
+        let has_plural = |resource: &APIResource| resource.name == plural;
         match with_timeout(operation, client.list_api_group_resources(&group_version)).await {
-            Ok(list)
-                if list
-                    .resources
-                    .iter()
-                    .any(|resource| resource.name == plural) =>
-            {
-                return Ok(Some(version));
-            }
+            Ok(list) if list.resources.iter().any(has_plural) => return Ok(Some(version)),
             Ok(_) => {}
             Err(error) if error.is_not_found() || error.is_unserved() => {}
             Err(error) => return Err(error),
@@ -69,40 +64,13 @@ pub async fn wait_for_kind<'a>(
     kind: &ApiResource,
     versions: &[&'a str],
 ) -> &'a str {
-    let awaited = health.await_kind(&kind.kind);
-    let report = |problem: &str, is_refused| {
-        if is_refused {
-            awaited.refused(problem);
-        } else {
-            awaited.failing(problem);
-        }
-    };
-    wait_until_served(client, kind, versions, report).await
-}
-
-/// Like [`wait_for_kind`], for a kind of a feature that the process works without: the process is
-/// ready meanwhile.
-pub async fn wait_for_optional_kind<'a>(
-    client: &Client,
-    kind: &ApiResource,
-    versions: &[&'a str],
-) -> &'a str {
-    wait_until_served(client, kind, versions, |_, _| {}).await
-}
-
-/// `report` gets each problem, and whether the API server refuses the kind.
-async fn wait_until_served<'a>(
-    client: &Client,
-    kind: &ApiResource,
-    versions: &[&'a str],
-    report: impl Fn(&str, bool),
-) -> &'a str {
     let ApiResource {
         group,
         plural,
         kind,
         ..
     } = kind;
+    let awaited = health.await_kind(kind);
     let limit = RepetitionLimit::default();
     loop {
         let (problem, is_refused) = match served_version(client, group, plural, versions).await {
@@ -122,9 +90,20 @@ async fn wait_until_served<'a>(
                 problem, "waiting for a kind that the API server has to serve"
             );
         }
-        report(&problem, is_refused);
+        awaited.waits(&problem, is_refused);
         tokio::time::sleep(RETRY_INTERVAL).await;
     }
+}
+
+/// Like [`wait_for_kind`], for a kind of a feature that the process works without: the process is
+/// ready meanwhile.
+pub async fn wait_for_optional_kind<'a>(
+    client: &Client,
+    kind: &ApiResource,
+    versions: &[&'a str],
+) -> &'a str {
+    // Nobody asks this one.
+    wait_for_kind(client, &Health::default(), kind, versions).await
 }
 
 /// What probes show about a kind that the API server does not serve.
@@ -139,12 +118,8 @@ pub(crate) fn unserved(group: &str, plural: &str, versions: &[&str]) -> String {
 pub(crate) async fn wait_for_server(client: &Client, connected: &ReadinessGate) {
     let limit = RepetitionLimit::default();
     loop {
-        match with_timeout(
-            || "reach the API server".to_owned(),
-            client.apiserver_version(),
-        )
-        .await
-        {
+        let operation = || "reach the API server".to_owned();
+        match with_timeout(operation, client.apiserver_version()).await {
             Ok(version) => {
                 info!(version = version.git_version, "the API server answers");
                 return;

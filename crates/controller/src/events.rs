@@ -27,7 +27,7 @@ use crate::client::{REQUEST_TIMEOUT, error_chain};
 const QUEUE_LENGTH: usize = 1_000;
 
 /// The rate of all events, as a multiple of that of one namespace.
-const TOTAL_FACTOR: f64 = 5.0;
+const TOTAL_FACTOR: u32 = 5;
 
 /// Number of namespaces whose rate is remembered, unless more of them have events at the same time.
 const MAX_NAMESPACES: usize = 1_000;
@@ -51,13 +51,8 @@ impl EventPublisher {
             controller: controller.to_owned(),
             instance: Some(instance.to_owned()),
         };
-        (
-            Self { queue },
-            publish(
-                EventRecorder::new(client, reporter).with_timeout(REQUEST_TIMEOUT),
-                waiting,
-            ),
-        )
+        let recorder = EventRecorder::new(client, reporter).with_timeout(REQUEST_TIMEOUT);
+        (Self { queue }, publish(recorder, waiting))
     }
 
     /// Publishes an event of type `Normal`.
@@ -111,17 +106,9 @@ impl EventPublisher {
             action: action.to_owned(),
             related: None,
         };
-        if self
-            .queue
-            .try_send((
-                event,
-                Regarding {
-                    object,
-                    metadata: ObjectMeta::default(),
-                },
-            ))
-            .is_err()
-        {
+        let metadata = ObjectMeta::default();
+        let regarding = Regarding { object, metadata };
+        if self.queue.try_send((event, regarding)).is_err() {
             debug!(reason, "the queue of events is full, dropping one");
         }
     }
@@ -129,7 +116,6 @@ impl EventPublisher {
 
 /// The object of an event. The recorder publishes events of a [`Resource`], and uses only its
 /// reference.
-#[derive(Debug)]
 struct Regarding {
     object: ObjectReference,
     metadata: ObjectMeta,
@@ -169,8 +155,8 @@ impl Resource for Regarding {
 }
 
 async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Regarding)>) {
-    let mut normal = RateLimits::new(10.0, 2.0);
-    let mut warnings = RateLimits::new(100.0, 20.0);
+    let mut normal = RateLimits::new(10, 2);
+    let mut warnings = RateLimits::new(100, 20);
     while let Some((event, regarding)) = waiting.recv().await {
         let limits = if matches!(event.type_, EventType::Normal) {
             &mut normal
@@ -198,7 +184,6 @@ async fn publish(recorder: EventRecorder, mut waiting: mpsc::Receiver<(Event, Re
 
 /// Limits the events of each namespace, so that one tenant does not suppress those of others, and
 /// all events together, so that they do not load the API server.
-#[derive(Debug)]
 struct RateLimits {
     of_each: TokenBucket,
     of_all: TokenBucket,
@@ -206,7 +191,7 @@ struct RateLimits {
 }
 
 impl RateLimits {
-    fn new(burst: f64, per_second: f64) -> Self {
+    fn new(burst: u32, per_second: u32) -> Self {
         Self {
             of_each: TokenBucket::new(burst, per_second),
             of_all: TokenBucket::new(burst * TOTAL_FACTOR, per_second * TOTAL_FACTOR),
@@ -226,46 +211,35 @@ impl RateLimits {
 }
 
 /// A token bucket: limits bursts and the rate in the long run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct TokenBucket {
-    burst: f64,
-    per_second: f64,
-    tokens: f64,
-    updated: Option<Instant>,
+    /// The time after which there is one more token.
+    refill: Duration,
+    /// The time after which an empty bucket is full.
+    capacity: Duration,
+    full_at: Option<Instant>,
 }
 
 impl TokenBucket {
-    fn new(burst: f64, per_second: f64) -> Self {
+    fn new(burst: u32, per_second: u32) -> Self {
+        let refill = Duration::from_secs(1) / per_second;
         Self {
-            burst,
-            per_second,
-            tokens: burst,
-            updated: None,
+            refill,
+            capacity: refill * burst,
+            full_at: None,
         }
     }
 
-    fn refill(&mut self, now: Instant) {
-        let elapsed = self.updated.map_or(Duration::ZERO, |updated| {
-            now.saturating_duration_since(updated)
-        });
-        self.updated = Some(now);
-        self.tokens = self
-            .per_second
-            .mul_add(elapsed.as_secs_f64(), self.tokens)
-            .min(self.burst);
-    }
-
-    fn is_full(&mut self, now: Instant) -> bool {
-        self.refill(now);
-        self.tokens >= self.burst
+    fn is_full(&self, now: Instant) -> bool {
+        self.full_at.is_none_or(|full_at| full_at <= now)
     }
 
     /// Takes a token, if there is one.
     fn take(&mut self, now: Instant) -> bool {
-        self.refill(now);
-        let has_token = self.tokens >= 1.0;
+        let full_at = self.full_at.map_or(now, |full_at| full_at.max(now)) + self.refill;
+        let has_token = full_at <= now + self.capacity;
         if has_token {
-            self.tokens -= 1.0;
+            self.full_at = Some(full_at);
         }
         has_token
     }
@@ -331,7 +305,7 @@ mod tests {
 
     #[test]
     fn burst_is_limited_and_tokens_refill() {
-        let (mut bucket, start) = (TokenBucket::new(3.0, 1.0), Instant::now());
+        let (mut bucket, start) = (TokenBucket::new(3, 1), Instant::now());
         let taken = (0..10).filter(|_| bucket.take(start)).count();
         assert_eq!(taken, 3);
         assert!(bucket.take(start + Duration::from_secs(1)));
@@ -340,7 +314,7 @@ mod tests {
 
     #[test]
     fn one_namespace_does_not_use_up_the_events_of_others() {
-        let (mut limits, now) = (RateLimits::new(10.0, 1.0), Instant::now());
+        let (mut limits, now) = (RateLimits::new(10, 1), Instant::now());
         let mut taken = |namespace: &str| (0..100).filter(|_| limits.take(namespace, now)).count();
         let counts: Vec<_> = (0..7).map(|number| taken(&number.to_string())).collect();
         assert_eq!(counts, [10, 10, 10, 10, 10, 0, 0], "50 in total");

@@ -55,7 +55,7 @@ pub async fn remove_unread<K: ApiObject>(
     finalizer: &str,
     is_expected: impl FnOnce(&ObjectMeta) -> bool,
 ) -> Result<Option<ObjectMeta>, CallError> {
-    let Some(mut object) = calls.get_json(name).await? else {
+    let Some(mut object) = calls.get_as::<Value>(name).await? else {
         return Ok(None);
     };
     let Written { mut metadata } = Written::of(&object);

@@ -22,6 +22,7 @@ const MAX_NANOS: u128 = i64::MAX as u128;
 
 /// Decimal places of a number that have an effect: an hour has fewer nanoseconds.
 const MAX_DECIMALS: usize = 13;
+const SCALE: u128 = 10_u128.pow(13);
 
 /// Parses a duration in the format of Go's flags: `15s`, `1m30s`, `1.5h`, `500ms`, `0`. A negative
 /// one is refused.
@@ -92,23 +93,14 @@ fn split_where(text: &str, is_end: impl Fn(char) -> bool) -> Option<(&str, &str)
 /// not both.
 fn nanos_of(number: &str, unit: u128) -> Option<u128> {
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && decimals.is_empty() || decimals.contains('.') {
+    if number == "." || decimals.contains('.') {
         return None;
     }
-    let whole: u128 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    let decimals = decimals.get(..MAX_DECIMALS).unwrap_or(decimals);
-    let fraction: u128 = if decimals.is_empty() {
-        0
-    } else {
-        decimals.parse().ok()?
-    };
-    let scale = 10_u128.checked_pow(u32::try_from(decimals.len()).ok()?)?;
-    let part = unit.checked_mul(fraction)?.checked_div(scale)?;
-    whole.checked_mul(unit)?.checked_add(part)
+    let whole: u128 = format!("0{whole}").parse().ok()?;
+    // With as many zeros at its end as it has too few places.
+    let fraction = format!("{decimals:0<MAX_DECIMALS$.MAX_DECIMALS$}");
+    let fraction = unit.checked_mul(fraction.parse().ok()?)? / SCALE;
+    whole.checked_mul(unit)?.checked_add(fraction)
 }
 
 /// Parses the value of a switch as Go's flags do: `true`, `t`, `1`, `false`, `f`, `0`, in the
@@ -129,17 +121,11 @@ pub fn parse_bool(text: &str) -> Result<bool, String> {
 /// # Errors
 /// If the text is no number from 0 to 65535.
 pub fn parse_port(text: &str) -> Result<u16, String> {
-    let radixes = [
-        ("0x", 16),
-        ("0X", 16),
-        ("0o", 8),
-        ("0O", 8),
-        ("0b", 2),
-        ("0B", 2),
-    ];
+    let lower = text.to_ascii_lowercase();
+    let radixes = [("0x", 16), ("0o", 8), ("0b", 2)];
     let prefixed = radixes
         .iter()
-        .find_map(|(prefix, radix)| Some((text.strip_prefix(prefix)?, *radix)));
+        .find_map(|(prefix, radix)| Some((lower.strip_prefix(prefix)?, *radix)));
     let (digits, radix) = prefixed.unwrap_or((text, 10));
     // The parser of integers would accept a sign after the prefix.
     let is_number = !digits.starts_with(['+', '-']) || prefixed.is_none();

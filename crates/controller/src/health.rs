@@ -12,14 +12,14 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use tokio::sync::watch;
 
-use crate::metrics::{CACHE_SYNCED, Description, Metrics, WATCH_RESTARTS};
+use crate::metrics::{CACHE_SYNCED, Description, Labels, Metrics, WATCH_RESTARTS};
 use crate::restores::RestoreDetector;
 
 /// Two components of one process have the same name.
@@ -86,7 +86,7 @@ struct ProcessState {
     /// Why the process has to end.
     fatal: watch::Sender<Option<String>>,
     restores: RestoreDetector,
-    watch_restarts: Family<RestartLabels, Counter>,
+    watch_restarts: Family<Labels<2>, Counter>,
 }
 
 /// A kind that the API server refuses.
@@ -120,22 +120,22 @@ impl Refusal {
 pub struct AwaitedKind(ReadinessGate);
 
 impl AwaitedKind {
-    /// Reports that the API server does not serve the kind, or that a permission is missing: the
-    /// process cannot work.
-    pub fn refused(&self, reason: &str) {
-        self.0.refused(reason);
-    }
-
-    /// Reports that it is not known whether the API server serves the kind.
-    pub fn failing(&self, reason: &str) {
-        self.0.accepted();
-        self.0.failing(reason);
+    /// Reports why the process waits. `is_refused` is whether the process cannot work: the API
+    /// server does not serve the kind, or a permission is missing. Otherwise that is not known.
+    pub fn waits(&self, reason: &str, is_refused: bool) {
+        if is_refused {
+            self.0.refused(reason);
+        } else {
+            self.0.accepted();
+            self.0.failing(reason);
+        }
     }
 }
 
 impl Drop for AwaitedKind {
     fn drop(&mut self) {
-        self.0.remove();
+        self.0.accepted();
+        self.0.health.components.lock().remove(&self.0.name);
     }
 }
 
@@ -214,15 +214,13 @@ impl Health {
         is_required: bool,
     ) -> ReadinessGate {
         let (ready, is_ready) = watch::channel(false);
-        components.insert(
-            name.clone(),
-            Component {
-                ready,
-                problem: None,
-                is_required,
-                low_priority: None,
-            },
-        );
+        let component = Component {
+            ready,
+            problem: None,
+            is_required,
+            low_priority: None,
+        };
+        components.insert(name.clone(), component);
         ReadinessGate {
             name,
             health: self.clone(),
@@ -240,7 +238,7 @@ impl Health {
             is_optional: self.is_optional,
         };
         let awaited = AwaitedKind(waiting.register_watch(kind));
-        awaited.failing("the API server is asked whether it serves this kind");
+        awaited.waits("the API server is asked whether it serves this kind", false);
         awaited
     }
 
@@ -270,21 +268,16 @@ impl Health {
     /// The components that are not ready, and the kinds that the API server refuses, one per line,
     /// with the problem of each.
     fn not_ready(&self, is_relevant: impl Fn(&Component) -> bool) -> Vec<String> {
-        let mut pending = BTreeMap::new();
-        for components in [&self.components, &self.process.awaited] {
-            for (name, component) in components.lock().iter() {
-                if *component.ready.borrow() || !is_relevant(component) {
-                    continue;
-                }
-                let default = if component.is_required {
-                    "not ready yet"
-                } else {
-                    "being listed"
-                };
-                let problem = component.problem.as_deref().unwrap_or(default);
-                pending.insert(name.clone(), problem.to_owned());
-            }
-        }
+        let mut pending = self.collect(|component| {
+            let default = if component.is_required {
+                "not ready yet"
+            } else {
+                "being listed"
+            };
+            let problem = component.problem.as_deref().unwrap_or(default);
+            let is_ready = *component.ready.borrow();
+            (!is_ready && is_relevant(component)).then(|| problem.to_owned())
+        });
         pending.extend(self.refused(Instant::now()));
         let lines = pending.into_iter();
         lines
@@ -311,33 +304,32 @@ impl Health {
     /// Waits for a fatal error, and returns it. The process has to end then.
     pub(crate) async fn fatal_error(&self) -> String {
         let mut fatal = self.process.fatal.subscribe();
-        match fatal
-            .wait_for(Option::is_some)
-            .await
-            .map(|error| error.clone())
-        {
-            Ok(Some(error)) => error,
-            _ => std::future::pending().await,
+        let error = fatal.wait_for(Option::is_some).await;
+        match error.ok().and_then(|error| error.clone()) {
+            Some(error) => error,
+            None => std::future::pending().await,
         }
     }
 
     /// The caches, and whether each is synced: listed, and not refused since. A kind that the
     /// process waits for is not.
     fn caches(&self) -> BTreeMap<String, bool> {
-        let mut caches = BTreeMap::new();
+        let mut caches =
+            self.collect(|component| (!component.is_required).then(|| *component.ready.borrow()));
+        let refused = self.refused(Instant::now()).into_iter();
+        caches.extend(refused.map(|(name, _)| (name, false)));
+        caches
+    }
+
+    /// What a function returns for the components, and for the kinds that the process waits for.
+    fn collect<T>(&self, value: impl Fn(&Component) -> Option<T>) -> BTreeMap<String, T> {
+        let mut values = BTreeMap::new();
         for components in [&self.components, &self.process.awaited] {
             for (name, component) in components.lock().iter() {
-                if !component.is_required {
-                    caches.insert(name.clone(), *component.ready.borrow());
-                }
+                values.extend(value(component).map(|value| (name.clone(), value)));
             }
         }
-        caches.extend(
-            self.refused(Instant::now())
-                .into_iter()
-                .map(|(name, _)| (name, false)),
-        );
-        caches
+        values
     }
 }
 
@@ -351,40 +343,10 @@ impl ReadinessGate {
         });
     }
 
-    /// Removes the component from the probes and the metrics of the process: nothing depends on it
-    /// any longer. Who waits for it goes on, and later reports of it are ignored.
-    pub(crate) fn remove(&self) {
-        self.accepted();
-        let mut components = self.health.components.lock();
-        if components
-            .get(&self.name)
-            .is_some_and(|component| self.is_of(component))
-        {
-            let removed = components.remove(&self.name);
-            if let Some(component) = removed {
-                component.ready.send_replace(true);
-            }
-        }
-    }
-
-    /// Changes the component, unless it was removed.
     fn update(&self, change: impl FnOnce(&mut Component)) {
-        if let Some(component) = self.health.components.lock().get_mut(&self.name)
-            && self.is_of(component)
-        {
+        if let Some(component) = self.health.components.lock().get_mut(&self.name) {
             change(component);
         }
-    }
-
-    /// Whether this is the gate of a component: another one can have the name of a removed one.
-    fn is_of(&self, component: &Component) -> bool {
-        component.ready.subscribe().same_channel(&self.is_ready)
-    }
-
-    fn is_registered(&self) -> bool {
-        let components = self.health.components.lock();
-        let found = components.get(&self.name);
-        found.is_some_and(|component| self.is_of(component))
     }
 
     /// Detects restores of etcd, for all watches of the process.
@@ -402,15 +364,9 @@ impl ReadinessGate {
 
     /// Counts a failure of the watch, after which it is opened again.
     pub(crate) fn count_restart(&self, reason: &'static str) {
-        let labels = RestartLabels {
-            kind: self.name.clone(),
-            reason,
-        };
-        self.health
-            .process
-            .watch_restarts
-            .get_or_create(&labels)
-            .inc();
+        let labels = [("kind", self.name.clone()), ("reason", reason.to_owned())];
+        let restarts = &self.health.process.watch_restarts;
+        restarts.get_or_create(&labels).inc();
     }
 
     /// Reports a problem. Probes show it as long as the component is not ready.
@@ -427,9 +383,6 @@ impl ReadinessGate {
     /// Reports that the API server refuses the kind (403, 404). Returns how long it has done so
     /// without interruption; zero for an [optional](Health::optional) kind.
     pub fn refused(&self, reason: &str) -> Duration {
-        if !self.is_registered() {
-            return Duration::ZERO;
-        }
         self.failing(reason);
         if self.health.is_optional {
             return Duration::ZERO;
@@ -459,16 +412,11 @@ impl ReadinessGate {
 
     /// Reports that the API server does not refuse the kind.
     pub fn accepted(&self) {
-        if self.is_registered() {
-            self.health.process.refusals.lock().remove(&self.name);
-        }
+        self.health.process.refusals.lock().remove(&self.name);
     }
 
     /// Reports an error after which the component cannot recover, so that the process has to end.
     pub fn fatal(&self, error: &str) {
-        if !self.is_registered() {
-            return;
-        }
         self.health
             .process
             .fatal
@@ -489,17 +437,6 @@ impl ReadinessGate {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CacheLabels {
-    cache: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RestartLabels {
-    kind: String,
-    reason: &'static str,
-}
-
 impl Health {
     /// Registers the metrics of the watches of the process.
     pub(crate) fn register_metrics(&self, metrics: &Metrics) {
@@ -514,7 +451,7 @@ impl Collector for Health {
         let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         for (cache, is_listed) in self.caches() {
             let gauge = ConstGauge::new(i64::from(is_listed));
-            gauge.encode(encoder.encode_family(&CacheLabels { cache })?)?;
+            gauge.encode(encoder.encode_family(&[("cache", cache)])?)?;
         }
         Ok(())
     }

@@ -22,9 +22,11 @@ pub struct Identity {
     revision: Option<&'static str>,
     lease: &'static str,
     /// The prefix of the names of metrics; empty for none.
-    metric_prefix: &'static str,
-    metric_buckets: Option<&'static [f64]>,
-    tracer: Option<&'static SdkTracerProvider>,
+    pub(crate) metric_prefix: &'static str,
+    /// The upper bounds of the durations of reconciles, if the program has chosen them.
+    pub(crate) metric_buckets: Option<&'static [f64]>,
+    /// The provider that exports the spans, if the program has its own one.
+    pub(crate) tracer: Option<&'static SdkTracerProvider>,
 }
 
 impl Identity {
@@ -113,21 +115,6 @@ impl Identity {
         self.lease
     }
 
-    /// The prefix of the names of metrics; empty for none.
-    pub(crate) const fn metric_prefix(&self) -> &'static str {
-        self.metric_prefix
-    }
-
-    /// The upper bounds of the durations of reconciles, if the program has chosen them.
-    pub(crate) const fn metric_buckets(&self) -> Option<&'static [f64]> {
-        self.metric_buckets
-    }
-
-    /// The provider that exports the spans, if the program has its own one.
-    pub(crate) const fn tracer(&self) -> Option<&'static SdkTracerProvider> {
-        self.tracer
-    }
-
     /// The user agent of the program's requests: `name/version`, followed by the revision if it is
     /// known. Audit logs show it.
     pub fn user_agent(&self) -> String {
@@ -152,7 +139,7 @@ mod tests {
     fn metrics_can_depend_on_flags() {
         let (prefix, buckets) = (format!("tenant_{}", 7), vec![0.5, 60.0]);
         let identity = Identity::new("my-provider", "1.2.3").with_metrics(prefix, buckets);
-        assert_eq!(identity.metric_prefix(), "tenant_7");
-        assert_eq!(identity.metric_buckets(), Some([0.5, 60.0].as_slice()));
+        assert_eq!(identity.metric_prefix, "tenant_7");
+        assert_eq!(identity.metric_buckets, Some([0.5, 60.0].as_slice()));
     }
 }

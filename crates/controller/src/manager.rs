@@ -36,20 +36,20 @@ pub use self::background::{BackgroundTask, NextRun};
 pub use self::lifecycle::InitializeError;
 use self::lifecycle::StopActions;
 pub use self::program::{main, print_usage, run, run_with_options, run_with_services};
-use crate::client::{ClientError, RequestPolicy, connect_with};
+use crate::client::{RequestPolicy, connect_with};
 use crate::controller::{ControllerBuilder, Reconciler};
 use crate::diagnostics;
 pub use crate::error::BoxError;
 use crate::events::EventPublisher;
-use crate::health::{self, Health, NameTaken, ReadinessGate};
+use crate::health::{self, Health, ReadinessGate};
 pub use crate::identity::Identity;
 use crate::leader::{self, holder_identity};
-use crate::logging::{self, LoggingError};
+use crate::logging;
 use crate::metrics::Metrics;
-use crate::options::{Options, OptionsError};
+use crate::options::Options;
 use crate::priority::{Priorities, Priority};
-use crate::server::{ListenError, listen, serve};
-use crate::traces::{TraceError, Traces};
+use crate::server::{listen, serve};
+use crate::traces::Traces;
 use crate::upgrade::{self, Step, UpgradeError};
 use crate::watch::{Source, WatchSpec};
 use crate::{discovery, watch};
@@ -63,27 +63,9 @@ const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Limit for the leader to release its lease after a fatal error.
 const LEASE_RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a manager ended without a signal.
+/// Why a manager that has started ended without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// Flags contradict each other.
-    #[error(transparent)]
-    Options(#[from] OptionsError),
-    /// Logging cannot be started.
-    #[error(transparent)]
-    Logging(#[from] LoggingError),
-    /// Traces cannot be exported.
-    #[error(transparent)]
-    Traces(#[from] TraceError),
-    /// The client cannot be created.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// Probes or metrics cannot be served.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// Two components have the same name.
-    #[error(transparent)]
-    NameTaken(#[from] NameTaken),
     /// The operating system refuses threads or signal handlers.
     #[error("cannot {operation}")]
     System {
@@ -238,8 +220,7 @@ impl Manager {
         S: Clone + std::fmt::Debug + Send + Sync + 'static,
     {
         ControllerBuilder::new(name)
-            .metrics(&self.metrics)
-            .priorities(&self.priorities)
+            .of_process(&self.metrics, &self.priorities)
             .concurrency(self.options.concurrency)
     }
 
@@ -274,7 +255,7 @@ fn try_run<S, F>(
     options: Options,
     services: S,
     setup: F,
-) -> Result<(), ManagerError>
+) -> Result<(), BoxError>
 where
     S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
@@ -312,7 +293,7 @@ async fn run_async<S, F>(
     options: Options,
     services: S,
     setup: F,
-) -> Result<(), ManagerError>
+) -> Result<(), BoxError>
 where
     S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
@@ -330,8 +311,8 @@ where
             info!("stopped");
             result
         }
-        result = &mut services => result.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned()))),
-        error = fatal_error(&process.health) => Err(ManagerError::Fatal(error)),
+        result = &mut services => result.unwrap_or_else(|_| Err(ManagerError::Ended("a service".to_owned()).into())),
+        error = fatal_error(&process.health) => Err(ManagerError::Fatal(error).into()),
     }
 }
 
@@ -354,12 +335,12 @@ struct Process {
 
 impl Process {
     /// Creates the client, and starts the probes and the publisher of events.
-    async fn start(identity: Identity, options: Options) -> Result<Self, ManagerError> {
+    async fn start(identity: Identity, options: Options) -> Result<Self, BoxError> {
         let health = Health::default();
         let connected = health.require("connection to the API server")?;
         let started = health.register("start of the manager")?;
         started.failing("waiting for the API server");
-        let metrics = Metrics::with(identity.metric_prefix(), identity.metric_buckets());
+        let metrics = Metrics::with(identity.metric_prefix, identity.metric_buckets);
         metrics.add_build_info(&identity);
         let (kubeconfig, policy) = (options.kubeconfig.as_deref(), RequestPolicy::default());
         let client = connect_with(
@@ -418,14 +399,14 @@ impl Process {
         &self,
         services: S,
         stop: &CancellationToken,
-    ) -> Result<JoinHandle<Result<(), ManagerError>>, ManagerError>
+    ) -> Result<JoinHandle<Result<(), BoxError>>, BoxError>
     where
         S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     {
         let mut manager = self.manager(stop);
         if let Err(error) = services(&mut manager).await {
             manager.stop_actions.run().await;
-            return Err(ManagerError::Setup(error));
+            return Err(ManagerError::Setup(error).into());
         }
         if let Some(listener) = self.options.diagnostics.listen(false).await? {
             info!(address = ?listener.local_addr().ok(), "serving metrics over plain HTTP");
@@ -441,11 +422,7 @@ impl Process {
 
     /// Sets up the controllers and runs them until `stop` is cancelled; with leader election only
     /// as the leader.
-    async fn run_controllers<F>(
-        &self,
-        setup: F,
-        stop: &CancellationToken,
-    ) -> Result<(), ManagerError>
+    async fn run_controllers<F>(&self, setup: F, stop: &CancellationToken) -> Result<(), BoxError>
     where
         F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
     {
@@ -468,7 +445,8 @@ impl Process {
                 // No task has started. What the setup has opened is closed.
                 ended => {
                     manager.stop_actions.run().await;
-                    return ended.unwrap_or(Ok(())).map_err(ManagerError::Setup);
+                    ended.unwrap_or(Ok(())).map_err(ManagerError::Setup)?;
+                    return Ok(());
                 }
             }
             self.started.ready();
@@ -509,7 +487,7 @@ impl Process {
         .await
         {
             leader::Outcome::Finished(result) => result,
-            leader::Outcome::Lost => Err(ManagerError::LeaseLost),
+            leader::Outcome::Lost => Err(ManagerError::LeaseLost.into()),
             leader::Outcome::NeverLed => Ok(()),
         }
     }
@@ -527,7 +505,7 @@ async fn run_to_the_end(
     manager: Manager,
     health: Health,
     stop: CancellationToken,
-) -> Result<(), ManagerError> {
+) -> Result<(), BoxError> {
     supervise(manager.tasks, health, stop).await?;
     manager.stop_actions.run().await;
     Ok(())
@@ -539,7 +517,7 @@ async fn supervise(
     tasks: Vec<(String, BoxFuture<'static, ()>)>,
     health: Health,
     stop: CancellationToken,
-) -> Result<(), ManagerError> {
+) -> Result<(), BoxError> {
     if tasks.is_empty() {
         stop.cancelled().await;
         return Ok(());
@@ -556,7 +534,7 @@ async fn supervise(
     }
     let ended = tokio::select! {
         biased;
-        error = health.fatal_error() => return Err(ManagerError::Fatal(error)),
+        error = health.fatal_error() => return Err(ManagerError::Fatal(error).into()),
         Some(Ok((name, panicked))) = running.join_next() => Some((name, panicked)),
         () = stop.cancelled() => None,
     };
@@ -567,7 +545,7 @@ async fn supervise(
             task = name,
             panicked, "a task ended unexpectedly; the process ends and has to be restarted"
         );
-        return Err(ManagerError::Ended(name));
+        return Err(ManagerError::Ended(name).into());
     }
     debug!("stopping");
     let finished = tokio::time::timeout(SHUTDOWN_TIMEOUT, async {
@@ -586,7 +564,7 @@ async fn supervise(
 }
 
 /// Cancels the token on SIGTERM and SIGINT. A second signal ends the process immediately.
-fn stop_on_signals(stop: &CancellationToken) -> Result<(), ManagerError> {
+fn stop_on_signals(stop: &CancellationToken) -> Result<(), BoxError> {
     let failed = |source| ManagerError::System {
         operation: "listen for signals",
         source,

@@ -14,14 +14,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Metric, Registry};
 
 pub(crate) use self::controllers::{ControllerMetrics, Outcome, WorkerMetrics};
-pub(crate) use self::requests::{RequestMetrics, parse};
+pub(crate) use self::requests::{RequestMetrics, is_watch, parse};
 use crate::identity::Identity;
 
 /// Name, type, labels and meaning of a metric.
@@ -85,6 +84,9 @@ pub const DESCRIPTIONS: &[Description] = &[
     BUILD_INFO,
 ];
 
+/// The labels of a metric, and their values.
+pub type Labels<const N: usize> = [(&'static str, String); N];
+
 /// The metrics registry of a process. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -93,20 +95,8 @@ pub struct Metrics {
     replaced: &'static str,
     pub(crate) controllers: ControllerMetrics,
     pub(crate) requests: RequestMetrics,
-    leader: Family<LeaseLabels, Gauge>,
+    leader: Family<Labels<1>, Gauge>,
     shared: Arc<Mutex<HashMap<TypeId, Box<dyn Any + Send>>>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LeaseLabels {
-    lease: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    name: &'static str,
-    version: &'static str,
-    revision: &'static str,
 }
 
 impl Default for Metrics {
@@ -195,21 +185,19 @@ impl Metrics {
 
     /// Reports whether this process has the lease.
     pub(crate) fn set_leader(&self, lease: &str, is_leader: bool) {
-        let labels = LeaseLabels {
-            lease: lease.to_owned(),
-        };
-        self.leader.get_or_create(&labels).set(i64::from(is_leader));
+        let leader = self.leader.get_or_create(&[("lease", lease.to_owned())]);
+        leader.set(i64::from(is_leader));
     }
 
     /// Reports the names of the program.
     pub(crate) fn add_build_info(&self, identity: &Identity) {
-        let info = Family::<BuildLabels, Gauge>::default();
-        info.get_or_create(&BuildLabels {
-            name: identity.name(),
-            version: identity.version(),
-            revision: identity.revision().unwrap_or_default(),
-        })
-        .set(1);
+        let info = Family::<[_; 3], Gauge>::default();
+        let labels = [
+            ("name", identity.name()),
+            ("version", identity.version()),
+            ("revision", identity.revision().unwrap_or_default()),
+        ];
+        info.get_or_create(&labels).set(1);
         self.add(&BUILD_INFO, info);
     }
 

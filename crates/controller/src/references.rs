@@ -6,7 +6,7 @@
 //! gone. Every function can be repeated, and every write has the uid and the resourceVersion of the
 //! object as preconditions. The client is that of one namespace, or of a kind without namespaces.
 
-use capi_ipam_objects::references::{Step, plan, step};
+use capi_ipam_objects::references::plan;
 use kube::ResourceExt;
 
 use crate::client::{ApiObject, CallError, ResourceClient};
@@ -103,13 +103,9 @@ async fn write<K: ApiObject>(
     names: &[&str],
     reference: &str,
 ) -> Result<(), ReferenceError> {
-    let wanted = names.iter().copied().collect();
-    let plan = plan(existing, &wanted, reference).map_err(|name| absent(objects, name))?;
-    for object in plan.wanted {
-        change(objects, object, reference, true).await?;
-    }
-    for object in plan.obsolete {
-        change(objects, object, reference, false).await?;
+    let plan = plan(existing, names, reference).map_err(|name| absent(objects, name))?;
+    for (object, is_wanted) in plan {
+        change(objects, object, reference, is_wanted).await?;
     }
     Ok(())
 }
@@ -125,24 +121,23 @@ async fn change<K: ApiObject>(
     let mut object = found.clone();
     let mut attempts = 0;
     loop {
-        let written = match step(&object, reference, is_wanted) {
-            Step::Nothing => return Ok(()),
-            Step::Add => finalizer::add(objects, &object, reference).await,
-            Step::Remove => finalizer::remove(objects, &object, reference).await,
-            Step::Refused => {
-                let kind = objects.kind().to_owned();
-                return Err(ReferenceError::Deleting { kind, name });
-            }
+        if finalizer::is_set(&object, reference) == is_wanted {
+            return Ok(());
+        }
+        if is_wanted && object.meta().deletion_timestamp.is_some() {
+            let kind = objects.kind().to_owned();
+            return Err(ReferenceError::Deleting { kind, name });
+        }
+        let written = if is_wanted {
+            finalizer::add(objects, &object, reference).await
+        } else {
+            finalizer::remove(objects, &object, reference).await
         };
         attempts += 1;
         match written {
             Ok(_) => return Ok(()),
-            Err(error) => {
-                let has_changed = error.is_conflict() || error.is_not_found();
-                if !has_changed || attempts == MAX_ATTEMPTS {
-                    return Err(error.into());
-                }
-            }
+            Err(error) if error.has_changed() && attempts < MAX_ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
         }
         object = match objects.get(&name).await? {
             Some(object) => object,

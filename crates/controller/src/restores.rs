@@ -12,9 +12,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// Tells all caches of a process that etcd was restored. Clones share it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct RestoreDetector(Arc<Shared>);
 
+#[derive(Default)]
 struct Shared {
     /// The number of restores.
     epoch: watch::Sender<u64>,
@@ -57,16 +58,6 @@ impl RestoreDetector {
     /// Calls `handler` at each restore, before the watches list again, until it returns false.
     pub fn subscribe(&self, handler: impl Fn() -> bool + Send + 'static) {
         self.0.handlers.lock().push(Box::new(handler));
-    }
-}
-
-impl Default for RestoreDetector {
-    fn default() -> Self {
-        let (epoch, _) = watch::channel(0);
-        Self(Arc::new(Shared {
-            epoch,
-            handlers: Mutex::default(),
-        }))
     }
 }
 

@@ -113,7 +113,6 @@ pub enum TraceError {
 }
 
 /// The export of the spans of a process.
-#[derive(Debug)]
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
 }
@@ -131,7 +130,7 @@ impl Traces {
         identity: &Identity,
         runtime: &Handle,
     ) -> Result<Option<Self>, TraceError> {
-        if let Some(provider) = identity.tracer() {
+        if let Some(provider) = identity.tracer {
             return Ok(Some(Self::with(provider.clone())));
         }
         let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else {

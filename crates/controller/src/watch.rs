@@ -6,6 +6,7 @@
 
 mod failures;
 mod fan_out;
+mod observed_cache;
 mod source;
 mod streaming_list;
 
@@ -28,6 +29,7 @@ use tracing::{info, warn};
 use self::failures::Failure;
 pub use self::failures::SourceFailures;
 pub use self::fan_out::FanOut;
+pub use self::observed_cache::ObservedCache;
 pub use self::source::{Change, Keyed, Opened, Source};
 use self::streaming_list::{LIMITS, streaming_list};
 use crate::client::with_timeout;

@@ -15,7 +15,7 @@ pub(crate) const MAX_REPLICAS: u64 = 100_000;
     name = "kubectl-ipam",
     bin_name = "kubectl ipam",
     version,
-    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings plan finds a pool short of addresses or convert has problems, 2 invalid command line, \
+    after_help = "Flags of the connection and of impersonation are listed by: kubectl ipam options\n\nExit codes: 0 success, 1 doctor or registry check has errors or warnings, plan finds a pool short of addresses, or convert has problems, 2 invalid command line, \
                   3 cluster unreachable, 4 missing permission (the output may be incomplete), 5 missing definition, \
                   6 pool or address not found, 7 other failure, 8 incomplete manifests."
 )]
@@ -564,6 +564,14 @@ mod tests {
             let line = Cli::try_parse_from(["kubectl-ipam", word, "web"]).unwrap();
             assert!(matches!(line.command, Command::Pools { .. }), "{word}");
         }
+    }
+
+    #[test]
+    fn exit_codes_are_a_list() {
+        let help = Cli::command().render_help().to_string();
+        let one = "1 doctor or registry check has errors or warnings, plan finds a pool short of addresses, or convert \
+                   has problems, 2 invalid";
+        assert!(help.contains(one), "{help}");
     }
 
     #[test]

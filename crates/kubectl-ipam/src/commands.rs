@@ -66,15 +66,22 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
         Command::Clusters { names } => {
             let style = output::style(global);
             let read = async |loader: &mut Loader<'_>| {
-                let own = loader.cluster.namespace.clone();
-                clusters::report(loader, global.listed_namespace(&own), names).await
+                let namespace = global.listed_namespace(&loader.cluster.namespace);
+                clusters::report(loader, namespace, names).await
             };
             print(global, style, read).await
         }
         Command::Plan {
             machine_deployment,
             replicas,
-        } => plan::run(global, machine_deployment.as_deref(), *replicas).await,
+        } => {
+            let read = async |loader: &mut Loader<'_>| {
+                let namespace = global.listed_namespace(&loader.cluster.namespace);
+                let deployment = machine_deployment.as_deref();
+                plan::report(loader, namespace, deployment, *replicas).await
+            };
+            print(global, output::style(global), read).await
+        }
         Command::Show { pool } => show::run(global, pool).await,
         Command::Doctor { pool, errors, wait } => {
             doctor::run(global, pool.as_deref(), *errors, wait).await

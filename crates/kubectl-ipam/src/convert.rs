@@ -95,7 +95,8 @@ pub fn convert(
     Ok(Converted { objects, warnings })
 }
 
-fn set_source(object: &mut Value, source: &str) {
+/// Sets the label of the source, by which manifests are pruned or deleted.
+pub(crate) fn set_source(object: &mut Value, source: &str) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     if let Some(metadata) = metadata {
         metadata.insert("labels".to_owned(), json!({ SOURCE_LABEL: source }));

@@ -375,21 +375,16 @@ impl<'a> Loader<'a> {
         Ok(())
     }
 
-    /// Fails if a namespace does not exist. One that may not be read can exist.
-    pub(crate) async fn require_namespace(&self, name: &str) -> Result<(), Error> {
-        let parameters = ListParams::default();
-        let cluster = self.cluster;
-        let list = cluster.list_other::<Namespace>(None, &parameters);
-        let namespaces = match list.await {
-            Ok(namespaces) => namespaces,
-            Err(Error::Forbidden(_)) => return Ok(()),
-            Err(error) => return Err(error),
+    /// Fails if a namespace does not exist: nothing found can mean that its name is misspelt. One that
+    /// may not be read can exist, and so does `None`, which stands for all namespaces.
+    pub(crate) async fn require_namespace(&self, name: Option<&str>) -> Result<(), Error> {
+        let Some(name) = name else {
+            return Ok(());
         };
-        let names: Vec<String> = namespaces
-            .into_iter()
-            .filter_map(|namespace| namespace.metadata.name)
-            .collect();
-        if names.iter().any(|known| known == name) {
+        let all = ListParams::default();
+        let found = self.cluster.allowed::<Namespace>(&all).await?.into_iter();
+        let names: Vec<String> = found.filter_map(|it| it.metadata.name).collect();
+        if names.is_empty() || names.iter().any(|known| known == name) {
             return Ok(());
         }
         let similar = nearest(name, names.iter().map(String::as_str));
@@ -431,7 +426,7 @@ impl<'a> Loader<'a> {
             }
         }
         self.require_decodable(kinds, &text, &namespace)?;
-        self.require_namespace(&namespace).await?;
+        self.require_namespace(Some(&namespace)).await?;
         self.require_known(kinds, || {
             format!("whether the pool {name} exists in {place}")
         })?;

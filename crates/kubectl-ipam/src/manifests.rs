@@ -11,7 +11,6 @@ use crate::cli::Format;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::output;
-use crate::render::clean;
 
 /// The annotation in which `kubectl apply` stores the last version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -54,9 +53,7 @@ pub(crate) fn print(
     format: Format,
 ) -> Result<Code, Error> {
     output::print(&text(objects, format)?)?;
-    for text in left_out {
-        output::warn(&clean(text));
-    }
+    left_out.iter().for_each(|text| output::warn(text));
     output::warn_incomplete(loader);
     // A warning names an object that cannot be decoded.
     let is_complete = left_out.is_empty() && loader.warnings.is_empty();

@@ -44,10 +44,10 @@ pub(crate) use self::contents::has_supply;
 pub(crate) use self::doctor::{LeaseRow, Selection, Snapshot, diagnosis, is_held, retain};
 pub use self::fact::Fact;
 pub(crate) use self::fact::list;
+pub(crate) use self::finding::word;
 pub use self::finding::{
     Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked,
 };
-pub(crate) use self::finding::{counted, word};
 pub(crate) use self::health::{Answer, Manager, Outage, OutageCause, manager, unprocessed};
 pub(crate) use self::history::History;
 pub use self::holders::{Holder, HolderState, Membership, PoolMatch};
@@ -61,7 +61,7 @@ pub(crate) use self::overview::{
 };
 pub(crate) use self::parts::{health, parts};
 pub use self::plan::{PlanAddresses, PlanLine, PlanPool};
-pub(crate) use self::plan::{Workload, plan};
+pub(crate) use self::plan::{Uses, plan};
 pub use self::pool_name::PoolName;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 pub(crate) use self::pools::{pools, size};
@@ -129,7 +129,7 @@ pub enum Report {
         /// The objects that create Machines, once for each pool: those without claims last.
         #[serde(rename = "items")]
         lines: Vec<PlanLine>,
-        /// The pools that they use, and those of other waiting claims.
+        /// The pools that they use.
         pools: Vec<PlanPool>,
     },
     /// The output of `history`.
@@ -152,6 +152,17 @@ pub enum Report {
     RegistryCheck(RegistryCheck),
     /// The output of `registry release`.
     RegistryRelease(RegistryRelease),
+}
+
+impl Report {
+    /// Whether the command has found that something is wrong.
+    pub(crate) fn has_problems(&self) -> bool {
+        match self {
+            Self::RolloutPlan { pools, .. } => pools.iter().any(|pool| pool.short > 0),
+            Self::RegistryCheck(check) => check.has_problems(),
+            _ => false,
+        }
+    }
 }
 
 /// The version of the format of `-o json` and `-o yaml`.

@@ -8,7 +8,7 @@ use crate::cli::{Format, Global, ListFlags};
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::model::{Document, Report};
-use crate::render::{Style, lines, names, nothing, text};
+use crate::render::{Style, clean, lines, names, nothing, text};
 
 /// Prints the warnings and the report of a command, and returns the exit code.
 pub(crate) fn finish(
@@ -20,7 +20,12 @@ pub(crate) fn finish(
     // Before the output: a table should not be read without its warnings.
     warn_incomplete(loader);
     print_report(report, &loader.sentences(), format, style)?;
-    Ok(code(loader))
+    let has_problems = report.has_problems();
+    Ok(if has_problems {
+        Code::Findings
+    } else {
+        code(loader)
+    })
 }
 
 /// Prints the warnings of a command.
@@ -163,9 +168,9 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Writes a warning to the standard error.
+/// Writes a warning to the standard error. It can contain what others have written.
 pub(crate) fn warn(text: &str) {
-    let _ = writeln!(std::io::stderr(), "warning: {text}");
+    let _ = writeln!(std::io::stderr(), "warning: {}", clean(text));
 }
 
 #[cfg(test)]

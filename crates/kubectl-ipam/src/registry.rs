@@ -12,11 +12,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::ListParams;
 use tokio::time::timeout;
 
 use crate::cli::RegistryAccess;
-use crate::cluster::{self, Cluster, OtherKind, lease_selector, provider_selector};
+use crate::cluster::{self, Cluster, lease_selector, provider_selector};
 use crate::error::Error;
 use crate::load::Loader;
 use crate::model::{LeaseRow, RegistryFacts, Unread};
@@ -135,28 +134,16 @@ async fn secret(
 /// The namespace of the manager: that of its lease, which was renewed last, or else that of its
 /// Deployment, or that of the manifests.
 async fn manager_namespace(cluster: &Cluster) -> Result<String, Error> {
-    let leases = allowed::<Lease>(cluster, &lease_selector()).await?;
+    let leases = cluster.allowed::<Lease>(&lease_selector()).await?;
     let leases = leases.into_iter().map(LeaseRow::from);
     if let Some(lease) = leases.max_by_key(|lease| lease.renewed) {
         return Ok(lease.namespace);
     }
     let selector = provider_selector();
-    let found = allowed::<Deployment>(cluster, &selector).await?;
+    let found = cluster.allowed::<Deployment>(&selector).await?;
     let mut namespaces = found.into_iter().filter_map(|it| it.metadata.namespace);
     let namespace = namespaces.next();
     Ok(namespace.unwrap_or_else(|| installed::NAMESPACE.to_owned()))
-}
-
-/// The selected objects of all namespaces; none without the permission: another guess is left.
-pub(crate) async fn allowed<T: OtherKind>(
-    cluster: &Cluster,
-    parameters: &ListParams,
-) -> Result<Vec<T>, Error> {
-    match cluster.list_other(None, parameters).await {
-        Ok(found) => Ok(found),
-        Err(Error::Forbidden(_)) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
 }
 
 /// The identity of this management cluster; `None` if it is unknown.
@@ -181,7 +168,7 @@ pub(crate) async fn known_identity(cluster: &Cluster, row: &RegistryRow) -> Resu
 /// The UID of the namespace that identifies this cluster; `None` if it cannot be read.
 pub(crate) async fn namespace_uid(cluster: &Cluster) -> Result<Option<String>, Error> {
     let name = cluster::named(IDENTITY_NAMESPACE);
-    let found = allowed::<Namespace>(cluster, &name).await?;
+    let found = cluster.allowed::<Namespace>(&name).await?;
     let namespace = found.into_iter().next();
     Ok(namespace.and_then(|namespace| namespace.metadata.uid))
 }

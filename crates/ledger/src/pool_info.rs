@@ -13,7 +13,7 @@ use capi_ipam_contract::is_paused;
 use capi_ipam_ip::UsableBlocks;
 use capi_ipam_objects::maybe_invalid::Invalid;
 use kube::ResourceExt;
-use kube::core::ObjectMeta;
+use kube::core::{ObjectMeta, Selector};
 
 /// The cool-down of a pool whose specification is not known: longer than any manager runs.
 const UNKNOWN_COOLDOWN_SECONDS: i64 = 100 * 365 * 24 * 60 * 60;
@@ -226,6 +226,13 @@ impl PoolInfo {
             ..Self::declared(&pool)
         };
         known.undecodable(object)
+    }
+
+    /// Selects the labels of claims and Machines for which the headroom is; `None` without
+    /// headroom.
+    pub fn headroom_selector(&self) -> Option<&Selector> {
+        let (_, selector) = self.access.as_ref()?.headroom.as_ref()?;
+        Some(selector)
     }
 
     /// The blocks that can be allocated; `None` if the spec is not valid.

@@ -34,10 +34,13 @@ use capi_ipam_api::SliceOwner;
 use capi_ipam_contract::IPAddressClaim;
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
+use kube::ResourceExt;
+use kube::core::SelectorExt;
 
 pub(super) use self::grants::Freed;
 use self::requests::RequestedBlocks;
 use super::outcome::{Outcome, Reason};
+use super::pool_info::PoolInfo;
 use super::quota::{Consumer, Group, Quota};
 use super::slices::Slices;
 
@@ -67,6 +70,33 @@ pub struct ClaimAttributes {
     pub slice_owner: Option<Arc<SliceOwner>>,
     /// The block that it requests, and the only one that it may get.
     pub requested: Option<Block>,
+}
+
+impl ClaimAttributes {
+    /// Those of a claim in a pool, with the block that it requests. In a pool with slices, a claim
+    /// without `slice_owner` gets no address.
+    pub fn of(claim: &IPAddressClaim, pool: &PoolInfo, requested: Option<Block>) -> Self {
+        let basic = Self {
+            requested,
+            ..priority(claim).into()
+        };
+        if pool.access.is_none() && pool.slices.is_none() {
+            return basic;
+        }
+        let labels = claim.labels();
+        let cluster = claim.cluster_name();
+        let owner = pool.slices.as_ref().and_then(|rules| {
+            let namespace = claim.metadata.namespace.as_deref();
+            rules.owner_of(namespace.unwrap_or_default(), cluster, labels)
+        });
+        let selector = pool.headroom_selector();
+        Self {
+            cluster: cluster.map(Into::into),
+            uses_headroom: selector.is_some_and(|selector| selector.matches(labels)),
+            slice_owner: owner.map(Arc::new),
+            ..basic
+        }
+    }
 }
 
 impl From<Priority> for ClaimAttributes {

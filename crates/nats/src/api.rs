@@ -3,7 +3,6 @@
 use std::error::Error;
 
 use async_nats::client::Request;
-use async_nats::connection::State;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::message::StreamMessage;
 use async_nats::jetstream::response::Response;
@@ -100,37 +99,36 @@ impl Connection {
     ) -> Result<R, Failure> {
         let body = serde_json::to_vec(body).map_err(Failure::Answer)?;
         let subject = format!("{API}.{request}");
-        decode(
-            &self
-                .request(&subject, Request::new().payload(body.into()))
-                .await?,
-        )
+        let request = Request::new().payload(body.into());
+        decode(&self.request(&subject, request).await?)
     }
 
     /// Subscribes to a subject.
     pub(crate) async fn subscribe(&self, subject: String) -> Result<Subscriber, Failure> {
-        let deadline = self.deadlines().request;
-        match timeout(deadline, self.client().subscribe(subject)).await {
-            Ok(Ok(subscriber)) => Ok(subscriber),
-            Ok(Err(_)) => Err(Failure::Disconnected),
-            Err(_) => Err(Failure::Timeout(deadline)),
-        }
+        self.within_deadline(self.client().subscribe(subject)).await
     }
 
     /// Sends an empty message that is not answered.
     pub(crate) async fn send(&self, subject: Subject) -> Result<(), Failure> {
+        let sent = self.client().publish(subject, Vec::new().into());
+        self.within_deadline(sent).await
+    }
+
+    /// What the client library does with its connection.
+    async fn within_deadline<T, E>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Failure> {
         let deadline = self.deadlines().request;
-        match timeout(deadline, self.client().publish(subject, Vec::new().into())).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Failure::Disconnected),
-            Err(_) => Err(Failure::Timeout(deadline)),
-        }
+        let done = timeout(deadline, work).await;
+        let done = done.map_err(|_| Failure::Timeout(deadline))?;
+        done.map_err(|_| Failure::Disconnected)
     }
 
     /// Sends a request. Without a connection it is not sent: the client would keep it and send it
     /// later, when nobody expects it any more.
     async fn request(&self, subject: &str, request: Request) -> Result<Message, Failure> {
-        if self.client().connection_state() != State::Connected {
+        if !self.is_connected() {
             return Err(Failure::Disconnected);
         }
         // A denial that is found after a time-out has to be one of this request.

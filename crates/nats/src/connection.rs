@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use capi_ipam_controller::retry::RetryPolicy;
 use tokio::time::timeout;
 
 pub(crate) use self::denials::Denials;
@@ -26,8 +27,11 @@ const PING_INTERVAL: Duration = Duration::from_secs(2);
 /// beyond it, so a list of many small keys that is read slowly would start over and over.
 const SUBSCRIPTION_CAPACITY: usize = 256 * 1024;
 
-/// The longest time between two attempts to connect again.
-const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(500);
+/// The time between two attempts to connect again.
+const RECONNECT_POLICY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(4),
+    max: Duration::from_millis(500),
+};
 
 /// How a client proves who it is. The text form of this type contains no secrets.
 #[derive(Clone, Default)]
@@ -273,12 +277,11 @@ fn options(settings: &Settings, denials: &Arc<Denials>) -> Result<ConnectOptions
 /// The time before an attempt to connect: none for the first one, then twice as long each time. A
 /// random part keeps the clients of a server that returns from connecting in the same moment.
 fn reconnect_delay(attempt: usize) -> Duration {
-    if attempt <= 1 {
-        return Duration::ZERO;
+    let failures = attempt.saturating_sub(1);
+    match u32::try_from(failures).unwrap_or(u32::MAX) {
+        0 => Duration::ZERO,
+        failures => RECONNECT_POLICY.delay(failures),
     }
-    let exponent = u32::try_from(attempt).unwrap_or(u32::MAX);
-    let delay = Duration::from_millis(2_u64.saturating_pow(exponent)).min(MAX_RECONNECT_DELAY);
-    delay.mul_f64(rand::random_range(0.5..1.0))
 }
 
 /// Logs an event of the connection, and records denials.
@@ -348,7 +351,10 @@ mod tests {
     fn reconnect_delay_has_a_maximum() {
         assert_eq!(reconnect_delay(1), Duration::ZERO);
         for attempt in [2, 10, 1000, usize::MAX] {
-            assert!(reconnect_delay(attempt) <= MAX_RECONNECT_DELAY, "{attempt}");
+            assert!(
+                reconnect_delay(attempt) <= RECONNECT_POLICY.max,
+                "{attempt}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::object::{KvObject, Owner, Record};
 
 /// The last write of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct Last {
     revision: u64,
     is_deletion: bool,
@@ -28,7 +28,7 @@ impl Last {
 }
 
 /// A complete list of a bucket.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Listing<V> {
     /// When the bucket was created.
     pub(crate) incarnation: String,

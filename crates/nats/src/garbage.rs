@@ -143,14 +143,14 @@ where
             if known.is_some_and(|known| self.is_due(known)) {
                 // If it fails, each further read of the bucket would last until its deadline.
                 let is_confirmed = self.confirms(owner, &listing.incarnation, verdict).await?;
-                match self.delete(secondary, is_confirmed).await {
-                    Ok(true) => {
-                        pass.deleted += 1;
-                        continue;
-                    }
-                    Ok(false) => {}
-                    Err(error) => {
-                        first_error.get_or_insert(error);
+                if is_confirmed {
+                    match self.delete(secondary).await {
+                        Ok(true) => {
+                            pass.deleted += 1;
+                            continue;
+                        }
+                        Ok(false) => {}
+                        Err(error) => drop(first_error.get_or_insert(error)),
                     }
                 }
             }
@@ -163,10 +163,7 @@ where
         }
         self.suspects = remaining;
         self.report_kept(pass.kept, missing);
-        match first_error {
-            Some(error) => Err(error),
-            None => Ok(pass),
-        }
+        first_error.map_or(Ok(pass), Err)
     }
 
     /// Whether a secondary that an earlier pass has found can be deleted.
@@ -189,16 +186,8 @@ where
         Ok(incarnation == listed && verdict(owner, &incarnation, last.as_ref()) == found)
     }
 
-    /// Deletes a secondary in the state that was listed, if it is confirmed that it is garbage.
-    /// Returns whether it is deleted.
-    async fn delete(
-        &self,
-        secondary: &Secondary,
-        is_confirmed: bool,
-    ) -> Result<bool, SecondaryError> {
-        if !is_confirmed {
-            return Ok(false);
-        }
+    /// Deletes a secondary in the state that was listed. Returns whether it is deleted.
+    async fn delete(&self, secondary: &Secondary) -> Result<bool, SecondaryError> {
         match self.secondaries.remove(secondary).await {
             Ok(()) => {
                 let (bucket, name) = (self.bucket.name(), &secondary.name);

@@ -121,27 +121,23 @@ impl Owner {
 impl<T: Value> KvObject<T> {
     /// Whether the value is this one, as JSON.
     pub(crate) fn has_value(&self, value: &T) -> Result<bool, KvError> {
-        let own = self
-            .value
-            .as_ref()
-            .map(|own| self.encode(own))
-            .transpose()?;
-        Ok(own == Some(self.encode(value)?))
+        Ok(self.own_value()? == Some(self.encode(value)?))
     }
 
     /// A value with the field `status` of this object: that is of the reconciler of its bucket.
     pub(crate) fn with_own_status(&self, value: &T) -> Result<T, KvError> {
         let mut wanted = self.encode(value)?;
-        let own = self
-            .value
-            .as_ref()
-            .map(|own| self.encode(own))
-            .transpose()?;
+        let own = self.own_value()?;
         let status = own.and_then(|own| own.get(STATUS).cloned());
         if let (Some(fields), Some(status)) = (wanted.as_object_mut(), status) {
             fields.insert(STATUS.to_owned(), status);
         }
         Ok(serde_json::from_value(wanted).unwrap_or_else(|_| value.clone()))
+    }
+
+    fn own_value(&self) -> Result<Option<Json>, KvError> {
+        let own = self.value.as_ref();
+        own.map(|own| self.encode(own)).transpose()
     }
 
     /// A value of this key as JSON.
@@ -205,7 +201,6 @@ impl<T: Value> Keyed for KvObject<T> {
 }
 
 /// A message of the stream of a bucket.
-#[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) key: String,
     pub(crate) revision: u64,

@@ -1,17 +1,19 @@
 //! Secondaries: Kubernetes objects that a reconcile writes and deletes for a key.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
 
-use capi_ipam_controller::client::{ApiObject, CallError, Creation, ResourceClient};
+use capi_ipam_controller::client::{ApiObject, CallError, Creation, Deleted, ResourceClient};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_controller::observed::{ListNumber, Lists};
+use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::patch;
-use capi_ipam_controller::watch::{EventHandler, Invalid, WatchApi, WatchSpec, Watchable};
+use capi_ipam_controller::watch::{ObservedCache, WatchApi, WatchSpec, Watchable};
 use kube::core::ObjectMeta;
 use kube::{Api, Resource};
+use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
 use crate::decision::is_deleted_by;
@@ -114,11 +116,11 @@ pub trait SecondaryStore: Send + Sync + 'static {
 /// namespace if they have one.
 ///
 /// It is the handler of their [watch](Self::watch): it enqueues the key of a secondary that is
-/// created, changed or deleted, and keeps all secondaries in memory. So a secondary that is as
-/// wanted costs no request. Every write names the uid and the resourceVersion of the state that it
-/// replaces: if the watch is late, the write fails with a conflict, and the next attempt reads the
-/// secondary from the API server. So does every attempt before the first list is complete, and one
-/// after a write that the watch has not shown yet.
+/// created, changed or deleted, and keeps all secondaries in memory, as the watch or the response to
+/// a write has shown them last. So a secondary that is as wanted costs no request. Every write names
+/// the uid and the resourceVersion of the state that it replaces: if that is outdated, the write
+/// fails with a conflict, and the next attempt reads the secondary from the API server. So does every
+/// attempt before the first list is complete, and one after a write without an answer.
 pub struct Secondaries<T, K: Resource> {
     bucket: String,
     namespace: String,
@@ -128,30 +130,14 @@ pub struct Secondaries<T, K: Resource> {
     cache: Mutex<Cache<K>>,
 }
 
-/// What the watch has shown.
+/// What is known of the secondaries.
 struct Cache<K> {
-    /// Whether a list is complete, and etcd was not restored since.
+    /// Whether a list is complete.
     is_listed: bool,
-    lists: Lists,
-    /// By name, with the newest list at that time.
-    objects: HashMap<String, (ListNumber, Shown<K>)>,
-}
-
-/// What the watch has shown of one object.
-enum Shown<K> {
-    Object(Arc<K>),
-    /// The object has to be read: it cannot be decoded, or the watch does not show the last write
-    /// yet, which has replaced this state.
-    Outdated(Option<Arc<K>>),
-}
-
-impl<K> Shown<K> {
-    fn object(&self) -> Option<&Arc<K>> {
-        match self {
-            Self::Object(object) => Some(object),
-            Self::Outdated(_) => None,
-        }
-    }
+    objects: Observed<Arc<K>>,
+    /// The names of those that have to be read: they cannot be decoded, or a write has shown that
+    /// what is known may be outdated.
+    unread: HashSet<String>,
 }
 
 impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
@@ -167,8 +153,8 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         let client = ResourceClient::new(api, &version);
         let cache = Cache {
             is_listed: false,
-            lists: Lists::default(),
-            objects: HashMap::new(),
+            objects: Observed::default(),
+            unread: HashSet::new(),
         };
         Arc::new(Self {
             bucket: bucket.name().to_owned(),
@@ -219,18 +205,12 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
                 let mut wanted = K::default();
                 fill(&mut wanted);
                 let created = self.client.create_or_find(&wanted).await;
-                // The watch shows it later, unless it belongs to somebody else.
-                let is_awaited = match &created {
-                    Ok(Creation::Created(_)) => true,
-                    Ok(Creation::Found(found)) => owner::of(found.meta(), &self.bucket).is_some(),
-                    Err(error) => error.outcome_is_unknown(),
-                };
-                if is_awaited {
-                    self.cache().outdate(name, None);
-                }
-                match created? {
-                    Creation::Created(_) => return Ok(()),
-                    // Of somebody else, or of this process, and the watch does not show it yet.
+                match self.noted(name, created)? {
+                    Creation::Created(created) => {
+                        self.record(created);
+                        return Ok(());
+                    }
+                    // Of somebody else, or of this process, and nothing has shown it yet.
                     Creation::Found(found) => Arc::new(self.client.decoded(found)?),
                 }
             }
@@ -240,18 +220,9 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         let mut wanted = found.as_ref().clone();
         fill(&mut wanted);
         let written = patch::write(&self.client, &found, &wanted).await;
-        let version = |object: &K| object.meta().resource_version.clone();
-        let is_changed = match &written {
-            Ok(written) => written
-                .as_ref()
-                .is_some_and(|new| version(new) != version(&found)),
-            // The cache shows an earlier state if the write is refused because of its version.
-            Err(error) => error.is_conflict() || error.is_not_found() || error.outcome_is_unknown(),
-        };
-        if is_changed {
-            self.cache().outdate(name, Some(&found));
+        if let Some(written) = self.noted(name, written)? {
+            self.record(written);
         }
-        written?;
         Ok(())
     }
 
@@ -266,53 +237,48 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     /// When the API server does not delete it, or when it has changed in the meantime.
     pub async fn delete(&self, name: &str, marker: &KvObject<T>) -> Result<(), SecondaryError> {
         let found = self.find(name).await?;
-        let of = |found: &Arc<K>| Secondary::of(found.meta(), &self.bucket);
-        let secondary = found.as_ref().and_then(of);
-        let Some(secondary) = secondary.filter(|found| is_deleted_by(&found.owner, marker)) else {
-            return Ok(());
-        };
-        let removed = self.remove(&secondary).await;
-        self.cache().outdate(name, found.as_ref());
-        removed
+        let secondary = found.and_then(|found| Secondary::of(found.meta(), &self.bucket));
+        match secondary.filter(|found| is_deleted_by(&found.owner, marker)) {
+            Some(secondary) => self.remove(&secondary).await,
+            None => Ok(()),
+        }
     }
 
     /// The secondary of this name: from the cache, or from the API server if the cache does not
     /// know it.
     async fn find(&self, name: &str) -> Result<Option<Arc<K>>, CallError> {
         {
-            let cache = self.cache();
-            match cache.objects.get(name) {
-                Some((_, Shown::Object(object))) if cache.is_listed => {
-                    return Ok(Some(object.clone()));
-                }
-                None if cache.is_listed => return Ok(None),
-                _ => {}
+            let cache = self.cache.lock();
+            if cache.is_listed && !cache.unread.contains(name) {
+                return Ok(cache.objects.get(&self.namespace, name).cloned());
             }
         }
-        let found = self.client.get(name).await?.map(Arc::new);
-        let has_owner = |found: &Arc<K>| owner::of(found.meta(), &self.bucket).is_some();
-        if !found.as_ref().is_some_and(has_owner) {
+        let found = self.client.get(name).await?;
+        self.cache.lock().unread.remove(name);
+        match &found {
+            Some(found) if owner::of(found.meta(), &self.bucket).is_some() => {
+                self.record(found.clone());
+            }
             // No event of the watch shows that.
-            self.cache().forget_outdated(name);
+            _ => drop(self.observed(|known| known.forget(&self.namespace, name))),
         }
-        Ok(found)
+        Ok(found.map(Arc::new))
     }
 
-    /// Records what the watch shows of an object, and enqueues its key.
-    fn see(&self, metadata: &ObjectMeta, exists: bool, object: Option<&K>) {
-        let is_known = metadata.namespace.as_deref().unwrap_or_default() == self.namespace;
-        if let Some(name) = metadata.name.as_ref().filter(|_| is_known) {
-            let mut cache = self.cache();
-            if exists {
-                let object = object.map(|object| Arc::new(object.clone()));
-                let shown = object.map_or(Shown::Outdated(None), Shown::Object);
-                let list = cache.lists.current();
-                cache.objects.insert(name.clone(), (list, shown));
-            } else {
-                cache.remove(name, metadata.uid.as_deref());
+    /// Records a state that the API server has returned.
+    fn record(&self, secondary: K) {
+        let (metadata, now) = (secondary.meta().clone(), Instant::now());
+        self.observed(|known| known.see(Origin::Response, &metadata, Arc::new(secondary), now));
+    }
+
+    /// The result of a write. If it shows that what is known may be outdated, the secondary is read
+    /// next.
+    fn noted<R>(&self, name: &str, written: Result<R, CallError>) -> Result<R, CallError> {
+        written.inspect_err(|error| {
+            if error.has_changed() || error.outcome_is_unknown() {
+                self.cache.lock().unread.insert(name.to_owned());
             }
-        }
-        self.enqueue(metadata);
+        })
     }
 
     fn enqueue(&self, metadata: &ObjectMeta) {
@@ -322,53 +288,15 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     }
 }
 
-impl<T, K: Resource> Secondaries<T, K> {
-    fn cache(&self) -> MutexGuard<'_, Cache<K>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<K: Resource> Cache<K> {
-    /// An object of this uid is deleted. Another one can have its name already.
-    fn remove(&mut self, name: &str, uid: Option<&str>) {
-        let known = match self.objects.get(name) {
-            Some((_, Shown::Object(object) | Shown::Outdated(Some(object)))) => object,
-            Some((_, Shown::Outdated(None))) | None => return,
-        };
-        if known.meta().uid.as_deref() == uid {
-            self.objects.remove(name);
-        }
-    }
-
-    /// A read shows that there is no secondary of this name.
-    fn forget_outdated(&mut self, name: &str) {
-        if let Some((_, Shown::Outdated(_))) = self.objects.get(name) {
-            self.objects.remove(name);
-        }
-    }
-
-    /// A write was sent that replaces the state `before`: the object has to be read until the watch
-    /// shows it, unless it has done so already.
-    fn outdate(&mut self, name: &str, before: Option<&Arc<K>>) {
-        let shown = self.objects.get(name).and_then(|(_, shown)| shown.object());
-        if shown.map(Arc::as_ptr) == before.map(Arc::as_ptr) {
-            let outdated = Shown::Outdated(before.cloned());
-            self.objects
-                .insert(name.to_owned(), (self.lists.current(), outdated));
-        }
-    }
-}
-
 impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
     async fn list(&self) -> Result<Vec<Secondary>, SecondaryError> {
         let of = |metadata: &ObjectMeta| Secondary::of(metadata, &self.bucket);
         {
-            let cache = self.cache();
-            let shown = cache.objects.values().map(|(_, shown)| shown.object());
-            let objects: Option<Vec<_>> = shown.collect();
-            if let Some(objects) = objects.filter(|_| cache.is_listed) {
-                let secondaries = objects.into_iter().filter_map(|object| of(object.meta()));
-                return Ok(secondaries.collect());
+            let cache = self.cache.lock();
+            if cache.is_listed && cache.unread.is_empty() {
+                let known = cache.objects.iter();
+                let known = known.filter(|(namespace, ..)| *namespace == self.namespace);
+                return Ok(known.filter_map(|(.., object)| of(object.meta())).collect());
             }
         }
         let mut all = Vec::new();
@@ -381,45 +309,49 @@ impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
         let Secondary {
             name, uid, version, ..
         } = secondary;
-        self.client.delete_unchanged(name, uid, version).await?;
+        let deleted = self.client.delete_unchanged(name, uid, version).await;
+        match self.noted(name, deleted)? {
+            Deleted::Gone => {
+                let now = Instant::now();
+                self.observed(|known| known.delete(&self.namespace, name, Some(uid), now));
+            }
+            Deleted::Terminating(left) => self.record(*left),
+        }
         Ok(())
     }
 }
 
-impl<T: Value, K: Watchable + ApiObject> EventHandler<K> for Secondaries<T, K> {
-    fn init(&self) {
-        self.cache().lists.begin();
+impl<T: Value, K: Watchable + ApiObject> ObservedCache for Secondaries<T, K> {
+    type Object = K;
+    type Value = Arc<K>;
+
+    fn observed<R>(&self, function: impl FnOnce(&mut Observed<Arc<K>>) -> R) -> R {
+        function(&mut self.cache.lock().objects)
     }
 
-    fn init_done(&self) {
-        let mut cache = self.cache();
-        let unlisted = cache.lists.end();
-        let is_unlisted = |(list, _): &(ListNumber, _)| unlisted.contains(*list);
-        for (_, (_, shown)) in cache.objects.extract_if(|_, shown| is_unlisted(shown)) {
-            if let Some(object) = shown.object() {
-                self.enqueue(object.meta());
-            }
+    fn see(&self, secondary: &K) {
+        let (metadata, shown) = (secondary.meta(), Arc::new(secondary.clone()));
+        self.observed(|known| known.see(Origin::Watch, metadata, shown, Instant::now()));
+        let name = metadata.name.as_deref().unwrap_or_default();
+        self.cache.lock().unread.remove(name);
+        self.enqueue(metadata);
+    }
+
+    fn removed(&self, _: &NamespacedName, secondary: Option<Arc<K>>) {
+        if let Some(secondary) = secondary {
+            self.enqueue(secondary.meta());
         }
-        cache.is_listed = true;
     }
 
-    fn restored(&self) {
-        self.cache().is_listed = false;
+    fn listed(&self) {
+        self.cache.lock().is_listed = true;
     }
 
-    fn apply(&self, secondary: &K) {
-        self.see(secondary.meta(), true, Some(secondary));
-    }
-
-    fn delete(&self, secondary: &K) {
-        self.see(secondary.meta(), false, None);
-    }
-
-    fn apply_invalid(&self, secondary: &Invalid) {
-        self.see(&secondary.metadata, true, None);
-    }
-
-    fn delete_invalid(&self, secondary: &Invalid) {
-        self.see(&secondary.metadata, false, None);
+    fn see_undecodable(&self, metadata: &ObjectMeta) {
+        let name = metadata.name.clone().unwrap_or_default();
+        self.cache.lock().unread.insert(name);
+        let now = Instant::now();
+        self.observed(|known| known.see_undecodable(Origin::Watch, metadata, now));
+        self.enqueue(metadata);
     }
 }

@@ -1,12 +1,13 @@
 //! Secondaries in another bucket: keys that a reconcile writes and deletes for a key.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{EventHandler, Invalid};
+use parking_lot::Mutex;
 
 use crate::bucket::Bucket;
 use crate::decision::is_deleted_by;
@@ -115,7 +116,7 @@ impl<T: Value, U: Value> SecondaryKeys<T, U> {
 
     /// Records the owner of a secondary, and enqueues it; without one, enqueues the last one.
     fn see(&self, secondary: &str, owner: Option<&Owner>) {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owners = self.owners.lock();
         let key = match self.own(owner) {
             Some(owner) => {
                 owners.insert(secondary.to_owned(), owner.key.clone());

@@ -12,22 +12,25 @@ mod session;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::log_limit::RepetitionLimit;
+use capi_ipam_controller::retry::RetryPolicy;
 use capi_ipam_controller::watch::{Change, Invalid};
 use kube::core::ObjectMeta;
 use tokio::time::sleep;
 
 use self::consumer::ConsumerName;
 use self::markers::Markers;
-use self::session::{Delivery, Ending, Session};
+use self::session::{Ending, Session};
 use crate::bucket::Bucket;
 use crate::error::{self, KvError};
 use crate::object::{KvObject, Record, Value};
 
-/// The longest time between two attempts to list.
-const MAX_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// The time before a list that follows a failed one.
+const RETRY_POLICY: RetryPolicy = RetryPolicy {
+    initial: Duration::from_millis(20),
+    max: Duration::from_millis(500),
+};
 
 /// What a watch delivers.
-#[derive(Debug)]
 pub(crate) enum Event {
     /// A list starts.
     Init,
@@ -47,7 +50,7 @@ pub(crate) struct Watch<T> {
     subjects: String,
     consumer: ConsumerName,
     /// The list and the changes since; `None` before a list.
-    session: Option<Session>,
+    session: Option<Session<T>>,
     /// The number of lists that failed since the last complete one.
     failures: u32,
     markers: Markers,
@@ -158,28 +161,25 @@ impl<T: Value> Watch<T> {
             let Some(session) = &mut self.session else {
                 return self.start_list().await;
             };
-            let delivery = session.next(&self.bucket, &self.subjects).await;
-            match delivery {
-                Delivery::Listed(record) => return Ok(Event::Listed(record)),
-                Delivery::ListComplete => {
-                    self.failures = 0;
-                    return Ok(Event::InitDone);
+            let ending = match session.next().await {
+                Ok(event) => {
+                    if matches!(event, Event::InitDone) {
+                        self.failures = 0;
+                    }
+                    return Ok(event);
                 }
-                Delivery::Changed(record) => return Ok(Event::Changed(record)),
-                Delivery::Ended(ending) => {
-                    if is_failure(&ending, session.is_listing()) {
-                        self.failures = self.failures.saturating_add(1);
-                    }
-                    self.session = None;
-                    self.report(&ending);
-                    if matches!(ending, Ending::OtherBucket) {
-                        // Its revisions are other ones.
-                        self.markers = Markers::default();
-                    }
-                    if let Ending::Failed(source) = ending {
-                        return Err(self.bucket.unavailable(source));
-                    }
-                }
+                Err(ending) => ending,
+            };
+            if is_failure(&ending, session.is_listing()) {
+                self.failures = self.failures.saturating_add(1);
+            }
+            self.session = None;
+            self.report(&ending);
+            match ending {
+                Ending::Failed(source) => return Err(self.bucket.unavailable(source)),
+                // Its revisions are other ones.
+                Ending::OtherBucket => self.markers = Markers::default(),
+                Ending::Resync | Ending::Gap => {}
             }
         }
     }
@@ -226,12 +226,10 @@ fn is_failure(ending: &Ending, is_listing: bool) -> bool {
 /// The time before a list: none for the first one, then more with each failure. A random part keeps
 /// the watches of a server that returns from listing in the same moment.
 fn retry_delay(failures: u32) -> Duration {
-    if failures == 0 {
-        return Duration::ZERO;
+    match failures {
+        0 => Duration::ZERO,
+        failures => RETRY_POLICY.delay(failures),
     }
-    let exponent = 2_u64.saturating_pow(failures).saturating_mul(10);
-    let delay = Duration::from_millis(exponent).min(MAX_RETRY_DELAY);
-    delay.mul_f64(rand::random_range(0.5..1.0))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::{EventHandler, Invalid, Keyed};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
@@ -21,26 +21,23 @@ pub(super) struct AddressInUseEvents {
     pub(super) pools: Vec<PoolKind>,
     pub(super) claims: ClaimCache,
     pub(super) events: EventPublisher,
-    pub(super) deleting: DeletingAddresses,
+    pub(super) deleting: Mutex<Deleting>,
 }
 
 /// The IPAddresses that are being deleted.
-#[derive(Debug, Default)]
-pub(super) struct DeletingAddresses(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    deleting: HashSet<Uid>,
-    listed: bool,
+#[derive(Default)]
+pub(super) struct Deleting {
+    uids: HashSet<Uid>,
+    /// Whether the initial list is complete.
+    is_listed: bool,
 }
 
-impl DeletingAddresses {
+impl Deleting {
     /// Adds an IPAddress that is being deleted. Returns whether it is new and not part of the
     /// initial list.
-    fn insert(&self, address: &IPAddress) -> bool {
-        let mut state = self.0.lock();
-        let is_new = uid(&address.metadata).is_some_and(|uid| state.deleting.insert(uid));
-        is_new && state.listed
+    fn insert(&mut self, address: &IPAddress) -> bool {
+        let is_new = uid(&address.metadata).is_some_and(|uid| self.uids.insert(uid));
+        is_new && self.is_listed
     }
 }
 
@@ -50,22 +47,21 @@ fn uid(address: &ObjectMeta) -> Option<Uid> {
 
 impl EventHandler<IPAddress> for AddressInUseEvents {
     fn init(&self) {
-        *self.deleting.0.lock() = State::default();
+        *self.deleting.lock() = Deleting::default();
     }
 
     fn init_done(&self) {
-        self.deleting.0.lock().listed = true;
+        self.deleting.lock().is_listed = true;
     }
 
     fn apply(&self, address: &IPAddress) {
-        let is_kept = address.metadata.deletion_timestamp.is_some()
-            && finalizer::is_set(address, names::PROTECT_ADDRESS);
+        let is_kept = address.is_deleting() && finalizer::is_set(address, names::PROTECT_ADDRESS);
         if !is_kept
             || !self
                 .pools
                 .iter()
                 .any(|kind| kind.matches(&address.spec.pool_ref))
-            || !self.deleting.insert(address)
+            || !self.deleting.lock().insert(address)
         {
             return;
         }
@@ -101,7 +97,7 @@ impl EventHandler<IPAddress> for AddressInUseEvents {
 impl AddressInUseEvents {
     fn forget(&self, address: &ObjectMeta) {
         if let Some(uid) = uid(address) {
-            self.deleting.0.lock().deleting.remove(&uid);
+            self.deleting.lock().uids.remove(&uid);
         }
     }
 }
@@ -112,17 +108,17 @@ mod tests {
 
     #[test]
     fn deletion_is_new_once_and_not_in_the_initial_list() {
-        let (deleting, mut address) = (DeletingAddresses::default(), IPAddress::default());
+        let (deleting, mut address) = (Mutex::new(Deleting::default()), IPAddress::default());
         let mut is_new_deletion = |uid: &str| {
             address.metadata.uid = Some(uid.to_owned());
-            deleting.insert(&address)
+            deleting.lock().insert(&address)
         };
         let (before, since) = (
             "6101ef08-5b98-40af-8a1f-bc85701b2e47",
             "0001ef08-5b98-00af-8a1f-0085701b2e47",
         );
         assert!(!is_new_deletion(before));
-        deleting.0.lock().listed = true;
+        deleting.lock().is_listed = true;
         assert!(!is_new_deletion(before));
         assert!(is_new_deletion(since) && !is_new_deletion(since));
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::{clock, patch};
-use capi_ipam_protocol::decision::ClusterState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::conditions::{self, Condition};
-use crate::api::{ContractVersion, IPAddressClaim, is_paused};
+use crate::api::{ContractVersion, IPAddressClaim};
+use crate::claim_conditions::condition;
 use crate::clusters::Clusters;
 use crate::contract::ContractClient;
 use crate::setup::ProviderSetup;
@@ -34,12 +34,10 @@ impl AddressUse {
                 conditions::MACHINE_HAS_ADDRESS,
                 "",
             ),
-            Self::NotInUse(message) => Condition::new(
-                conditions::IN_USE,
-                false,
-                conditions::MACHINE_LACKS_ADDRESS,
-                message.as_str(),
-            ),
+            Self::NotInUse(message) => {
+                let reason = conditions::MACHINE_LACKS_ADDRESS;
+                Condition::new(conditions::IN_USE, false, reason, message.as_str())
+            }
             Self::Unknown(reason, message) => {
                 let status = "Unknown".into();
                 Condition {
@@ -82,26 +80,21 @@ impl AddressUseReporter {
         let Some(desired) = desired(self.contract.ipam, claim, found, clock::now()) else {
             return Ok(false);
         };
-        let is_running = matches!(
-            self.clusters.state_for(claim),
-            ClusterState::None | ClusterState::Running
-        );
-        if is_paused(&claim.metadata) || !is_running {
+        if !self.clusters.permit_changes(claim) {
             return Ok(false);
         }
-        let claims = self
-            .contract
-            .claims(claim.metadata.namespace.as_deref().unwrap_or_default());
+        let claims = self.contract.claims_beside(claim);
         match patch::write(&claims, claim, &desired).await {
             // Nothing differs from what the API server stores.
             Ok(None) => return Ok(false),
             Ok(Some(_)) => {}
             // The next check reads the claim again.
-            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(false),
+            Err(error) if error.has_changed() => return Ok(false),
             Err(error) => return Err(error),
         }
+        let before = condition(self.contract.ipam, claim, conditions::IN_USE);
         if let Some(AddressUse::NotInUse(message)) = found
-            && status_of(self.contract.ipam, claim) != Some("False")
+            && before.is_none_or(|before| before.status != "False")
         {
             self.events.warning(
                 claim,
@@ -113,11 +106,6 @@ impl AddressUseReporter {
         }
         Ok(true)
     }
-}
-
-fn status_of(version: ContractVersion, claim: &IPAddressClaim) -> Option<&str> {
-    let list = claim.status.as_ref()?.conditions(version);
-    Some(conditions::find(list, conditions::IN_USE)?.status.as_ref())
 }
 
 /// The claim with the condition, `None` if it has it already.
@@ -159,8 +147,10 @@ mod tests {
         .unwrap();
         for version in ContractVersion::ALL {
             let change = |claim: &IPAddressClaim, found: Option<&AddressUse>| {
-                desired(version, claim, found, clock::now())
-                    .map(|claim| (status_of(version, &claim).map(str::to_owned), claim))
+                desired(version, claim, found, clock::now()).map(|claim| {
+                    let shown = condition(version, &claim, conditions::IN_USE);
+                    (shown.map(|shown| shown.status.to_string()), claim)
+                })
             };
             assert!(change(&claim, None).is_none());
             let (status, in_use) = change(&claim, Some(&AddressUse::InUse)).unwrap();

@@ -18,8 +18,6 @@ pub(super) const MAX_UNREPORTED_CONFLICTS: u32 = 10;
 #[derive(Debug, Default)]
 pub struct AttemptState {
     pub(super) messages: MessageDebounce,
-    /// Number of consecutive attempts that ended with a conflict.
-    conflicts: u32,
     /// Since when the provider has not been ready.
     not_ready_since: Option<Instant>,
 }
@@ -35,17 +33,6 @@ impl AttemptState {
     /// Records that the provider is ready.
     pub(super) fn record_ready(&mut self) {
         self.not_ready_since = None;
-    }
-
-    /// Records that the attempt ended with a conflict. Returns whether the claim has to report it.
-    pub(super) fn record_conflict(&mut self) -> bool {
-        self.conflicts = self.conflicts.saturating_add(1);
-        self.conflicts > MAX_UNREPORTED_CONFLICTS
-    }
-
-    /// Records that the attempt ended without a conflict.
-    pub(super) fn record_no_conflict(&mut self) {
-        self.conflicts = 0;
     }
 }
 
@@ -66,16 +53,5 @@ mod tests {
         state.record_ready();
         assert!(!state.record_not_ready(second, start + Duration::from_secs(10)));
         assert!(AttemptState::default().record_not_ready(Duration::from_mins(1), start));
-    }
-
-    #[test]
-    fn lasting_conflict_is_reported() {
-        let mut state = AttemptState::default();
-        assert!(
-            (0..MAX_UNREPORTED_CONFLICTS).all(|_| !state.record_conflict())
-                && state.record_conflict()
-        );
-        state.record_no_conflict();
-        assert!(!state.record_conflict());
     }
 }

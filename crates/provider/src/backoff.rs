@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::retry::RetryPolicy;
+use capi_ipam_controller::watch::Keyed;
 use parking_lot::Mutex;
 
 use crate::api::IPAddressClaim;
@@ -32,7 +33,7 @@ const MAX_BACKOFF: Duration = Duration::from_mins(5);
 const MAX_RETRIES_PER_SECOND: u32 = 100;
 
 /// Tracks the claims whose last attempt failed, and computes their backoff.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ClaimBackoff {
     /// The delays that the provider has chosen.
     policy: Option<RetryPolicy>,
@@ -51,16 +52,14 @@ impl ClaimBackoff {
 
     /// Records that an attempt failed.
     pub(super) fn record_failure(&self, claim: &IPAddressClaim) {
-        self.failing
-            .lock()
-            .insert(NamespacedName::of(&claim.metadata));
+        self.failing.lock().insert(claim.key());
     }
 
     /// Forgets the claim, after a successful attempt or its deletion.
     pub(super) fn forget(&self, claim: &IPAddressClaim) {
         let mut failing = self.failing.lock();
         if !failing.is_empty() {
-            failing.remove(&NamespacedName::of(&claim.metadata));
+            failing.remove(&claim.key());
         }
     }
 

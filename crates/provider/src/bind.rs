@@ -3,7 +3,6 @@
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::Action;
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
-use capi_ipam_protocol::ClaimRead;
 use capi_ipam_protocol::bind::{self, Bind, End, Event, RemovalReason, Step};
 use kube::ResourceExt;
 use tracing::{Span, debug, field, info};
@@ -15,7 +14,7 @@ use crate::api::{IPAddress, IPAddressClaim, conditions, names};
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
-use crate::ip_address::{found_address, new_ip_address, repaired, repaired_parts};
+use crate::ip_address::{new_ip_address, repaired, repaired_parts};
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 use crate::restore::{RestoreCheck, confirm_restored, end_wait, is_chosen, replaced_address};
@@ -91,7 +90,12 @@ impl<A: ProviderAdapter> Binding<'_, A> {
             Step::AddFinalizerAndAllocate => Ok(self.add_finalizer_and_allocate().await),
             Step::ReadAddress(_) => self.read_address().await,
             Step::CheckRestore => self.check_restore().await,
-            Step::CheckClaim(_) => self.check_claim().await,
+            Step::CheckClaim(_) => {
+                let check =
+                    self.reconciler
+                        .check_claim(&self.claim, self.handler, &mut self.action);
+                Ok(Event::Claim(check.await?))
+            }
             Step::Allocate => self.allocate().await,
             Step::RemoveAddress(reason) => self.remove_address(reason).await,
             Step::CreateAddress => self.create_address().await,
@@ -161,12 +165,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
     }
 
     async fn read_address(&mut self) -> Result<Event, ReconcileError> {
-        let namespace = self.claim.namespace().unwrap_or_default();
-        let addresses = self.reconciler.contract.addresses(&namespace);
-        let found = addresses.get(&self.claim.name_any()).await?;
-        let facts = found
-            .as_ref()
-            .map(|found| found_address(found, &self.claim));
+        let (found, facts) = self.reconciler.read_address(&self.claim).await?;
         // Otherwise the error of a creation is the result of the attempt.
         if found.is_some() {
             self.existing = found;
@@ -188,18 +187,6 @@ impl<A: ProviderAdapter> Binding<'_, A> {
                 Ok(Event::Served)
             }
         }
-    }
-
-    async fn check_claim(&mut self) -> Result<Event, ReconcileError> {
-        let cleaned_up = self
-            .reconciler
-            .clean_up_if_gone(&self.claim, self.handler)
-            .await?;
-        let Some(action) = cleaned_up else {
-            return Ok(Event::Claim(ClaimRead::Exists));
-        };
-        self.action = action;
-        Ok(Event::Claim(ClaimRead::Gone))
     }
 
     /// A2.
@@ -240,11 +227,17 @@ impl<A: ProviderAdapter> Binding<'_, A> {
     /// A3 for a claim without an IPAddress.
     async fn create_address(&mut self) -> Result<Event, ReconcileError> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
-        let create = self
-            .reconciler
-            .create_address(&self.claim, self.pool, allocation);
-        let Err(error) = traces::in_span(trace_span!("create_address"), create).await else {
-            return Ok(Event::Created);
+        let (reconciler, claim) = (self.reconciler, &self.claim);
+        let addresses = reconciler.contract.addresses_beside(claim);
+        let desired = new_ip_address(reconciler.contract.ipam, claim, self.pool, allocation);
+        let create = addresses.create(&desired);
+        let create = reconciler.pending_creates.track(claim, create);
+        let error = match traces::in_span(trace_span!("create_address"), create).await {
+            Ok(created) => {
+                reconciler.addresses.insert(&created);
+                return Ok(Event::Created);
+            }
+            Err(error) => error,
         };
         // A read shows the IPAddress that has the name, of this process or another one.
         if error.is_already_exists() || error.outcome_is_unknown() {
@@ -255,35 +248,62 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         Err(creation_error(error))
     }
 
-    /// A3 for a claim with an IPAddress of the right address.
+    /// A3 for a claim with an IPAddress of the right address: repairs owner references, finalizer
+    /// and labels.
     async fn repair_address(&mut self) -> Result<Event, ReconcileError> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
-        let existing = self.existing.as_ref().ok_or_else(unexpected_event)?;
-        let repair = self
-            .reconciler
-            .repair_address(existing, &self.claim, self.pool, allocation);
-        traces::in_span(trace_span!("adopt_address"), repair).await?;
+        let address = self.existing.as_ref().ok_or_else(unexpected_event)?;
+        let (reconciler, claim) = (self.reconciler, &self.claim);
+        let version = reconciler.contract.ipam;
+        let addresses = reconciler.contract.addresses_beside(claim);
+        let desired = repaired(version, address, claim, self.pool, allocation);
+        let write = patch::write(&addresses, address, &desired);
+        let written = match traces::in_span(trace_span!("adopt_address"), write).await {
+            Err(error) if error.is_rejected() => {
+                let message = "the API server rejected the change of the IPAddress";
+                return Err(rejected(message, error).into());
+            }
+            written => written?,
+        };
+        if let Some(written) = &written {
+            reconciler.report_repair(claim, address, &desired, written);
+        }
+        let known = written.as_ref().unwrap_or(address);
+        reconciler.addresses.insert(known);
         Ok(Event::Repaired)
     }
 
-    /// A4. `is_restored` is whether the IPAddress is that of an earlier claim of this name.
+    /// A4: commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim
+    /// of this name.
     async fn commit(&mut self, is_restored: bool) -> Result<Event, ReconcileError> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
-        let commit = self.reconciler.commit(&self.claim, allocation, is_restored);
-        match traces::in_span(trace_span!("commit"), commit).await {
-            Ok(()) => {
-                if let Some(origin) = self.new_address_origin() {
-                    self.handler.address_bound(allocation, origin);
-                }
-                Ok(Event::Committed)
+        let (reconciler, claim) = (self.reconciler, &self.claim);
+        let version = reconciler.contract.ipam;
+        let status = ClaimConditions::bound(&reconciler.filter.pool_name(claim), allocation);
+        let mut desired = status.bind(version, claim, clock::now());
+        let is_expected = is_restored || is_chosen(claim, allocation);
+        if is_expected || replaced_address(version, claim).is_none() {
+            confirm_restored(version, &mut desired);
+        }
+        let write = reconciler.write_claim(claim, &desired);
+        let written = match traces::in_span(trace_span!("commit"), write).await {
+            Err(error) if error.outcome_is_unknown() => {
+                Some(reconciler.committed(claim, error).await?)
             }
             // A patch of a claim that was just deleted can also fail with a conflict.
-            Err(error) if error.is_not_found() || error.is_conflict() => {
+            Err(error) if error.has_changed() => {
                 self.error = Some(error.into());
-                Ok(Event::NotCommitted)
+                return Ok(Event::NotCommitted);
             }
-            Err(error) => Err(error.into()),
+            written => written?,
+        };
+        if let Some(written) = written {
+            reconciler.report_bound(claim, &written, allocation, &status);
         }
+        if let Some(origin) = self.new_address_origin() {
+            self.handler.address_bound(allocation, origin);
+        }
+        Ok(Event::Committed)
     }
 
     /// Where the IPAddress comes from; `None` if the claim was bound to it before.
@@ -307,8 +327,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if finalizer::is_set(claim, names::RELEASE_ADDRESS) {
             return Ok(Some(claim.clone()));
         }
-        let namespace = claim.namespace().unwrap_or_default();
-        let claims = self.contract.claims(&namespace);
         let mut desired = claim.clone();
         desired
             .finalizers_mut()
@@ -320,15 +338,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 .labels_mut()
                 .insert(names::MOVE_LABEL.to_owned(), String::new());
         }
-        match patch::write(&claims, claim, &desired).await {
-            Ok(written) => {
-                written.iter().for_each(|claim| self.expect_write(claim));
-                Ok(written)
-            }
+        match self.write_claim(claim, &desired).await {
+            Ok(written) => Ok(written),
             Err(error) if error.is_not_found() => Ok(None),
             // The API server rejects a new finalizer on an object that is being deleted; a webhook
             // may reject it as well.
-            Err(error) if error.is_invalid() || error.is_forbidden() => {
+            Err(error) if error.is_rejected() => {
+                let claims = self.contract.claims_beside(claim);
                 match claims.get(&claim.name_any()).await? {
                     Some(found) if found.metadata.deletion_timestamp.is_none() => {
                         Err(HandlerError::transient(
@@ -342,50 +358,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// A3 for a claim without an IPAddress.
-    async fn create_address(
-        &self,
-        claim: &IPAddressClaim,
-        pool: &PoolView,
-        allocation: &Allocation,
-    ) -> Result<(), CallError> {
-        let addresses = self
-            .contract
-            .addresses(&claim.namespace().unwrap_or_default());
-        let desired = new_ip_address(self.contract.ipam, claim, pool, allocation);
-        let create = addresses.create(&desired);
-        let created = self.pending_creates.track(claim, create).await?;
-        self.addresses.insert(&created);
-        Ok(())
-    }
-
-    /// A3 for a claim with an IPAddress of the right address: repairs owner references, finalizer
-    /// and labels.
-    async fn repair_address(
-        &self,
-        address: &IPAddress,
-        claim: &IPAddressClaim,
-        pool: &PoolView,
-        allocation: &Allocation,
-    ) -> Result<(), ReconcileError> {
-        let addresses = self
-            .contract
-            .addresses(&claim.namespace().unwrap_or_default());
-        let desired = repaired(self.contract.ipam, address, claim, pool, allocation);
-        let written = match patch::write(&addresses, address, &desired).await {
-            Err(error) if error.is_invalid() || error.is_forbidden() => {
-                let message = "the API server rejected the change of the IPAddress";
-                return Err(rejected(message, error).into());
-            }
-            written => written?,
-        };
-        if let Some(written) = &written {
-            self.report_repair(claim, address, &desired, written);
-        }
-        self.addresses.insert(written.as_ref().unwrap_or(address));
-        Ok(())
     }
 
     /// Reports by an event that an IPAddress was changed: adopted by a claim without an address, or
@@ -410,50 +382,29 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.events.normal(written, version, reason, action, &note);
     }
 
-    /// A4. Commits the binding. `is_restored` is whether the IPAddress is that of an earlier claim
-    /// of this name.
-    async fn commit(
+    /// Reports that a claim is bound, and that it has another address than before a restore.
+    fn report_bound(
         &self,
         claim: &IPAddressClaim,
+        written: &IPAddressClaim,
         allocation: &Allocation,
-        is_restored: bool,
-    ) -> Result<(), CallError> {
+        status: &ClaimConditions,
+    ) {
         let version = self.contract.ipam;
-        let status = ClaimConditions::bound(&self.filter.pool_name(claim), allocation);
-        let mut desired = status.bind(version, claim, clock::now());
-        let is_expected = is_restored || is_chosen(claim, allocation);
-        if is_expected || replaced_address(version, claim).is_none() {
-            confirm_restored(version, &mut desired);
+        let (namespace, name) = (claim.namespace(), claim.name_any());
+        debug!(namespace, claim = name, address = %allocation.address, "claim is bound");
+        if claim.bound_address().is_none() {
+            self.metrics.record_bind(claim);
         }
-        let namespace = claim.namespace().unwrap_or_default();
-        let written = match patch::write(&self.contract.claims(&namespace), claim, &desired).await {
-            Err(error) if error.outcome_is_unknown() => Some(self.committed(claim, error).await?),
-            written => written?,
-        };
-        if let Some(written) = written {
-            self.expect_write(&written);
-            debug!(namespace, claim = claim.name_any(), address = %allocation.address, "claim is bound");
-            if claim.bound_address().is_none() {
-                self.metrics.record_bind(claim);
-            }
+        self.events
+            .normal(claim, &version, status.reason, "Allocate", &status.message);
+        if let Some(replaced) = replaced_address(version, written) {
+            let reason = replaced.reason.as_deref();
+            let reason = reason.unwrap_or(conditions::RESTORED_WITHOUT_ADDRESS);
+            let note = format!("{}: {}", status.message, replaced.message());
             self.events
-                .normal(claim, &version, status.reason, "Allocate", &status.message);
-            if let Some(replaced) = replaced_address(version, &written) {
-                let reason = replaced
-                    .reason
-                    .as_deref()
-                    .unwrap_or(conditions::RESTORED_WITHOUT_ADDRESS);
-                let text = replaced.message.as_deref().unwrap_or_default();
-                self.events.warning(
-                    claim,
-                    &version,
-                    reason,
-                    "Allocate",
-                    &format!("{}: {text}", status.message),
-                );
-            }
+                .warning(claim, &version, reason, "Allocate", &note);
         }
-        Ok(())
     }
 
     /// Reads whether A4 was applied although the API server has not answered. Otherwise nobody
@@ -467,12 +418,14 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if claim.bound_address().is_some() {
             return Err(error);
         }
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let claims = self.contract.claims_beside(claim);
         let found = claims.get(&claim.name_any()).await?;
         let is_committed = |found: &IPAddressClaim| {
             found.metadata.uid == claim.metadata.uid && found.bound_address().is_some()
         };
-        found.filter(is_committed).ok_or(error)
+        let found = found.filter(is_committed).ok_or(error)?;
+        self.expect_write(&found);
+        Ok(found)
     }
 }
 
@@ -485,7 +438,7 @@ fn creation_error(error: CallError) -> ReconcileError {
         let message = "the claim's namespace is being deleted".to_owned();
         return HandlerError::PoolNotReady(message).into();
     }
-    if error.is_invalid() || error.is_forbidden() {
+    if error.is_rejected() {
         return rejected("the API server rejected the IPAddress", error).into();
     }
     error.into()

@@ -9,7 +9,7 @@ use capi_ipam_controller::controller::{Cached, Store};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::traces;
-use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, trim};
+use capi_ipam_controller::watch::{EventHandler, FanOut, Invalid, Keyed, trim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::ObjectMeta;
 use tokio::sync::mpsc;
@@ -44,7 +44,7 @@ impl CompactClaim {
     ) -> Option<Self> {
         let bound = is_bound(claim);
         let is_complete = bound && finalizer::is_set(claim, names::RELEASE_ADDRESS);
-        let compact = claim.metadata.deletion_timestamp.is_none() && (is_complete || !is_managed);
+        let compact = !claim.is_deleting() && (is_complete || !is_managed);
         let uid = Uid::parse(claim.metadata.uid.as_deref()?)?;
         let (created, shows_use) = (created(&claim.metadata), shows_use(claim));
         compact.then_some(Self {
@@ -111,7 +111,11 @@ impl ClaimCache {
     /// UUID. Absence does not prove that a claim is deleted: confirm it with a live read before
     /// releasing anything.
     pub fn get(&self, namespace: &str, name: &str) -> Option<ClaimSnapshot> {
-        Some(match self.store.get(Some(namespace), name)? {
+        self.snapshot(&self.store.get(Some(namespace), name)?)
+    }
+
+    fn snapshot(&self, cached: &Cached<IPAddressClaim, CompactClaim>) -> Option<ClaimSnapshot> {
+        Some(match cached {
             Cached::Compact(claim) => ClaimSnapshot {
                 uid: claim.uid,
                 is_managed: claim.is_managed,
@@ -123,14 +127,12 @@ impl ClaimCache {
                 uid: Uid::parse(claim.metadata.uid.as_deref()?)?,
                 is_managed: self.selection.includes(claim.as_ref()),
                 created: created(&claim.metadata),
-                bound: is_bound(&claim),
+                bound: is_bound(claim),
                 deleted: claim.metadata.deletion_timestamp.clone(),
             },
         })
     }
-}
 
-impl ClaimCache {
     /// The claims with the condition `AddressInUse` that this process reconciles, and their pools.
     pub fn with_reported_use(&self) -> Vec<(NamespacedName, PoolReference)> {
         self.store.filter_map(|namespace, name, cached| {
@@ -173,16 +175,9 @@ impl ClaimCache {
     /// The uids and names of the bound claims that this process reconciles.
     pub(super) fn bound(&self) -> Vec<(Uid, NamespacedName)> {
         self.store.filter_map(|namespace, name, cached| {
-            let uid = match cached {
-                Cached::Compact(claim) if claim.is_managed && claim.bound => Some(claim.uid),
-                Cached::Full(claim)
-                    if is_bound(claim) && self.selection.includes(claim.as_ref()) =>
-                {
-                    Uid::parse(claim.metadata.uid.as_deref()?)
-                }
-                _ => None,
-            };
-            Some((uid?, NamespacedName::new(namespace, name)))
+            let claim = self.snapshot(cached)?;
+            let is_ours = claim.is_managed && claim.bound;
+            is_ours.then(|| (claim.uid, NamespacedName::new(namespace, name)))
         })
     }
 }
@@ -297,7 +292,7 @@ impl EventHandler<IPAddressClaim> for FilteringHandler {
 
     fn delete(&self, claim: &IPAddressClaim) {
         self.handlers.delete(claim);
-        let is_marked = claim.metadata.deletion_timestamp.is_some();
+        let is_marked = claim.is_deleting();
         if self.filter.matches(claim)
             && !is_marked
             && finalizer::is_set(claim, names::RELEASE_ADDRESS)

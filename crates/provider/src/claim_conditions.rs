@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use capi_ipam_controller::client::error_text;
 use capi_ipam_controller::finalizer;
 use capi_ipam_protocol::decision::{EarlyRelease, WaitReason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -23,7 +24,7 @@ const LAST_FAILURE: &str = "; not released yet, the last attempt failed: ";
 ///
 /// The message of a bound claim is used for the event only, and its condition has no message: other
 /// controllers copy messages of conditions to their own objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct ClaimConditions {
     pub(super) ready: bool,
     pub(super) reason: &'static str,
@@ -40,6 +41,13 @@ impl ClaimConditions {
             message: message.into(),
             paused: false,
             severity: "Info",
+        }
+    }
+
+    fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            severity: "Warning",
+            ..Self::info(reason, message)
         }
     }
 
@@ -149,21 +157,15 @@ impl ClaimConditions {
             "the address of the claim is released because {why}; a machine may still use it: these finalizers are left \
              on the claim: {others}"
         );
-        Self {
-            severity: "Warning",
-            ..Self::info(conditions::RELEASED_EARLY, message)
-        }
+        Self::warning(conditions::RELEASED_EARLY, message)
     }
 
     /// The same, after several consecutive attempts that failed, the last one with `error`.
     /// `message` is that of the condition.
     pub(super) fn failed_early_release(message: &str, error: &(dyn Error + 'static)) -> Self {
         let (before, _) = message.split_once(LAST_FAILURE).unwrap_or((message, ""));
-        let message = format!("{before}{LAST_FAILURE}{}", explain(error));
-        Self {
-            severity: "Warning",
-            ..Self::info(conditions::RELEASED_EARLY, message)
-        }
+        let message = format!("{before}{LAST_FAILURE}{}", error_text(error));
+        Self::warning(conditions::RELEASED_EARLY, message)
     }
 
     /// The same, while finalizers of other controllers keep the IPAddress.
@@ -199,7 +201,7 @@ impl ClaimConditions {
     /// Several consecutive attempts to allocate or release the address failed, the last one with
     /// `error`.
     pub(super) fn repeated_failure(claim: &IPAddressClaim, error: &(dyn Error + 'static)) -> Self {
-        let message = explain(error);
+        let message = error_text(error);
         if claim.metadata.deletion_timestamp.is_some() {
             return Self::error(
                 conditions::RELEASE_FAILED,
@@ -211,28 +213,16 @@ impl ClaimConditions {
 
     /// The handler returned an error instead of an address.
     pub(super) fn failed(error: &HandlerError) -> Self {
-        let message = explain(error);
+        let message = error_text(error);
         match error {
             HandlerError::PoolNotFound(_)
             | HandlerError::PoolNotReady(_)
             | HandlerError::RetryAfter { .. }
             | HandlerError::Conflict(_) => Self::info(conditions::POOL_NOT_READY, message),
-            HandlerError::PoolExhausted(_) => Self {
-                severity: "Warning",
-                ..Self::info(conditions::POOL_EXHAUSTED, message)
-            },
-            HandlerError::PoolNotAllowed(_) => Self {
-                severity: "Warning",
-                ..Self::info(conditions::POOL_NOT_ALLOWED, message)
-            },
-            HandlerError::QuotaExceeded(_) => Self {
-                severity: "Warning",
-                ..Self::info(conditions::QUOTA_EXCEEDED, message)
-            },
-            HandlerError::Waiting { reason, .. } => Self {
-                severity: "Warning",
-                ..Self::info(reason, message)
-            },
+            HandlerError::PoolExhausted(_) => Self::warning(conditions::POOL_EXHAUSTED, message),
+            HandlerError::PoolNotAllowed(_) => Self::warning(conditions::POOL_NOT_ALLOWED, message),
+            HandlerError::QuotaExceeded(_) => Self::warning(conditions::QUOTA_EXCEEDED, message),
+            HandlerError::Waiting { reason, .. } => Self::warning(reason, message),
             HandlerError::DuplicateAddress(_) => {
                 Self::error(conditions::DUPLICATE_ADDRESS, message)
             }
@@ -258,8 +248,9 @@ impl ClaimConditions {
         } else {
             self.message.as_str()
         };
-        let ready = Condition::new(conditions::READY, self.ready, self.reason, message)
-            .with_observed_generation(generation);
+        let observed = |condition: Condition| condition.with_observed_generation(generation);
+        let ready = Condition::new(conditions::READY, self.ready, self.reason, message);
+        let ready = observed(ready);
         conditions::set(
             status.v1beta1_conditions_mut(version),
             ready.to_v1beta1(self.severity),
@@ -270,30 +261,15 @@ impl ClaimConditions {
         if self.reason == conditions::AWAITING_ADDRESS {
             // It stays when `Ready` has another reason: the status that showed the restore may be
             // overwritten.
-            let (type_, reason) = (
-                conditions::RESTORED_WITHOUT_ADDRESS,
-                conditions::AWAITING_ADDRESS,
-            );
-            let restored = Condition::new(
-                type_,
-                false,
-                reason,
-                "the IPAddress of the claim is not restored yet",
-            );
-            conditions::set(
-                list,
-                restored.with_observed_generation(generation),
-                now.clone(),
-            );
+            let type_ = conditions::RESTORED_WITHOUT_ADDRESS;
+            let message = "the IPAddress of the claim is not restored yet";
+            let restored = Condition::new(type_, false, self.reason, message);
+            conditions::set(list, observed(restored), now.clone());
         }
         if self.paused {
-            let paused = Condition::new(
-                conditions::PAUSED,
-                true,
-                conditions::PAUSED_REASON,
-                self.message.clone(),
-            );
-            conditions::set(list, paused.with_observed_generation(generation), now);
+            let (type_, reason) = (conditions::PAUSED, conditions::PAUSED_REASON);
+            let paused = Condition::new(type_, true, reason, self.message.clone());
+            conditions::set(list, observed(paused), now);
         } else {
             conditions::remove(list, conditions::PAUSED);
         }
@@ -316,6 +292,15 @@ impl ClaimConditions {
     }
 }
 
+/// A condition of a claim.
+pub(super) fn condition<'a>(
+    version: ContractVersion,
+    claim: &'a IPAddressClaim,
+    type_: &str,
+) -> Option<&'a Condition> {
+    conditions::find(claim.status.as_ref()?.conditions(version), type_)
+}
+
 /// Compares the status of the claim with the desired one.
 pub(super) fn status_diff(claim: &IPAddressClaim, desired: &IPAddressClaim) -> StatusDiff {
     if desired.status == claim.status {
@@ -324,36 +309,6 @@ pub(super) fn status_diff(claim: &IPAddressClaim, desired: &IPAddressClaim) -> S
         StatusDiff::Message
     } else {
         StatusDiff::State
-    }
-}
-
-/// Formats the error and its sources in one line. For an API error, only the message of the API
-/// server is used.
-fn explain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let answer = answer(source);
-        let part = answer.map_or_else(|| source.to_string(), str::to_owned);
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        next = if answer.is_some() {
-            None
-        } else {
-            source.source()
-        };
-    }
-    text.replace('\n', " ")
-}
-
-/// Returns the message of the API server if the error is an API error.
-fn answer<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a str> {
-    let boxed = || error.downcast_ref::<Box<kube::Error>>().map(Box::as_ref);
-    match error.downcast_ref::<kube::Error>().or_else(boxed) {
-        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(&status.message),
-        _ => None,
     }
 }
 
@@ -402,7 +357,7 @@ pub(crate) fn waits_for_free_address(claim: &IPAddressClaim) -> bool {
     ];
     conditions
         .into_iter()
-        .any(|condition| waited.contains(&condition.reason.as_deref().unwrap_or_default()))
+        .any(|condition| waited.contains(&condition.reason()))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{CallError, error_chain};
+use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{Action, Attempt};
-use capi_ipam_controller::watch::display_name;
-use capi_ipam_controller::{clock, patch};
+use capi_ipam_controller::watch::{Keyed, display_name};
 use capi_ipam_protocol::decision::AddressState;
 use kube::ResourceExt;
 use tracing::{debug, info};
@@ -21,28 +21,29 @@ use crate::reconciler::ClaimReconciler;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Writes the conditions of the claim and publishes an event, unless the conditions are up to
-    /// date. If the message is debounced, returns the time after which to call it again.
+    /// date. Returns when the claim is reconciled again: after `wait`, or earlier if the message is
+    /// debounced.
     pub(super) async fn update_status(
         &self,
         claim: &IPAddressClaim,
         status: &ClaimConditions,
         debounce: &mut MessageDebounce,
-    ) -> Result<Option<Duration>, CallError> {
+        wait: Duration,
+    ) -> Result<Action, CallError> {
         let version = self.contract.ipam;
-        let namespace = claim.namespace().unwrap_or_default();
-        let claims = self.contract.claims(&namespace);
-        // Without what the API server does not store, or the difference would never become empty.
-        let desired = claims.storable(claim, status.apply_to(version, claim, clock::now()));
+        let desired = status.apply_to(version, claim, clock::now());
         let diff = status_diff(claim, &desired);
         match debounce.decide(diff, Instant::now()) {
-            StatusWrite::Skip => return Ok(None),
-            StatusWrite::After(wait) => return Ok(Some(wait)),
+            StatusWrite::Skip => return Ok(Action::Requeue(wait)),
+            StatusWrite::After(left) => return Ok(Action::Requeue(left.min(wait))),
             StatusWrite::Now => {}
         }
-        match patch::write(&claims, claim, &desired).await {
-            Ok(written) => written.iter().for_each(|claim| self.expect_write(claim)),
+        match self.write_claim(claim, &desired).await {
+            Ok(Some(_)) => {}
+            // The API server would store nothing of what differs.
+            Ok(None) => return Ok(Action::Requeue(wait)),
             // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
+            Err(error) if error.has_changed() => return Ok(Action::Requeue(wait)),
             Err(error) => return Err(error),
         }
         if diff == StatusDiff::State {
@@ -51,7 +52,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.metrics.record_failure(status.reason);
         self.events
             .warning(claim, &version, status.reason, "Allocate", &status.message);
-        Ok(None)
+        Ok(Action::Requeue(wait))
     }
 
     /// Logs that a claim is no longer ready, or for another reason. Many claims can wait for one
@@ -75,15 +76,24 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<AttemptState>,
         error: HandlerError,
     ) -> Result<Action, ReconcileError> {
-        if matches!(
-            error,
-            HandlerError::Transient { .. } | HandlerError::Conflict(_)
-        ) {
-            return Err(error.into());
-        }
-        let mut wait = self.retry_delay(&error);
+        let status = ClaimConditions::failed(&error);
+        self.wait(claim, Some(status), attempt, Some(error)).await
+    }
+
+    /// Reports why a claim waits, if that is to be reported. `error` is that of the handler.
+    pub(super) async fn wait(
+        &self,
+        claim: &IPAddressClaim,
+        status: Option<ClaimConditions>,
+        attempt: &mut Attempt<AttemptState>,
+        error: Option<HandlerError>,
+    ) -> Result<Action, ReconcileError> {
+        let wait = self.retry_delay(error.as_ref());
         let is_reported = match error {
-            HandlerError::RetryAfter { after, .. } => {
+            Some(error @ (HandlerError::Transient { .. } | HandlerError::Conflict(_))) => {
+                return Err(error.into());
+            }
+            Some(HandlerError::RetryAfter { after, .. }) => {
                 attempt.state.record_not_ready(after, Instant::now())
             }
             _ => {
@@ -91,18 +101,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 true
             }
         };
-        if !is_reported {
-            return Ok(Action::Requeue(wait));
-        }
-        if let Some(current) = self.latest(claim).await? {
-            let retry = self
-                .update_status(
-                    &current,
-                    &ClaimConditions::failed(&error),
-                    &mut attempt.state.messages,
-                )
-                .await?;
-            wait = retry.map_or(wait, |retry| retry.min(wait));
+        if let Some(status) = status.filter(|_| is_reported)
+            && let Some(current) = self.latest(claim).await?
+        {
+            let debounce = &mut attempt.state.messages;
+            let update = self.update_status(&current, &status, debounce, wait);
+            return Ok(update.await?);
         }
         Ok(Action::Requeue(wait))
     }
@@ -117,7 +121,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let early = self.failed_early_release(claim, error);
         let status = early.unwrap_or_else(|| ClaimConditions::repeated_failure(claim, error));
         // A bound claim stays ready if its IPAddress exists and only its repair fails.
-        let is_usable = claim.metadata.deletion_timestamp.is_none()
+        let is_usable = !claim.is_deleting()
             && claim.bound_address().is_some()
             && self.addresses.state_for(claim) != AddressState::Absent;
         if is_usable && !error.is_rejected() {
@@ -133,10 +137,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             return;
         }
         let reported = match self.latest(claim).await {
-            Ok(Some(current)) => self
-                .update_status(&current, &status, &mut attempt.state.messages)
-                .await
-                .map(drop),
+            Ok(Some(current)) => {
+                let debounce = &mut attempt.state.messages;
+                let update = self.update_status(&current, &status, debounce, Duration::ZERO);
+                update.await.map(drop)
+            }
             Ok(None) => Ok(()),
             Err(error) => Err(error),
         };
@@ -161,8 +166,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if let Some(left) = unreported_deletion(claim, clock::now().0) {
             return Ok(Action::Requeue(left.min(wait)));
         }
-        let retry = self.update_status(claim, status, debounce).await?;
-        Ok(Action::Requeue(retry.map_or(wait, |retry| retry.min(wait))))
+        Ok(self.update_status(claim, status, debounce, wait).await?)
     }
 
     /// Returns the claim, read again if this process wrote it since; `None` if it was deleted or
@@ -171,7 +175,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if !self.is_stale(claim) {
             return Ok(Some(claim.clone()));
         }
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let claims = self.contract.claims_beside(claim);
         let is_same = |found: &IPAddressClaim| {
             let (found, claim) = (&found.metadata, &claim.metadata);
             found.uid == claim.uid
@@ -180,10 +184,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(claims.get(&claim.name_any()).await?.filter(is_same))
     }
 
-    /// The delay before the handler is called again after this error.
-    pub(super) fn retry_delay(&self, error: &HandlerError) -> Duration {
+    /// The delay before the handler is called again, possibly after an error.
+    pub(super) fn retry_delay(&self, error: Option<&HandlerError>) -> Duration {
         match error {
-            HandlerError::RetryAfter { after, .. } => *after,
+            Some(HandlerError::RetryAfter { after, .. }) => *after,
             _ => self.options.resync_interval,
         }
     }

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use capi_ipam_protocol::decision::ClusterState;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
-use crate::api::{Cluster, IPAddressClaim, names};
+use crate::api::{Cluster, IPAddressClaim, is_paused, names};
+use crate::contract::namespace_of;
 use crate::waiting_claims::{WaitingClaims, created};
 
 /// Maximum time between the creation or unpausing of a moved or restored Cluster and the creation
@@ -32,7 +33,7 @@ struct State {
 }
 
 /// The cached properties of a Cluster.
-struct ClusterInfo {
+pub(super) struct ClusterInfo {
     paused: bool,
     /// Creation time in seconds since 1970.
     created: i64,
@@ -64,6 +65,13 @@ impl Clusters {
         without_requested(claim, state)
     }
 
+    /// Whether nothing says that the claim must not be changed: it is not paused, and its Cluster
+    /// exists and is not paused either.
+    pub(super) fn permit_changes(&self, claim: &IPAddressClaim) -> bool {
+        let state = self.state_for(claim);
+        !is_paused(&claim.metadata) && matches!(state, ClusterState::None | ClusterState::Running)
+    }
+
     /// As [`Self::state_for`]. If the Cluster is missing or paused, the claim waits for it, and is
     /// enqueued when this changes.
     pub(super) fn state_or_wait(&self, claim: &IPAddressClaim) -> ClusterState {
@@ -92,8 +100,7 @@ impl Clusters {
             return false;
         };
         let state = self.state.lock();
-        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
-        let Some(known) = state.clusters.get(namespace, cluster) else {
+        let Some(known) = state.clusters.get(namespace_of(claim), cluster) else {
             return false;
         };
         let recently_created = known.created.saturating_add_unsigned(MOVE_WINDOW.as_secs())
@@ -108,18 +115,8 @@ impl Clusters {
     pub(super) fn forget(&self, claim: &IPAddressClaim) {
         let mut state = self.state.lock();
         if !state.waiting.is_empty() {
-            state.waiting.remove(&NamespacedName::of(&claim.metadata));
+            state.waiting.remove(&claim.key());
         }
-    }
-
-    fn remove(&self, cluster: &ObjectMeta) {
-        let key = NamespacedName::of(cluster);
-        let uid = cluster.uid.as_deref();
-        self.state
-            .lock()
-            .clusters
-            .delete(key.namespace(), key.name(), uid, Instant::now());
-        self.wake_waiting(&key);
     }
 
     fn wake_waiting(&self, cluster: &NamespacedName) {
@@ -148,78 +145,61 @@ pub(super) fn without_requested(
 
 fn cluster_of(claim: &IPAddressClaim) -> Option<NamespacedName> {
     Some(NamespacedName::new(
-        claim.metadata.namespace.as_deref().unwrap_or_default(),
+        namespace_of(claim),
         claim.cluster_name()?,
     ))
 }
 
-impl EventHandler<Cluster> for Clusters {
-    fn init(&self) {
-        self.state.lock().clusters.begin_list();
+impl ObservedCache for Clusters {
+    type Object = Cluster;
+    type Value = ClusterInfo;
+
+    fn observed<T>(&self, function: impl FnOnce(&mut Observed<ClusterInfo>) -> T) -> T {
+        function(&mut self.state.lock().clusters)
     }
 
-    fn init_done(&self) {
-        let removed = self.state.lock().clusters.end_list(Instant::now());
-        for (cluster, _) in removed {
-            self.wake_waiting(&cluster);
-        }
-    }
-
-    fn apply(&self, cluster: &Cluster) {
-        let key = NamespacedName::of(&cluster.metadata);
+    fn see(&self, cluster: &Cluster) {
+        let key = cluster.key();
         let paused = cluster.is_paused();
-        let is_changed = {
-            let (mut state, now) = (self.state.lock(), Instant::now());
-            let before = state
-                .clusters
-                .get(key.namespace(), key.name())
-                .map(|known| (known.paused, known.unpaused));
+        let is_changed = self.observed(|clusters| {
+            let now = Instant::now();
+            let before = clusters.get(key.namespace(), key.name());
             let unpaused = match before {
-                Some((true, _)) if !paused => Some(now),
-                before => before.and_then(|(_, unpaused)| unpaused),
+                Some(before) if before.paused && !paused => Some(now),
+                before => before.and_then(|before| before.unpaused),
             };
             let info = ClusterInfo {
                 paused,
                 created: created(&cluster.metadata),
                 unpaused,
             };
-            let change = state
-                .clusters
-                .see(Origin::Watch, &cluster.metadata, info, now);
+            let change = clusters.see(Origin::Watch, &cluster.metadata, info, now);
             change.is_some_and(|change| change.before.map(|before| before.paused) != Some(paused))
-        };
+        });
         if is_changed {
             self.wake_waiting(&key);
         }
     }
 
-    fn delete(&self, cluster: &Cluster) {
-        self.remove(&cluster.metadata);
+    fn removed(&self, cluster: &NamespacedName, _: Option<ClusterInfo>) {
+        self.wake_waiting(cluster);
     }
 
     /// What was known of the Cluster stays valid. One of which nothing is known counts as paused:
     /// nothing of it may change.
-    fn apply_invalid(&self, cluster: &Invalid) {
-        let (metadata, now) = (&cluster.metadata, Instant::now());
-        let key = NamespacedName::of(metadata);
-        let state = &mut self.state.lock();
-        state.clusters.see_undecodable(Origin::Watch, metadata, now);
-        if state.clusters.get(key.namespace(), key.name()).is_none() {
-            let info = ClusterInfo {
-                paused: true,
-                created: created(metadata),
-                unpaused: None,
-            };
-            state.clusters.see(Origin::Watch, metadata, info, now);
-        }
-    }
-
-    fn delete_invalid(&self, cluster: &Invalid) {
-        self.remove(&cluster.metadata);
-    }
-
-    fn restored(&self) {
-        self.state.lock().clusters.restored();
+    fn see_undecodable(&self, metadata: &ObjectMeta) {
+        let (key, now) = (NamespacedName::of(metadata), Instant::now());
+        self.observed(|clusters| {
+            clusters.see_undecodable(Origin::Watch, metadata, now);
+            if clusters.get(key.namespace(), key.name()).is_none() {
+                let info = ClusterInfo {
+                    paused: true,
+                    created: created(metadata),
+                    unpaused: None,
+                };
+                clusters.see(Origin::Watch, metadata, info, now);
+            }
+        });
     }
 }
 
@@ -230,6 +210,8 @@ mod tests {
 
     use capi_ipam_controller::controller::ControllerBuilder;
     use serde_json::json;
+
+    use capi_ipam_controller::watch::{EventHandler, Invalid};
 
     use super::*;
     use crate::claim_cache::CompactClaim;

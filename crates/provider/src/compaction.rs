@@ -32,11 +32,8 @@ impl<A: ProviderAdapter> Compaction<IPAddressClaim> for ClaimReconciler<A> {
         if !claim.is_managed {
             return false;
         }
-        let (namespace, name) = name.parts();
-        let address = self
-            .addresses
-            .state_of(namespace, name, Some(claim.uid), &claim.pool);
-        match address {
+        let index = &self.addresses;
+        match index.state_of(name, Some(claim.uid), &claim.pool) {
             AddressState::Absent | AddressState::Invalid => true,
             AddressState::Valid | AddressState::Deleting => self
                 .verification

@@ -1,16 +1,15 @@
 //! Clients for the contract kinds, in the versions that the API server serves.
 
-use capi_ipam_controller::client::PrunedFields;
-use capi_ipam_controller::client::{CallError, ResourceClient};
+use capi_ipam_controller::client::{ApiObject, CallError, PrunedFields, ResourceClient};
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::health::Health;
 use capi_ipam_controller::server_clock;
 use capi_ipam_controller::watch::WatchApi;
 use jiff::Timestamp;
-use kube::Client;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, NamespaceResourceScope};
+use kube::{Client, Resource};
 
-use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, names};
+use crate::api::{Cluster, ContractVersion, IPAddress, IPAddressClaim, Machine, Uid, names};
 
 /// Creates clients and watches for the contract kinds, in the versions that the API server serves.
 /// Cheap to clone.
@@ -63,33 +62,42 @@ impl ContractClient {
 
     /// A client for the claims of a namespace.
     pub fn claims(&self, namespace: &str) -> ResourceClient<IPAddressClaim> {
-        let api = kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace);
-        ResourceClient::new(api, &self.ipam).with_pruned_fields(self.pruned_claim_fields.clone())
+        let claims = self.objects(self.ipam, namespace);
+        claims.with_pruned_fields(self.pruned_claim_fields.clone())
     }
 
     /// A client for the addresses of a namespace. With an empty namespace it can only list, in all
     /// namespaces.
     pub fn addresses(&self, namespace: &str) -> ResourceClient<IPAddress> {
-        ResourceClient::new(
-            kube::Api::all_with(self.client.clone(), &self.ipam).constrain(namespace),
-            &self.ipam,
-        )
+        self.objects(self.ipam, namespace)
     }
 
     /// A client for the Clusters of a namespace.
     pub fn clusters(&self, namespace: &str) -> ResourceClient<Cluster> {
-        ResourceClient::new(
-            kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace),
-            &self.cluster,
-        )
+        self.objects(self.cluster, namespace)
     }
 
     /// A client for the Machines of a namespace.
     pub fn machines(&self, namespace: &str) -> ResourceClient<Machine> {
-        ResourceClient::new(
-            kube::Api::all_with(self.client.clone(), &self.cluster).constrain(namespace),
-            &self.cluster,
-        )
+        self.objects(self.cluster, namespace)
+    }
+
+    /// A client for the claims in the namespace of an object.
+    pub(super) fn claims_beside<K: Resource>(&self, object: &K) -> ResourceClient<IPAddressClaim> {
+        self.claims(namespace_of(object))
+    }
+
+    /// A client for the addresses in the namespace of an object.
+    pub(super) fn addresses_beside<K: Resource>(&self, object: &K) -> ResourceClient<IPAddress> {
+        self.addresses(namespace_of(object))
+    }
+
+    fn objects<K>(&self, version: ContractVersion, namespace: &str) -> ResourceClient<K>
+    where
+        K: ApiObject + Resource<DynamicType = ContractVersion, Scope = NamespaceResourceScope>,
+    {
+        let api = kube::Api::all_with(self.client.clone(), &version).constrain(namespace);
+        ResourceClient::new(api, &version)
     }
 
     /// The time of the API server, see [`server_clock`](capi_ipam_controller::server_clock).
@@ -106,11 +114,15 @@ impl ContractClient {
     pub fn watched_addresses(&self) -> WatchApi<IPAddress> {
         WatchApi::all_with(self.client.clone(), &self.ipam)
     }
+}
 
-    /// The watch of the Clusters of a namespace, or of all namespaces if it is empty.
-    pub(super) fn watched_clusters(&self, namespace: &str) -> WatchApi<Cluster> {
-        WatchApi::all_with(self.client.clone(), &self.cluster).constrain(namespace)
-    }
+pub(crate) fn namespace_of<K: Resource>(object: &K) -> &str {
+    object.meta().namespace.as_deref().unwrap_or_default()
+}
+
+/// The uid of an object.
+pub(crate) fn uid_of<K: Resource>(object: &K) -> Uid {
+    Uid::of(object.meta().uid.as_deref().unwrap_or_default())
 }
 
 /// The `apiVersion` of claims and addresses in a version of the contract.

@@ -3,11 +3,10 @@
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::{clock, patch};
-use kube::ResourceExt;
 
 use crate::adapter::HandlerError;
 use crate::api::{IPAddressClaim, conditions};
-use crate::claim_conditions::ClaimConditions;
+use crate::claim_conditions::{ClaimConditions, condition};
 use crate::contract::ContractClient;
 
 /// Reports on bound claims that another claim has the same address.
@@ -28,13 +27,8 @@ impl DuplicateReporter {
 
     /// Returns whether the condition `Ready` of the claim has the reason `DuplicateAddress`.
     pub fn reports_duplicate(&self, claim: &IPAddressClaim) -> bool {
-        let conditions = claim
-            .status
-            .as_ref()
-            .map(|status| status.conditions(self.contract.ipam))
-            .unwrap_or_default();
-        let ready = conditions::find(conditions, conditions::READY);
-        ready.is_some_and(|ready| ready.reason.as_deref() == Some(conditions::DUPLICATE_ADDRESS))
+        let ready = condition(self.contract.ipam, claim, conditions::READY);
+        ready.is_some_and(|ready| ready.reason() == conditions::DUPLICATE_ADDRESS)
     }
 
     /// Sets the condition `Ready` of the claim to False with the reason `DuplicateAddress`, and
@@ -44,7 +38,7 @@ impl DuplicateReporter {
     pub async fn report(&self, claim: &IPAddressClaim, message: String) -> Result<(), CallError> {
         let status = ClaimConditions::failed(&HandlerError::DuplicateAddress(message));
         let desired = status.apply_to(self.contract.ipam, claim, clock::now());
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let claims = self.contract.claims_beside(claim);
         match patch::write(&claims, claim, &desired).await {
             Ok(None) => {}
             Ok(Some(_)) => self.events.warning(
@@ -55,7 +49,7 @@ impl DuplicateReporter {
                 &status.message,
             ),
             // The provider checks the changed claim again later.
-            Err(error) if error.is_conflict() || error.is_not_found() => {}
+            Err(error) if error.has_changed() => {}
             Err(error) => return Err(error),
         }
         Ok(())

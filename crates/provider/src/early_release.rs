@@ -12,11 +12,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
-use capi_ipam_controller::watch::{EventHandler, Invalid};
-use capi_ipam_controller::{clock, patch};
+use capi_ipam_controller::watch::{EventHandler, Invalid, Keyed};
 use capi_ipam_protocol::decision::{ClaimView, EarlyRelease};
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tracing::info;
 
 use crate::adapter::{HandlerError, PoolView, ProviderAdapter};
-use crate::api::conditions::{self, Condition};
+use crate::api::conditions;
 use crate::api::{ContractVersion, IPAddressClaim, Uid, names};
 use crate::attempt_state::AttemptState;
 use crate::claim_conditions::ClaimConditions;
@@ -36,53 +36,25 @@ use crate::reconciler::ClaimReconciler;
 /// `deletionTimestamp`.
 const PRECISION: SignedDuration = SignedDuration::from_secs(1);
 
-/// Why an annotation `release-now` has no effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ignored {
-    /// The claim is not being deleted.
-    NotDeleting,
-    /// The claim is not being deleted, and the annotation will take effect when it is.
-    NotDeletingYet,
-    /// The value is not the uid of the claim.
-    OtherUid,
-}
-
-impl Ignored {
-    fn message(self, claim: &IPAddressClaim) -> String {
-        let (annotation, uid) = (
-            names::RELEASE_NOW_ANNOTATION,
-            claim.metadata.uid.as_deref().unwrap_or_default(),
-        );
-        match self {
-            Self::NotDeleting => {
-                format!("the annotation {annotation} has no effect: the claim is not being deleted")
-            }
-            Self::NotDeletingYet => format!(
-                "the annotation {annotation} has no effect: the claim is not being deleted; remove the annotation, or \
-                 the address is released as soon as the claim is deleted, even if a machine still uses it"
-            ),
-            Self::OtherUid => format!(
-                "the annotation {annotation} has no effect: its value is not the uid of the claim, which is {uid}"
-            ),
-        }
-    }
-}
-
 /// Why the annotation `release-now` of a claim has no effect; `None` if it has one, or if there is
 /// no annotation.
-fn ignored_request(claim: &IPAddressClaim) -> Option<Ignored> {
-    let value = claim
-        .metadata
-        .annotations
-        .as_ref()?
-        .get(names::RELEASE_NOW_ANNOTATION)?;
-    let is_of_claim = claim.metadata.uid.as_ref() == Some(value);
-    match (claim.metadata.deletion_timestamp.is_some(), is_of_claim) {
-        (true, true) => None,
-        (true, false) => Some(Ignored::OtherUid),
-        (false, true) => Some(Ignored::NotDeletingYet),
-        (false, false) => Some(Ignored::NotDeleting),
-    }
+fn ignored_request(claim: &IPAddressClaim) -> Option<String> {
+    let annotation = names::RELEASE_NOW_ANNOTATION;
+    let value = claim.metadata.annotations.as_ref()?.get(annotation)?;
+    let uid = claim.metadata.uid.as_deref().unwrap_or_default();
+    let why = match (claim.is_deleting(), value == uid) {
+        (true, true) => return None,
+        (true, false) => {
+            format!("its value is not the uid of the claim, which is {uid}")
+        }
+        (false, true) => {
+            "the claim is not being deleted; remove the annotation, or the address is \
+                          released as soon as the claim is deleted, even if a machine still uses it"
+                .to_owned()
+        }
+        (false, false) => "the claim is not being deleted".to_owned(),
+    };
+    Some(format!("the annotation {annotation} has no effect: {why}"))
 }
 
 /// Whether a user requests the early release of this claim.
@@ -106,7 +78,7 @@ fn left_until(deadline: Timestamp, now: Timestamp) -> Duration {
 }
 
 /// When the address of a claim that is being deleted is released at the latest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct ReleaseTime {
     /// As the condition of the claim shows it.
     pub(super) at: Timestamp,
@@ -155,14 +127,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         attempt: &mut Attempt<AttemptState>,
     ) -> Result<Action, ReconcileError> {
         let status = ClaimConditions::terminating(claim, time.map(|time| time.at));
-        let waits = [
-            error.map(|error| self.retry_delay(&error)),
-            time.map(|time| time.left),
-        ];
-        let wait = waits
-            .into_iter()
-            .flatten()
-            .fold(self.options.resync_interval, Duration::min);
+        let wait = self.retry_delay(error.as_ref());
+        let wait = wait.min(self.options.resync_interval);
+        let wait = time.map_or(wait, |time| time.left.min(wait));
         self.report_blocked_deletion(claim, &status, &mut attempt.state.messages, wait)
             .await
     }
@@ -199,10 +166,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Action, ReconcileError> {
         let status = ClaimConditions::released_early(claim, &self.filter.pool_name(claim), reason);
         if !self.reports_early_release(claim) {
-            self.update_status(claim, &status, &mut attempt.state.messages)
-                .await?;
             // The watch event of the written status triggers the release.
-            return Ok(Action::Requeue(EXPECTATION_TTL));
+            let debounce = &mut attempt.state.messages;
+            let update = self.update_status(claim, &status, debounce, EXPECTATION_TTL);
+            return Ok(update.await?);
         }
         info!(
             namespace = claim.metadata.namespace,
@@ -222,13 +189,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         status: &ClaimConditions,
     ) -> Result<bool, CallError> {
-        let claims = self
-            .contract
-            .claims(claim.metadata.namespace.as_deref().unwrap_or_default());
         let desired = status.apply_to(self.contract.ipam, claim, clock::now());
-        let written = patch::write(&claims, claim, &desired).await?;
-        written.iter().for_each(|claim| self.expect_write(claim));
-        Ok(written.is_some())
+        Ok(self.write_claim(claim, &desired).await?.is_some())
     }
 
     /// The status of a claim whose early release was reported and keeps failing. `None` for other
@@ -248,14 +210,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 
     fn reports_early_release(&self, claim: &IPAddressClaim) -> bool {
         let ready = self.ready_condition(claim);
-        ready.is_some_and(|ready| ready.reason.as_deref() == Some(conditions::RELEASED_EARLY))
-    }
-
-    fn ready_condition<'a>(&self, claim: &'a IPAddressClaim) -> Option<&'a Condition> {
-        conditions::find(
-            claim.status.as_ref()?.conditions(self.contract.ipam),
-            conditions::READY,
-        )
+        ready.is_some_and(|ready| ready.reason() == conditions::RELEASED_EARLY)
     }
 }
 
@@ -264,7 +219,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 pub(super) struct ReleaseRequestEvents {
     version: ContractVersion,
     events: EventPublisher,
-    reported: Mutex<HashMap<Uid, Ignored>>,
+    /// The last message about each claim.
+    reported: Mutex<HashMap<Uid, String>>,
 }
 
 impl ReleaseRequestEvents {
@@ -283,14 +239,15 @@ impl EventHandler<IPAddressClaim> for ReleaseRequestEvents {
             return;
         };
         let mut reported = self.reported.lock();
-        let Some(ignored) = ignored_request(claim) else {
+        let Some(message) = ignored_request(claim) else {
             reported.remove(&uid);
             return;
         };
-        if reported.insert(uid, ignored) != Some(ignored) {
-            let (reason, message) = (conditions::RELEASE_REQUEST_IGNORED, ignored.message(claim));
+        if reported.get(&uid) != Some(&message) {
+            let reason = conditions::RELEASE_REQUEST_IGNORED;
             self.events
                 .warning(claim, &self.version, reason, "Release", &message);
+            reported.insert(uid, message);
         }
     }
 
@@ -339,29 +296,21 @@ mod tests {
     #[test]
     fn request_needs_deletion_and_uid() {
         let deleted = Some("2026-01-01T00:00:00Z");
-        let result = |deleted, request| {
+        let why = |deleted, request| {
             let claim = claim(deleted, request);
-            (is_requested(&claim), ignored_request(&claim))
+            let ignored = ignored_request(&claim);
+            let is_effective = request.is_some() && ignored.is_none();
+            assert_eq!(is_requested(&claim), is_effective);
+            ignored.unwrap_or_default()
         };
-        assert_eq!(result(deleted, Some(UID)), (true, None));
-        assert_eq!(result(deleted, None), (false, None));
-        assert_eq!(result(None, None), (false, None));
+        assert_eq!(why(deleted, Some(UID)), "");
+        assert_eq!(why(deleted, None), "");
+        assert_eq!(why(None, None), "");
         for other in ["", "true", "0001ef08-5b98-00af-8a1f-0085701b2e47"] {
-            assert_eq!(
-                result(deleted, Some(other)),
-                (false, Some(Ignored::OtherUid)),
-                "{other}"
-            );
-            assert_eq!(
-                result(None, Some(other)),
-                (false, Some(Ignored::NotDeleting)),
-                "{other}"
-            );
+            assert!(why(deleted, Some(other)).contains("is not the uid of the claim"));
+            assert!(why(None, Some(other)).ends_with("the claim is not being deleted"));
         }
-        assert_eq!(
-            result(None, Some(UID)),
-            (false, Some(Ignored::NotDeletingYet))
-        );
+        assert!(why(None, Some(UID)).contains("remove the annotation"));
     }
 
     #[test]

@@ -55,8 +55,7 @@ impl ReconcileError {
 
     /// Returns whether the API server rejected the request, which a retry alone does not solve.
     pub(crate) fn is_rejected(&self) -> bool {
-        self.failed_call()
-            .is_some_and(|error| error.is_invalid() || error.is_forbidden())
+        self.failed_call().is_some_and(CallError::is_rejected)
     }
 }
 

@@ -8,11 +8,10 @@ use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use capi_ipam_protocol::decision::AddressState;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
-use kube::core::ObjectMeta;
 use parking_lot::Mutex;
 
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, PoolReference, Uid, names};
@@ -33,7 +32,7 @@ struct State {
 }
 
 /// The cached properties of one IPAddress.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct AddressRecord {
     /// Uid of the claim that owns the IPAddress.
     pub(super) claim: Option<Uid>,
@@ -122,24 +121,19 @@ impl AddressIndex {
 
     /// The state of the IPAddress with the name of the claim.
     pub(super) fn state_for(&self, claim: &IPAddressClaim) -> AddressState {
-        let (namespace, name) = (
-            claim.metadata.namespace.as_deref(),
-            claim.metadata.name.as_deref(),
-        );
-        let uid = claim.metadata.uid.as_deref().map(Uid::of);
-        let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        self.state_of(namespace, name, uid, &claim.spec.pool_ref)
+        let (key, uid) = (claim.key(), claim.metadata.uid.as_deref().map(Uid::of));
+        self.state_of(&key, uid, &claim.spec.pool_ref)
     }
 
     /// The state of the IPAddress with this name, for the claim with the same name and this uid and
     /// pool.
     pub(super) fn state_of(
         &self,
-        namespace: &str,
-        name: &str,
+        name: &NamespacedName,
         claim: Option<Uid>,
         pool: &PoolReference,
     ) -> AddressState {
+        let (namespace, name) = name.parts();
         let state = self.state.lock();
         let Some(record) = state.addresses.get(namespace, name) else {
             return AddressState::Absent;
@@ -154,10 +148,8 @@ impl AddressIndex {
     /// The last seen uid and resource version of the IPAddress of the claim, as preconditions of
     /// its deletion. `None` unless it has our finalizer and no other, and is not being deleted.
     pub(super) fn delete_preconditions(&self, claim: &IPAddressClaim) -> Option<(String, String)> {
-        let (namespace, name) = (
-            claim.metadata.namespace.as_deref()?,
-            claim.metadata.name.as_deref()?,
-        );
+        let key = claim.key();
+        let (namespace, name) = key.parts();
         let state = self.state.lock();
         let record = state.addresses.get(namespace, name)?;
         let is_ours = record.is_for(
@@ -193,7 +185,7 @@ impl AddressIndex {
             protected: finalizer::is_set(address, names::PROTECT_ADDRESS),
             has_foreign_finalizers: finalizer::all(address)
                 .any(|other| other != names::PROTECT_ADDRESS),
-            deleting: address.metadata.deletion_timestamp.is_some(),
+            deleting: address.is_deleting(),
             named_after_claim: address.metadata.name.as_ref() == Some(&address.spec.claim_ref.name),
             has_uuid: address
                 .metadata
@@ -208,77 +200,48 @@ impl AddressIndex {
         change.is_some_and(|change| change.before.as_ref() != Some(&record))
     }
 
-    /// Removes an IPAddress, unless another one of its name was created since. Returns whether it
-    /// was known.
-    pub(super) fn remove(&self, namespace: &str, name: &str, uid: Option<&str>) -> bool {
-        self.state
-            .lock()
-            .addresses
-            .delete(namespace, name, uid, Instant::now())
-            .is_some()
-    }
-
-    /// Handles the event of a deletion. An IPAddress that this process deleted is already removed.
-    fn deleted(&self, metadata: &ObjectMeta) {
-        let name = NamespacedName::of(metadata);
-        if self.remove(name.namespace(), name.name(), metadata.uid.as_deref()) {
-            self.trigger.enqueue(name);
-        }
+    /// Removes an IPAddress, unless another one of its name was created since.
+    pub(super) fn remove(&self, namespace: &str, name: &str, uid: Option<&str>) {
+        self.observed(|known| known.delete(namespace, name, uid, Instant::now()));
     }
 }
 
-impl EventHandler<IPAddress> for AddressIndex {
-    fn init(&self) {
-        self.state.lock().addresses.begin_list();
+impl ObservedCache for AddressIndex {
+    type Object = IPAddress;
+    type Value = AddressRecord;
+
+    fn observed<T>(&self, function: impl FnOnce(&mut Observed<AddressRecord>) -> T) -> T {
+        function(&mut self.state.lock().addresses)
     }
 
-    fn init_done(&self) {
-        let removed = {
-            let mut state = self.state.lock();
-            state.is_synced = true;
-            state.addresses.end_list(Instant::now())
-        };
-        for (address, _) in removed {
-            self.trigger.enqueue(address);
-        }
-    }
-
-    fn apply(&self, address: &IPAddress) {
+    fn see(&self, address: &IPAddress) {
         let is_changed = self.upsert(address, Origin::Watch);
         // During the initial list every claim is reconciled anyway.
         if is_changed && self.state.lock().is_synced {
-            self.trigger.enqueue(NamespacedName::of(&address.metadata));
+            self.trigger.enqueue(address.key());
         }
     }
 
-    fn restored(&self) {
-        self.state.lock().addresses.restored();
+    /// An IPAddress that this process deleted is already removed.
+    fn removed(&self, address: &NamespacedName, record: Option<AddressRecord>) {
+        if record.is_some() {
+            self.trigger.enqueue(address.clone());
+        }
     }
 
-    fn delete(&self, address: &IPAddress) {
-        self.deleted(&address.metadata);
+    fn listed(&self) {
+        self.state.lock().is_synced = true;
     }
+}
 
-    fn apply_invalid(&self, address: &Invalid) {
-        self.state.lock().addresses.see_undecodable(
-            Origin::Watch,
-            &address.metadata,
-            Instant::now(),
-        );
-    }
-
-    fn delete_invalid(&self, address: &Invalid) {
-        self.deleted(&address.metadata);
-    }
+fn claim_owner(address: &IPAddress) -> Option<&OwnerReference> {
+    let mut owners = address.owner_references().iter();
+    owners.find(|owner| is_claim_owner(owner))
 }
 
 /// The uid of the claim that owns an IPAddress, if any.
 pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
-    let owner = address
-        .owner_references()
-        .iter()
-        .find(|owner| is_claim_owner(owner))?;
-    Some(&owner.uid)
+    Some(&claim_owner(address)?.uid)
 }
 
 /// Whether an owner is a claim of the contract, in any version.
@@ -289,11 +252,7 @@ pub(super) fn is_claim_owner(owner: &OwnerReference) -> bool {
 
 /// The version in which the claim is an owner of an IPAddress.
 fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
-    let owner = address
-        .owner_references()
-        .iter()
-        .find(|owner| is_claim_owner(owner))?;
-    let (_, version) = owner.api_version.split_once('/')?;
+    let (_, version) = claim_owner(address)?.api_version.split_once('/')?;
     ContractVersion::ALL
         .into_iter()
         .find(|known| known.as_str() == version)
@@ -303,6 +262,8 @@ fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
 mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;
     use serde_json::json;
+
+    use capi_ipam_controller::watch::EventHandler;
 
     use super::*;
 

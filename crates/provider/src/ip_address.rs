@@ -7,7 +7,8 @@ use kube::api::ObjectMeta;
 
 use crate::adapter::{Allocation, PoolView};
 use crate::api::{
-    ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, names,
+    ContractVersion, IPAddress, IPAddressClaim, IPAddressSpec, LocalReference, is_label_value,
+    names,
 };
 use crate::contract::api_version;
 use crate::index::owning_claim;
@@ -64,20 +65,6 @@ pub fn new_ip_address(
             gateway: allocation.gateway.map(|gateway| gateway.to_string()),
         },
     }
-}
-
-/// Returns whether the API server accepts the text as the value of a label. The name of a Cluster
-/// may be longer.
-fn is_label_value(text: &str) -> bool {
-    let ends = [text.bytes().next(), text.bytes().next_back()];
-    text.len() <= 63
-        && ends
-            .into_iter()
-            .flatten()
-            .all(|byte| byte.is_ascii_alphanumeric())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 fn claim_owner(version: ContractVersion, claim: &IPAddressClaim) -> OwnerReference {

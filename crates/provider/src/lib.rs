@@ -185,7 +185,7 @@ pub mod advanced {
     pub use crate::repair::{
         AbandonedObjects, Found, Release, ReleaseAbandoned, Repair, Repaired, run_repair,
     };
-    pub use crate::reported::{Reported, Reporting};
+    pub use crate::reported::Reported;
     pub use crate::selection::Selection;
     pub use crate::setup::{ClaimReconcilerBuilder, ProviderSetup};
     pub use crate::status_rate::STATUS_INTERVAL;

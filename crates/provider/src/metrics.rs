@@ -6,7 +6,6 @@ use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::Cached;
 use capi_ipam_controller::metrics::{Description, Metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -76,28 +75,16 @@ const REASONS: [&str; 13] = [
     conditions::REQUESTED_ADDRESS_UNAVAILABLE,
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct StateLabels {
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OrphanLabels {
-    what: &'static str,
-}
+/// The label of a metric, and its value.
+type Label<T> = [(&'static str, T); 1];
 
 /// The metrics of claims. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct ClaimMetrics {
     bind_seconds: Histogram,
-    claims: Family<StateLabels, Gauge>,
-    failures: Family<ReasonLabels, Counter>,
-    orphans: Family<OrphanLabels, Counter>,
+    claims: Family<Label<&'static str>, Gauge>,
+    failures: Family<Label<String>, Counter>,
+    orphans: Family<Label<&'static str>, Counter>,
     /// The claims whose kind of pool is not served.
     pub(super) unserved_kinds: Gauge,
 }
@@ -105,26 +92,21 @@ pub(super) struct ClaimMetrics {
 impl Default for ClaimMetrics {
     fn default() -> Self {
         let bind_seconds = Histogram::new(BUCKETS);
-        let (claims, failures, orphans) = (
-            Family::<StateLabels, Gauge>::default(),
-            Family::<ReasonLabels, Counter>::default(),
-            Family::default(),
-        );
+        let claims = Family::<Label<&str>, Gauge>::default();
+        let failures = Family::<Label<String>, Counter>::default();
         for state in ["bound", "waiting", "releasing"] {
-            drop(claims.get_or_create(&StateLabels { state }));
+            drop(claims.get_or_create(&[("state", state)]));
         }
         // They exist before the first failure: an alert does not see an increase from nothing to
         // one.
         for reason in REASONS {
-            drop(failures.get_or_create(&ReasonLabels {
-                reason: reason.to_owned(),
-            }));
+            drop(failures.get_or_create(&[("reason", reason.to_owned())]));
         }
         Self {
             bind_seconds,
             claims,
             failures,
-            orphans,
+            orphans: Family::default(),
             unserved_kinds: Gauge::default(),
         }
     }
@@ -153,16 +135,15 @@ impl ClaimMetrics {
 
     /// Records that a claim reports why it is not ready.
     pub(super) fn record_failure(&self, reason: &str) {
-        self.failures
-            .get_or_create(&ReasonLabels {
-                reason: reason.to_owned(),
-            })
-            .inc();
+        let failures = self
+            .failures
+            .get_or_create(&[("reason", reason.to_owned())]);
+        failures.inc();
     }
 
     /// The number of deleted objects of a resource.
     pub(super) fn orphans_freed(&self, what: &'static str) -> Counter {
-        self.orphans.get_or_create_owned(&OrphanLabels { what })
+        self.orphans.get_or_create_owned(&[("what", what)])
     }
 
     /// Counts a claim in its new state, and no longer in its old one.
@@ -171,10 +152,10 @@ impl ClaimMetrics {
             return;
         }
         if let Some(state) = before {
-            self.claims.get_or_create(&StateLabels { state }).dec();
+            self.claims.get_or_create(&[("state", state)]).dec();
         }
         if let Some(state) = after {
-            self.claims.get_or_create(&StateLabels { state }).inc();
+            self.claims.get_or_create(&[("state", state)]).inc();
         }
     }
 }

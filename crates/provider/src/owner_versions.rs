@@ -10,15 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::client::{CallError, error_chain};
-use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::Keyed;
 use capi_ipam_controller::{finalizer, patch};
-use capi_ipam_protocol::decision::ClusterState;
-use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use crate::adapter::ProviderAdapter;
-use crate::api::{ContractVersion, IPAddress, is_paused, names};
+use crate::api::{ContractVersion, IPAddress, names};
 use crate::contract::api_version;
 use crate::index::{is_claim_owner, owning_claim};
 use crate::reconciler::ClaimReconciler;
@@ -29,46 +28,30 @@ const PASS_INTERVAL: Duration = Duration::from_mins(10);
 /// The time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 
-impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Rewrites owner references in an old version until `stop` is cancelled. Waits until the gates
-    /// are ready.
-    pub(super) async fn upgrade_owner_references(
-        self: Arc<Self>,
-        gates: Vec<ReadinessGate>,
-        stop: CancellationToken,
-    ) {
-        let passes = async {
-            for gate in &gates {
-                gate.wait().await;
-            }
-            self.upgrade_in_passes().await;
-        };
-        stop.run_until_cancelled(passes).await;
-    }
+/// Rewrites owner references in an old version.
+pub(super) struct UpgradeOwners<A: ProviderAdapter>(pub(super) Arc<ClaimReconciler<A>>);
 
-    async fn upgrade_in_passes(&self) {
-        loop {
-            let mut count = 0_usize;
-            for key in self.outdated_owners() {
-                match self.upgrade_owner_reference(&key).await {
-                    Ok(is_written) => count = count.saturating_add(usize::from(is_written)),
-                    Err(error) => {
-                        debug!(address = ?key, error = error_chain(&error), "cannot rewrite the owner reference");
-                    }
+impl<A: ProviderAdapter> BackgroundTask for UpgradeOwners<A> {
+    async fn run_once(&mut self) -> NextRun {
+        let mut count = 0_usize;
+        for key in self.0.outdated_owners() {
+            match self.0.upgrade_owner_reference(&key).await {
+                Ok(is_written) => count = count.saturating_add(usize::from(is_written)),
+                Err(error) => {
+                    debug!(address = ?key, error = error_chain(&error), "cannot rewrite the owner reference");
                 }
-                tokio::time::sleep(WRITE_INTERVAL).await;
             }
-            if count > 0 {
-                info!(
-                    count,
-                    version = self.contract.ipam.as_str(),
-                    "rewrote owner references of IPAddresses"
-                );
-            }
-            tokio::time::sleep(PASS_INTERVAL).await;
+            tokio::time::sleep(WRITE_INTERVAL).await;
         }
+        if count > 0 {
+            let version = self.0.contract.ipam.as_str();
+            info!(count, version, "rewrote owner references of IPAddresses");
+        }
+        NextRun::After(PASS_INTERVAL)
     }
+}
 
+impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// The IPAddresses whose owner reference is in an older version than the one in use.
     fn outdated_owners(&self) -> Vec<NamespacedName> {
         let version = self.contract.ipam;
@@ -87,14 +70,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let Some(claim) = self.contract.claims(namespace).get(name).await? else {
             return Ok(false);
         };
-        let is_running = matches!(
-            self.clusters.state_for(&claim),
-            ClusterState::None | ClusterState::Running
-        );
         if !self.filter.matches(&claim)
-            || claim.metadata.deletion_timestamp.is_some()
-            || is_paused(&claim.metadata)
-            || !is_running
+            || claim.is_deleting()
+            || !self.clusters.permit_changes(&claim)
         {
             return Ok(false);
         }
@@ -104,7 +82,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         };
         let is_ours = owning_claim(&address) == claim.metadata.uid.as_deref()
             && finalizer::is_set(&address, names::PROTECT_ADDRESS)
-            && address.metadata.deletion_timestamp.is_none();
+            && !address.is_deleting();
         if !is_ours {
             return Ok(false);
         }
@@ -117,7 +95,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 Ok(written.is_some())
             }
             // The next pass reads it again.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(false),
+            Err(error) if error.has_changed() => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -11,13 +11,13 @@ use capi_ipam_controller::expiring_map::ExpiringMap;
 use parking_lot::Mutex;
 
 use crate::api::{IPAddressClaim, PoolReference, Uid};
+use crate::contract::uid_of;
 
 /// How long after it was sent a create request may be applied. The API server stops at the timeout
 /// of the request; the rest is a margin for the network and for proxies.
 const CREATE_EXPIRY: Duration = REQUEST_TIMEOUT.saturating_mul(3);
 
 /// The claims whose IPAddress may still be created.
-#[derive(Debug)]
 pub(super) struct PendingCreates {
     /// The start of this process. The requests of earlier processes are unknown.
     started: Instant,
@@ -43,7 +43,7 @@ impl PendingCreates {
     ) -> Result<T, CallError> {
         let namespace = claim.metadata.namespace.clone().unwrap_or_default();
         let pool = (namespace, claim.spec.pool_ref.clone());
-        let claim = uid(claim);
+        let claim = uid_of(claim);
         let is_first = self
             .sent
             .lock()
@@ -58,7 +58,7 @@ impl PendingCreates {
 
     /// Returns whether an IPAddress of the claim may still be created.
     pub(super) fn may_still_apply(&self, claim: &IPAddressClaim, now: Instant) -> bool {
-        self.is_new_process(now) || self.sent.lock().get(&uid(claim), now).is_some()
+        self.is_new_process(now) || self.sent.lock().get(&uid_of(claim), now).is_some()
     }
 
     /// Returns whether an IPAddress of a pool may still be created. `is_of_pool` is called with the
@@ -77,10 +77,6 @@ impl PendingCreates {
     fn is_new_process(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.started) < CREATE_EXPIRY
     }
-}
-
-fn uid(claim: &IPAddressClaim) -> Uid {
-    Uid::of(claim.metadata.uid.as_deref().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use capi_ipam_controller::client::{
     ApiObject, CallError, PrunedFields, ResourceClient, error_chain,
 };
 use capi_ipam_controller::controller::{
-    Action, Attempt, Conflicts, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
+    Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler,
     low_with_finalizer, retry_write,
 };
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
@@ -16,7 +16,7 @@ use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
-use capi_ipam_controller::watch::{WatchSpec, Watchable};
+use capi_ipam_controller::watch::{Keyed, WatchSpec, Watchable};
 use kube::Resource;
 
 use crate::api::conditions::Condition;
@@ -137,7 +137,7 @@ impl<C: PoolControl> PoolReconciler<C> {
             PoolPlan::Report(wanted, next) => (wanted, next),
         };
         // What is not searched is not released.
-        let next = if is_deleting(pool) && self.is_protected(pool) {
+        let next = if pool.is_deleting() && self.is_protected(pool) {
             next.earlier(Action::Requeue(CHECK_INTERVAL))
         } else {
             next
@@ -171,7 +171,7 @@ impl<C: PoolControl> PoolReconciler<C> {
         &self,
         pool: &C::Pool,
         result: Result<Action, CallError>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         if let Err(error) = &result {
             self.status.failed(pool, error, attempt);
@@ -180,22 +180,18 @@ impl<C: PoolControl> PoolReconciler<C> {
                 return Ok(Action::Requeue(CHECK_INTERVAL));
             }
         }
-        let delay = if is_deleting(pool) {
+        let delay = if pool.is_deleting() {
             DELETION_RETRY_DELAY
         } else {
             STATUS_INTERVAL
         };
-        attempt.conclude(is_deleting(pool), result, delay)
+        attempt.conclude(pool.is_deleting(), result, delay)
     }
-}
-
-fn is_deleting<K: Resource>(pool: &K) -> bool {
-    pool.meta().deletion_timestamp.is_some()
 }
 
 impl<C: PoolControl> Reconciler for PoolReconciler<C> {
     type Object = C::Pool;
-    type State = Conflicts;
+    type State = ();
     type Error = CallError;
 
     fn retry(&self, error: &CallError, failures: u32) -> Retry {
@@ -205,7 +201,7 @@ impl<C: PoolControl> Reconciler for PoolReconciler<C> {
     async fn reconcile(
         &self,
         pool: Arc<C::Pool>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         // Without a finalizer nothing else asks. Otherwise the action would release a pool in deletion.
         if self.control.finalizer().is_none()
@@ -232,7 +228,7 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         let protection = self.control.protection(pool);
-        let is_released = is_deleting(pool) && !self.is_protected(pool);
+        let is_released = pool.is_deleting() && !self.is_protected(pool);
         if protection == Protection::Managed && is_released {
             // It is released. Its status is written as long as others keep it.
             return Protection::Unmanaged;
@@ -249,7 +245,7 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
     async fn in_use(
         &self,
         pool: Arc<C::Pool>,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let action = self.reconcile(pool, attempt).await?;
         Ok(action.earlier(Action::Requeue(CHECK_INTERVAL)))
@@ -260,10 +256,10 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
         &self,
         pool: &C::Pool,
         error: CallError,
-        attempt: &mut Attempt<Conflicts>,
+        attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let is_reported = !error.is_not_found() && attempt.is_rejected_lastingly();
-        if is_reported && !is_deleting(pool) {
+        if is_reported && !pool.is_deleting() {
             let problem = error_chain(&error);
             if let Err(error) = self.reconcile_pool(pool, Some(&problem)).await {
                 return self.conclude(pool, Err(error), attempt);

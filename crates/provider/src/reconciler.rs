@@ -12,7 +12,8 @@ use capi_ipam_controller::expectations::{EXPECTATION_TTL, Expectations};
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
-use capi_ipam_controller::{finalizer, trace_span, traces};
+use capi_ipam_controller::watch::Keyed;
+use capi_ipam_controller::{finalizer, patch, trace_span, traces};
 use capi_ipam_protocol::decision::{
     AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
     may_be_moved,
@@ -24,13 +25,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, field};
 
 use crate::adapter::{ClaimHandler, HandlerError, PoolView, ProviderAdapter};
-use crate::api::{IPAddressClaim, PoolReference, Uid, conditions, is_paused, names};
+use crate::api::conditions::{self, Condition};
+use crate::api::{IPAddressClaim, PoolReference, Uid, is_paused, names};
 use crate::attempt_state::{
     AttemptState, MAX_UNREPORTED_ATTEMPT, MAX_UNREPORTED_CONFLICTS, MAX_UNREPORTED_FAILURES,
 };
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::ClaimFilter;
-use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
+use crate::claim_conditions::{ClaimConditions, condition, waits_for_free_address};
 use crate::clusters::{Clusters, without_requested};
 use crate::contract::ContractClient;
 use crate::error::ReconcileError;
@@ -99,18 +101,32 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         self.expectations.expect(claim, Instant::now());
     }
 
+    /// Writes a changed claim, and records the write. `None` if nothing differs.
+    pub(super) async fn write_claim(
+        &self,
+        claim: &IPAddressClaim,
+        desired: &IPAddressClaim,
+    ) -> Result<Option<IPAddressClaim>, CallError> {
+        let claims = self.contract.claims_beside(claim);
+        let written = patch::write(&claims, claim, desired).await?;
+        written.iter().for_each(|claim| self.expect_write(claim));
+        Ok(written)
+    }
+
     /// Records that our finalizer was removed, so that the claim is not reconciled in the state
     /// before it.
     pub(super) fn expect_deleted(&self, claim: &IPAddressClaim) {
         self.expectations.expect_deleted(claim, Instant::now());
     }
 
+    /// The condition `Ready` of a claim.
+    pub(super) fn ready_condition<'a>(&self, claim: &'a IPAddressClaim) -> Option<&'a Condition> {
+        condition(self.contract.ipam, claim, conditions::READY)
+    }
+
     pub(super) fn reports_not_ready(&self, claim: &IPAddressClaim) -> bool {
-        let status = claim.status.as_ref();
-        let conditions = status
-            .map(|status| status.conditions(self.contract.ipam))
-            .unwrap_or_default();
-        conditions::find(conditions, conditions::READY).is_some_and(|ready| ready.status == "False")
+        let ready = self.ready_condition(claim);
+        ready.is_some_and(|ready| ready.status == "False")
     }
 
     /// Returns whether this process wrote the claim after the state that the cache shows.
@@ -142,7 +158,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     ) -> Result<Action, ReconcileError> {
         let mut handler = self.handler_of(claim);
         let mut view = ClaimView {
-            deleting: claim.metadata.deletion_timestamp.is_some(),
+            deleting: claim.is_deleting(),
             has_finalizer: finalizer::is_set(claim.as_ref(), names::RELEASE_ADDRESS),
             has_foreign_finalizers: finalizer::all(claim.as_ref()).any(names::is_foreign_finalizer),
             paused: is_paused(&claim.metadata),
@@ -187,33 +203,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             Decision::Wait(reason) => {
                 let error = pool.err();
-                if let Some(failed @ (HandlerError::Transient { .. } | HandlerError::Conflict(_))) =
-                    error
-                {
-                    return Err(failed.into());
-                }
-                let mut wait = error
-                    .as_ref()
-                    .map_or(self.options.resync_interval, |error| {
-                        self.retry_delay(error)
-                    });
                 // A bound claim stays ready: its address is in use, whatever the state of pool and
                 // Cluster.
-                let is_reported = match error {
-                    Some(HandlerError::RetryAfter { after, .. }) => {
-                        attempt.state.record_not_ready(after, Instant::now())
-                    }
-                    _ => true,
-                };
-                if is_reported && (!view.bound || view.deleting) {
+                let status = (!view.bound || view.deleting).then(|| {
                     let pool = self.filter.pool_name(claim);
-                    let status = ClaimConditions::waiting(claim, &pool, reason, error.as_ref());
-                    let retry = self
-                        .update_status(claim, &status, &mut attempt.state.messages)
-                        .await?;
-                    wait = retry.map_or(wait, |retry| retry.min(wait));
-                }
-                Ok(Action::Requeue(wait))
+                    ClaimConditions::waiting(claim, &pool, reason, error.as_ref())
+                });
+                self.wait(claim, status, attempt, error).await
             }
             Decision::Bind => {
                 let pool = pool.unwrap_or_default();
@@ -278,6 +274,7 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
             return Ok(Action::AwaitChange);
         }
         if self.is_stale(&claim) {
+            attempt.keeps_cause = true;
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
         self.reconcile_current(&claim, attempt).await
@@ -304,19 +301,12 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// What the adapter does before the reconcile of a claim that needs an address begins.
     pub(super) fn starting(&self, claim: &IPAddressClaim) -> Option<Box<dyn Any + Send>> {
-        let needs_address =
-            claim.bound_address().is_none() && claim.metadata.deletion_timestamp.is_none();
+        let needs_address = claim.bound_address().is_none() && !claim.is_deleting();
         if !needs_address || !self.filter.matches(claim) {
             return None;
         }
         // A claim keeps the address of an existing IPAddress of its name.
-        let metadata = &claim.metadata;
-        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
-        let uid = metadata.uid.as_deref().map(Uid::of);
-        match self
-            .addresses
-            .state_of(namespace, name, uid, &claim.spec.pool_ref)
-        {
+        match self.addresses.state_for(claim) {
             AddressState::Absent => self.adapter.starting(claim),
             AddressState::Valid | AddressState::Deleting | AddressState::Invalid => None,
         }
@@ -353,13 +343,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let error = match self.sync(claim, attempt).await {
             Err(error) => error,
             ended => {
-                attempt.state.record_no_conflict();
                 self.backoff.forget(claim);
                 return ended;
             }
         };
         let is_reported = if error.is_conflict() {
-            let lasts = attempt.state.record_conflict();
+            attempt.has_conflict = true;
+            let lasts = attempt.conflicts >= MAX_UNREPORTED_CONFLICTS;
             if !lasts && matches!(error, ReconcileError::Call(_)) {
                 debug!(
                     claim = claim.name_any(),
@@ -369,7 +359,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             lasts
         } else {
-            attempt.state.record_no_conflict();
             // After three attempts of a minute each, the claim would have had no condition for so
             // long.
             attempt.failures >= MAX_UNREPORTED_FAILURES
@@ -400,7 +389,7 @@ fn priority_of(
     has_address: impl FnOnce() -> bool,
 ) -> Priority {
     let is_background = match cause {
-        _ if claim.metadata.deletion_timestamp.is_some() => false,
+        _ if claim.is_deleting() => false,
         _ if claim.bound_address().is_some() => true,
         Cause::Resumed => has_address(),
         Cause::Requeued => waits_for_free_address(claim),

@@ -108,10 +108,26 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
+    /// Reads whether a claim exists. If not, releases what was allocated to it; `action` follows.
+    pub(super) async fn check_claim(
+        &self,
+        claim: &IPAddressClaim,
+        handler: &mut Guarded<A::Handler>,
+        action: &mut Action,
+    ) -> Result<ClaimRead, ReconcileError> {
+        match self.clean_up_if_gone(claim, handler).await? {
+            None => Ok(ClaimRead::Exists),
+            Some(next) => {
+                *action = next;
+                Ok(ClaimRead::Gone)
+            }
+        }
+    }
+
     /// R3. A claim of which the cache dropped annotations is read first, since removing the last
     /// finalizer replaces the object.
     async fn remove_finalizer(&self, claim: &IPAddressClaim) -> Result<IPAddressClaim, CallError> {
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let claims = self.contract.claims_beside(claim);
         if claim.is_trimmed {
             let version = &claim.metadata.resource_version;
             let is_same = |found: &ObjectMeta| found.resource_version == *version;
@@ -134,12 +150,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let (namespace, name) = (address.namespace().unwrap_or_default(), address.name_any());
         // With the version that was read as precondition: another manager may adopt it for a newer
         // claim.
-        let is_removed = finalizer::delete(
-            &self.contract.addresses(&namespace),
-            address,
-            names::PROTECT_ADDRESS,
-        )
-        .await?;
+        let addresses = self.contract.addresses(&namespace);
+        let is_removed = finalizer::delete(&addresses, address, names::PROTECT_ADDRESS).await?;
         if is_removed {
             self.addresses
                 .remove(&namespace, &name, address.metadata.uid.as_deref());
@@ -148,13 +160,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 
     /// Reads the IPAddress with the name of a claim, and what the protocol depends on.
-    async fn read_address(
+    pub(super) async fn read_address(
         &self,
         claim: &IPAddressClaim,
     ) -> Result<(Option<IPAddress>, Option<FoundAddress>), CallError> {
-        let addresses = self
-            .contract
-            .addresses(&claim.namespace().unwrap_or_default());
+        let addresses = self.contract.addresses_beside(claim);
         let found = addresses.get(&claim.name_any()).await?;
         let facts = found.as_ref().map(|found| found_address(found, claim));
         Ok((found, facts))
@@ -162,7 +172,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 
     /// Reads whether a claim exists with this uid, or with its name.
     async fn read_claim(&self, claim: &IPAddressClaim) -> Result<(ClaimRead, bool), CallError> {
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let claims = self.contract.claims_beside(claim);
         let found = claims.get_metadata(&claim.name_any()).await?;
         let has_name = found.is_some();
         let read = match found {
@@ -186,7 +196,12 @@ impl<A: ProviderAdapter> Releasing<'_, A> {
                 self.existing = found;
                 Ok(Event::Address(facts))
             }
-            Step::CheckClaim => self.check_claim().await,
+            Step::CheckClaim => {
+                let check = self
+                    .reconciler
+                    .check_claim(self.claim, self.handler, &mut self.action);
+                Ok(Event::Claim(check.await?))
+            }
             Step::RemoveAddress => {
                 let remove = self.remove_address();
                 traces::in_span(trace_span!("delete_address"), remove).await
@@ -243,18 +258,6 @@ impl<A: ProviderAdapter> Releasing<'_, A> {
         } else {
             Event::Blocked
         })
-    }
-
-    async fn check_claim(&mut self) -> Result<Event, ReconcileError> {
-        let cleaned_up = self
-            .reconciler
-            .clean_up_if_gone(self.claim, self.handler)
-            .await?;
-        let Some(action) = cleaned_up else {
-            return Ok(Event::Claim(ClaimRead::Exists));
-        };
-        self.action = action;
-        Ok(Event::Claim(ClaimRead::Gone))
     }
 
     /// R1.

@@ -8,8 +8,6 @@
 mod abandoned;
 mod budget;
 mod findings;
-mod lasting;
-mod suspects;
 
 use std::future::Future;
 

@@ -1,17 +1,18 @@
 //! A reconciler whose outcome is written into the status of its objects.
 
-use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{
-    Action, Attempt, Cause, CleanUp, Conflicts, Failure, Finalized, Protect, Protection, Reconciler,
+    Action, Attempt, CONFLICT_DELAY, Cause, CleanUp, Failure, Finalized, IN_USE_DELAY, Protect,
+    Protection, Reconciler,
 };
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::retry::Retry;
+use capi_ipam_controller::watch::Keyed;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
@@ -28,15 +29,8 @@ const RECONCILE_FAILED: &str = "ReconcileFailed";
 /// Says who uses an object.
 type Users<K> = dyn Fn(&K) -> Option<String> + Send + Sync;
 
-/// The delay after a conflict with another write of the object, whose event comes soon.
-const CONFLICT_DELAY: Duration = Duration::from_millis(250);
-
-/// The delay before an object in deletion that others use is reconciled again. The removal of the
-/// last reference enqueues it earlier.
-const IN_USE_DELAY: Duration = Duration::from_mins(1);
-
 /// The fields of a status that [`Reported`] writes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReadyStatus {
     #[serde(deserialize_with = "conditions::observed_generation")]
@@ -87,13 +81,6 @@ pub struct Reported<R: Reconciler<Object: Resource>, O> {
     reason: fn(&R::Error) -> Option<&'static str>,
     /// Says who uses an object.
     users: Box<Users<R::Object>>,
-}
-
-/// The state of an attempt of [`Reported`].
-#[derive(Debug, Default)]
-pub struct Reporting<S> {
-    inner: S,
-    conflicts: Conflicts,
 }
 
 impl<R, O> Reported<R, O>
@@ -170,17 +157,6 @@ where
         self.status.is_change_by_others()
     }
 
-    async fn reconcile_inner(
-        &self,
-        object: Arc<R::Object>,
-        attempt: &mut Attempt<Reporting<R::State>>,
-    ) -> Result<Action, R::Error> {
-        let mut part = part_of(attempt);
-        let result = self.inner.reconcile(object, &mut part).await;
-        attempt.state.inner = attempt.join(part);
-        result
-    }
-
     fn is_stale(&self, object: &R::Object) -> bool {
         self.status.expectations().is_stale(object, Instant::now())
     }
@@ -190,7 +166,7 @@ where
     fn ready(
         &self,
         object: &R::Object,
-        attempt: &Attempt<Conflicts>,
+        attempt: &Attempt<R::State>,
         result: &Result<Action, R::Error>,
     ) -> Option<(Condition, bool)> {
         let not_ready = |reason, message: String| Condition::new(READY, false, reason, message);
@@ -207,8 +183,8 @@ where
             }
             // It has done nothing yet.
             (Ok(_), _) if attempt.keeps_cause => None,
-            (Ok(Action::AwaitChange), _) if is_deleting(object) => None,
-            (Ok(_), waiting) if is_deleting(object) => {
+            (Ok(Action::AwaitChange), _) if object.is_deleting() => None,
+            (Ok(_), waiting) if object.is_deleting() => {
                 let message = waiting.as_ref().map(|waiting| waiting.message.clone());
                 Some((not_ready(DELETING, message.unwrap_or_default()), true))
             }
@@ -224,13 +200,12 @@ where
     async fn report(
         &self,
         object: &R::Object,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
         result: Result<Action, R::Error>,
     ) -> Result<Action, R::Error> {
-        let mut of_status = attempt.with_state(attempt.state.conflicts);
-        of_status.waits_for = attempt.waits_for.take();
-        of_status.keeps_cause = attempt.keeps_cause;
-        let Some((ready, is_retried)) = self.ready(object, &of_status, &result) else {
+        let ready = self.ready(object, attempt, &result);
+        attempt.waits_for = None;
+        let Some((ready, is_retried)) = ready else {
             return result;
         };
         // No later attempt would write it.
@@ -240,10 +215,9 @@ where
         }
         let written = self.write(object, ready, is_retried).await;
         if let Err(error) = &written {
-            self.status.failed(object, error, &of_status);
+            self.status.failed(object, error, attempt);
         }
-        let next = of_status.conclude(is_deleting(object), written, CONFLICT_DELAY);
-        attempt.state.conflicts = of_status.state;
+        let next = attempt.conclude(object.is_deleting(), written, CONFLICT_DELAY);
         if is_last && !matches!(next, Ok(Action::AwaitChange)) {
             return Ok(next?);
         }
@@ -259,12 +233,17 @@ where
         is_retried: bool,
     ) -> Result<Action, CallError> {
         let generation = object.meta().generation;
-        let mut fields: ReadyStatus = status_fields::read(object);
+        let before: ReadyStatus = status_fields::read(object);
+        let mut fields = before.clone();
         fields.observed_generation = generation;
         let ready = ready.with_observed_generation(generation);
         set_ready_or_retried(&mut fields.conditions, ready, is_retried, clock::now());
+        if fields == before {
+            return Ok(Action::AwaitChange);
+        }
+        let wanted = status_fields::with(object, &fields)?;
         let client = (self.objects)(object);
-        let write = self.status.write_fields(&client, object, &fields);
+        let write = self.status.write_or_log(&client, object, &wanted);
         Ok(match write.await? {
             StatusWrite::Delayed(wait) => Action::Requeue(wait),
             StatusWrite::Unchanged | StatusWrite::Written(_) => Action::AwaitChange,
@@ -272,19 +251,9 @@ where
     }
 }
 
-/// The part of an attempt that the inner reconciler gets.
-fn part_of<S: Default>(attempt: &mut Attempt<Reporting<S>>) -> Attempt<S> {
-    let state = mem::take(&mut attempt.state.inner);
-    attempt.with_state(state)
-}
-
-fn is_deleting<K: Resource>(object: &K) -> bool {
-    object.meta().deletion_timestamp.is_some()
-}
-
 /// Whether a transition to this condition is reported by a warning event.
 fn is_warning(condition: &Condition) -> bool {
-    let is_requested = condition.reason.as_deref() == Some(DELETING);
+    let is_requested = condition.reason() == DELETING;
     condition.type_ == READY && condition.status == "False" && !is_requested
 }
 
@@ -297,23 +266,23 @@ where
     O: Fn(&R::Object) -> ResourceClient<R::Object> + Clone + Send + Sync + 'static,
 {
     type Object = R::Object;
-    type State = Reporting<R::State>;
+    type State = R::State;
     type Error = R::Error;
 
     async fn reconcile(
         &self,
         object: Arc<R::Object>,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
         // What is gone has no status.
         if attempt.cause == Cause::Deleted {
-            return self.reconcile_inner(object, attempt).await;
+            return self.inner.reconcile(object, attempt).await;
         }
         if self.is_stale(&object) {
             attempt.keeps_cause = true;
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
-        let result = self.reconcile_inner(Arc::clone(&object), attempt).await;
+        let result = self.inner.reconcile(Arc::clone(&object), attempt).await;
         self.report(&object, attempt, result).await
     }
 
@@ -358,18 +327,16 @@ where
         &self,
         object: &R::Object,
         error: CallError,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
-        let mut part = part_of(attempt);
-        let result = self.inner.rejected(object, error, &mut part).await;
-        attempt.state.inner = attempt.join(part);
+        let result = self.inner.rejected(object, error, attempt).await;
         self.report(object, attempt, result).await
     }
 
     async fn in_use(
         &self,
         object: Arc<R::Object>,
-        attempt: &mut Attempt<Reporting<R::State>>,
+        attempt: &mut Attempt<R::State>,
     ) -> Result<Action, R::Error> {
         let users = (self.users)(&object).unwrap_or_default();
         let action = attempt.wait(DELETING, users, IN_USE_DELAY);
@@ -382,6 +349,8 @@ mod tests {
     use capi_ipam_controller::controller::reconcile_fn;
     use k8s_openapi::api::core::v1::Node;
     use serde_json::json;
+
+    use std::time::Duration;
 
     use super::*;
 
@@ -403,7 +372,7 @@ mod tests {
     /// The conditions after an attempt: type, status, reason and message.
     fn after(
         node: &serde_json::Value,
-        attempt: &Attempt<Conflicts>,
+        attempt: &Attempt<()>,
         result: &Result<Action, Failed>,
     ) -> Vec<String> {
         // Nothing is sent.
@@ -438,7 +407,7 @@ mod tests {
         list.into_iter().map(text).collect()
     }
 
-    fn attempt(failures: u32) -> Attempt<Conflicts> {
+    fn attempt(failures: u32) -> Attempt<()> {
         let mut attempt = Attempt::default();
         attempt.failures = failures;
         attempt

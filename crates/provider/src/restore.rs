@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::controller::Action;
-use capi_ipam_controller::{clock, finalizer, patch};
+use capi_ipam_controller::{clock, finalizer};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
@@ -30,7 +30,7 @@ use self::origin::{Origin, origin};
 use crate::adapter::{Allocation, ProviderAdapter};
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, names};
-use crate::claim_conditions::{ClaimConditions, waits_for_free_address};
+use crate::claim_conditions::{ClaimConditions, condition, waits_for_free_address};
 use crate::error::ReconcileError;
 use crate::message_debounce::MessageDebounce;
 use crate::reconciler::ClaimReconciler;
@@ -62,7 +62,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if !finalizer::is_set(&claim, names::RELEASE_ADDRESS) || is_decided {
             return Ok(RestoreCheck::Serve(Box::new(claim)));
         }
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
+        let claims = self.contract.claims_beside(&claim);
         let Some(found) = claims.get_metadata(&claim.name_any()).await? else {
             return Ok(RestoreCheck::Wait(Action::AwaitChange));
         };
@@ -101,10 +101,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let until = created
             .saturating_add(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
         let status = ClaimConditions::awaiting_address(until.unwrap_or(jiff::Timestamp::MAX));
-        let retry = self.update_status(&claim, &status, debounce).await?;
-        Ok(RestoreCheck::Wait(Action::Requeue(
-            retry.map_or(left, |retry| retry.min(left)),
-        )))
+        let update = self.update_status(&claim, &status, debounce, left);
+        Ok(RestoreCheck::Wait(update.await?))
     }
 
     /// Writes on the claim that it gets a new address, before one is allocated.
@@ -123,18 +121,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             condition.with_observed_generation(claim.metadata.generation),
             clock::now(),
         );
-        let claims = self.contract.claims(&claim.namespace().unwrap_or_default());
-        match patch::write(&claims, &claim, &desired).await {
-            Ok(written) => {
-                written
-                    .iter()
-                    .for_each(|written| self.expect_write(written));
-                Ok(RestoreCheck::Serve(Box::new(written.unwrap_or(claim))))
-            }
+        match self.write_claim(&claim, &desired).await {
+            Ok(written) => Ok(RestoreCheck::Serve(Box::new(written.unwrap_or(claim)))),
             // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.is_conflict() || error.is_not_found() => Ok(RestoreCheck::Wait(
-                Action::Requeue(crate::reconciler::CONFLICT_RETRY_DELAY),
-            )),
+            Err(error) if error.has_changed() => Ok(RestoreCheck::Wait(Action::Requeue(
+                crate::reconciler::CONFLICT_RETRY_DELAY,
+            ))),
             Err(error) => Err(error.into()),
         }
     }
@@ -179,10 +171,7 @@ fn awaits_address(version: ContractVersion, claim: &IPAddressClaim) -> bool {
 }
 
 fn restore_condition(version: ContractVersion, claim: &IPAddressClaim) -> Option<&Condition> {
-    conditions::find(
-        claim.status.as_ref()?.conditions(version),
-        conditions::RESTORED_WITHOUT_ADDRESS,
-    )
+    condition(version, claim, conditions::RESTORED_WITHOUT_ADDRESS)
 }
 
 /// Reports on a claim that waits for its IPAddress, and whose finalizer a user removed, that it

@@ -10,12 +10,13 @@ use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::watch::{EventHandler, FanOut, WatchSpec};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc;
 use tracing::Span;
 
 use crate::adapter::{PoolKind, ProviderAdapter};
-use crate::address_in_use::{AddressInUseEvents, DeletingAddresses};
+use crate::address_in_use::AddressInUseEvents;
 use crate::api::{Cluster, IPAddress, IPAddressClaim};
 use crate::backoff::ClaimBackoff;
 use crate::claim_cache::{
@@ -27,10 +28,12 @@ use crate::early_release::ReleaseRequestEvents;
 use crate::index::AddressIndex;
 use crate::metrics::ClaimMetrics;
 use crate::options::{ClaimOptions, SweepOptions};
+use crate::owner_versions::UpgradeOwners;
 use crate::pending_creates::PendingCreates;
 use crate::reconciler::ClaimReconciler;
+use crate::repair::{AbandonedObjects, ReleaseAbandoned};
 use crate::selection::Selection;
-use crate::sweep::Sweep;
+use crate::sweep::UnclaimedAddresses;
 use crate::unserved_kinds::CountUnservedKinds;
 use crate::verification::Verification;
 
@@ -278,7 +281,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             pools: pools.clone(),
             claims: claims.clone(),
             events: manager.events.clone(),
-            deleting: DeletingAddresses::default(),
+            deleting: Mutex::default(),
         }));
         let of_clusters = Arc::clone(&clusters);
         claim_event_handlers.push(on_deleted(move |claim| of_clusters.forget(claim)));
@@ -291,7 +294,7 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         claim_event_handlers.push(on_deleted(move |claim| of_backoff.forget(claim)));
         let clusters_synced = manager.health.register_watch("Cluster");
         controller.watch(WatchSpec::<Cluster>::new(
-            contract.watched_clusters(manager.options.watched_namespace()),
+            manager.watch_api(&contract.cluster),
             contract.cluster,
             Arc::clone(&clusters) as _,
             clusters_synced.clone(),
@@ -347,7 +350,11 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             .concurrency(options.concurrency(manager.options.concurrency));
         let stop = manager.stop.clone();
         if let Some(options) = sweep {
-            let sweep = Sweep::new(Arc::clone(&reconciler), claims.clone(), options);
+            let deleted = reconciler
+                .metrics
+                .orphans_freed(UnclaimedAddresses::<A>::NAME);
+            let addresses = UnclaimedAddresses::new(Arc::clone(&reconciler), claims.clone());
+            let sweep = ReleaseAbandoned::new(addresses, options, deleted);
             let gates = vec![claims_synced.clone(), addresses_synced.clone()];
             manager.add_background_task("the sweep of IPAddresses without a claim", gates, sweep);
         }
@@ -360,8 +367,8 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         let gates = vec![claims_synced.clone()];
         manager.add_background_task("the count of claims of unserved kinds", gates, unserved);
         let gates = vec![claims_synced.clone(), addresses_synced, clusters_synced];
-        let upgrade = Arc::clone(&reconciler).upgrade_owner_references(gates, stop.clone());
-        manager.add_background("the upgrade of owner references", upgrade);
+        let upgrade = UpgradeOwners(Arc::clone(&reconciler));
+        manager.add_background_task("the upgrade of owner references", gates, upgrade);
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
         if let Some((verification, interval)) = verification {

@@ -1,7 +1,8 @@
 //! Fields of the status of an object that one controller writes. The kind may have others, and the
 //! status may be written by other controllers as well.
 
-use capi_ipam_controller::client::ApiObject;
+use capi_ipam_controller::client::{ApiObject, CallError};
+use kube::ResourceExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -19,10 +20,14 @@ pub(crate) fn read<K: Serialize, S: DeserializeOwned + Default>(object: &K) -> S
 ///
 /// # Errors
 /// If the object or the fields cannot be serialized.
-pub(crate) fn with<K: ApiObject, S: Serialize>(
-    object: &K,
-    fields: &S,
-) -> Result<K, serde_json::Error> {
+pub(crate) fn with<K: ApiObject, S: Serialize>(object: &K, fields: &S) -> Result<K, CallError> {
+    merged(object, fields).map_err(|source| CallError::Serialize {
+        operation: format!("patch the status of {}", object.name_any()),
+        source,
+    })
+}
+
+fn merged<K: ApiObject, S: Serialize>(object: &K, fields: &S) -> Result<K, serde_json::Error> {
     let mut object = serde_json::to_value(object)?;
     let mut status = match object.get_mut("status").map(Value::take) {
         Some(Value::Object(status)) => status,

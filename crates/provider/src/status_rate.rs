@@ -27,14 +27,13 @@ const EXPIRY: Duration = Duration::from_secs(10);
 const RETRY_EXPIRY: Duration = Duration::from_mins(5);
 
 /// Schedules status updates: of each pool, and of all pools together.
-#[derive(Debug)]
 pub(crate) struct StatusLimiter {
     /// The minimum interval between two updates of one pool.
     interval: Duration,
     schedule: Mutex<Schedule>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Schedule {
     pools: ExpiringMap<Uid, Scheduled>,
     /// The earliest time of the next count update of any pool.
@@ -43,7 +42,6 @@ struct Schedule {
     latency: Duration,
 }
 
-#[derive(Debug)]
 enum Scheduled {
     Written { at: Instant },
     Due { at: Instant, earliest: Instant },

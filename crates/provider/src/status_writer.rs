@@ -2,25 +2,21 @@
 //! one line in the log and an event for each change of a status or reason, and none while nothing
 //! changes.
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::{Attempt, Conflicts};
+use capi_ipam_controller::controller::Attempt;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
 use kube::{Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-use crate::api::Uid;
 use crate::api::conditions::{self, Condition};
-use crate::status_fields;
+use crate::contract::uid_of;
 use crate::status_rate::StatusLimiter;
 
 /// Writes the status of the objects of a controller.
@@ -115,32 +111,6 @@ impl<K: ApiObject> StatusWriter<K> {
         })
     }
 
-    /// Writes fields of the status of an object, within the rate limit. Other fields are kept. Logs
-    /// once if the kind has no status.
-    ///
-    /// # Errors
-    /// If the object cannot be serialized, or the write fails.
-    pub(crate) async fn write_fields<S>(
-        &self,
-        client: &ResourceClient<K>,
-        object: &K,
-        fields: &S,
-    ) -> Result<StatusWrite<K>, CallError>
-    where
-        S: Serialize + DeserializeOwned + Default + PartialEq,
-    {
-        if *fields == status_fields::read(object) {
-            return Ok(StatusWrite::Unchanged);
-        }
-        let name = object.name_any();
-        let wanted =
-            status_fields::with(object, fields).map_err(|source| CallError::Serialize {
-                operation: format!("patch the status of {name}"),
-                source,
-            })?;
-        self.write_or_log(client, object, &wanted).await
-    }
-
     /// Like [`Self::write_limited`], for a `wanted` that differs. Logs once if the kind has no status.
     ///
     /// # Errors
@@ -196,10 +166,17 @@ impl<K: ApiObject> StatusWriter<K> {
         let name = NamespacedName::of(written.meta());
         let object = format!("{} {name}", K::kind(&self.version));
         let (old, new) = ((self.conditions)(before), (self.conditions)(wanted));
-        log_transitions(&object, &old, &new, self.is_warning);
-        let changed = changed_conditions(&old, &new);
-        let version = &self.version;
-        publish_warnings(&self.events, &written, version, &changed, self.is_warning);
+        for transition in transitions(&old, &new) {
+            let changed = conditions::find(&new, transition.type_);
+            transition.log(&object, changed.is_some_and(self.is_warning));
+        }
+        for condition in changed_conditions(&old, &new) {
+            if (self.is_warning)(&condition) {
+                let reason = condition.reason();
+                let message = condition.message();
+                self.warn(&written, reason, message);
+            }
+        }
         Ok(Some(written))
     }
 
@@ -211,26 +188,25 @@ impl<K: ApiObject> StatusWriter<K> {
     /// Call it with the error of each attempt at an object: the next attempt, whose delay is that
     /// of its backoff, writes at once. Publishes a warning event if the API server rejects the
     /// object or its status lastingly: then the conditions cannot report it.
-    pub fn failed(&self, object: &K, error: &CallError, attempt: &Attempt<Conflicts>) {
+    pub fn failed<S>(&self, object: &K, error: &CallError, attempt: &Attempt<S>) {
         self.write_at_once(object);
-        let is_rejected = error.is_forbidden() || error.is_invalid() || error.is_conflict();
+        let is_rejected = error.is_rejected() || error.is_conflict();
         if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
             return;
         }
         let error = error_chain(error);
         let note = format!("cannot write the object or its status, will retry: {error}");
-        let reason = conditions::INITIALIZATION_FAILED;
+        self.warn(object, conditions::INITIALIZATION_FAILED, &note);
+    }
+
+    fn warn(&self, object: &K, reason: &str, note: &str) {
         self.events
-            .warning(object, &self.version, reason, "Inspect", &note);
+            .warning(object, &self.version, reason, "Inspect", note);
     }
 }
 
-fn uid_of<K: Resource>(object: &K) -> Uid {
-    Uid::of(object.meta().uid.as_deref().unwrap_or_default())
-}
-
 /// The change of one condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct Transition<'a> {
     type_: &'a str,
     /// The status before and after; `None` without the condition.
@@ -240,56 +216,51 @@ struct Transition<'a> {
     details: &'a str,
 }
 
-/// Logs what has changed between two lists of conditions. `is_warning` decides whether a condition
-/// reports a problem.
-fn log_transitions(
-    object: &dyn Display,
-    before: &[Condition],
-    after: &[Condition],
-    is_warning: impl Fn(&Condition) -> bool,
-) {
-    for transition in transitions(before, after) {
-        let Transition {
+impl Transition<'_> {
+    fn log(self, object: &str, is_problem: bool) {
+        let Self {
             type_,
             from,
             to,
             reason,
             details,
-        } = transition;
-        let is_problem = conditions::find(after, type_).is_some_and(&is_warning);
+        } = self;
         if is_problem {
-            warn!(%object, condition = type_, from, to, reason, details, "condition changed");
+            warn!(
+                object,
+                condition = type_,
+                from,
+                to,
+                reason,
+                details,
+                "condition changed"
+            );
         } else {
-            info!(%object, condition = type_, from, to, reason, details, "condition changed");
+            info!(
+                object,
+                condition = type_,
+                from,
+                to,
+                reason,
+                details,
+                "condition changed"
+            );
         }
     }
 }
 
 /// The conditions in `after` whose status or reason differs from that in `before`.
 fn changed_conditions(before: &[Condition], after: &[Condition]) -> Vec<Condition> {
-    let is_unchanged = |condition: &Condition| {
+    let mut changed = after.to_vec();
+    changed.retain(|condition| {
         let present = conditions::find(before, &condition.type_);
-        present.is_some_and(|present| {
-            (&present.status, &present.reason) == (&condition.status, &condition.reason)
-        })
-    };
-    let changed = after.iter().filter(|condition| !is_unchanged(condition));
-    changed.cloned().collect()
+        present.is_none_or(|present| differ(present, condition))
+    });
+    changed
 }
 
-/// Publishes a warning event for each condition that has changed and reports a problem.
-fn publish_warnings<K: Resource>(
-    events: &EventPublisher,
-    object: &K,
-    version: &K::DynamicType,
-    changed: &[Condition],
-    is_warning: impl Fn(&Condition) -> bool,
-) {
-    for condition in changed.iter().filter(|condition| is_warning(condition)) {
-        let reason = condition.reason.as_deref().unwrap_or_default();
-        let message = condition.message.as_deref().unwrap_or_default();
-        events.warning(object, version, reason, "Inspect", message);
-    }
+fn differ(before: &Condition, after: &Condition) -> bool {
+    (&before.status, &before.reason) != (&after.status, &after.reason)
 }
 
 fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Transition<'a>> {
@@ -299,8 +270,8 @@ fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Trans
             type_: &condition.type_,
             from: present.map(|present| present.status.as_ref()),
             to: Some(condition.status.as_ref()),
-            reason: condition.reason.as_deref().unwrap_or_default(),
-            details: condition.message.as_deref().unwrap_or_default(),
+            reason: condition.reason(),
+            details: condition.message(),
         })
     });
     let is_removed = |condition: &&Condition| {
@@ -327,7 +298,7 @@ fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Trans
 /// Whether a condition is news. That a new object has no problem is none.
 fn is_news(before: Option<&Condition>, after: &Condition) -> bool {
     match before {
-        Some(before) => (&before.status, &before.reason) != (&after.status, &after.reason),
+        Some(before) => differ(before, after),
         None => after.type_ == conditions::READY || after.status == "True",
     }
 }

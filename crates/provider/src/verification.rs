@@ -18,7 +18,7 @@ use crate::api::{IPAddressClaim, Uid};
 use crate::claim_cache::ClaimCache;
 
 /// The bound claims that have to be verified now.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Verification {
     due: Mutex<HashSet<Uid>>,
 }

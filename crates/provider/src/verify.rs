@@ -85,9 +85,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             Err(error) => return Err(error.into()),
         };
-        let addresses = self
-            .contract
-            .addresses(&claim.namespace().unwrap_or_default());
+        let addresses = self.contract.addresses_beside(claim);
         let is_owned = |found: &IPAddress| {
             let is_deleted = found.metadata.deletion_timestamp.is_some();
             is_for(found, claim)

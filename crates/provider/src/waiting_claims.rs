@@ -6,7 +6,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use kube::api::ObjectMeta;
 
 /// The claims that wait for an object. A claim waits for one object at a time.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct WaitingClaims {
     /// The waiting claims by object, the oldest first: creation time in seconds since 1970, and
     /// name.

@@ -170,7 +170,7 @@ impl Backend for KubernetesRegistry {
             Ok(written) => return Ok(entry(written)),
             Err(error) => error,
         };
-        if error.is_not_found() || error.is_conflict() {
+        if error.has_changed() {
             return Err(self.conflict(key));
         }
         let outcome = |found: Option<MaybeInvalid<IPBlock>>| {

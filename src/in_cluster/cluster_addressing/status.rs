@@ -170,7 +170,7 @@ pub(super) fn conditions_of(addressing: &ClusterAddressing) -> Vec<Condition> {
 
 /// Whether a condition reports a problem: a transition to it is reported by a warning.
 pub(super) fn is_warning(condition: &Condition) -> bool {
-    let reason = condition.reason.as_deref().unwrap_or_default();
+    let reason = condition.reason();
     match &*condition.type_ {
         conditions::READY => {
             let is_expected =
@@ -228,7 +228,7 @@ mod tests {
 
     fn state_of(status: &ClusterAddressingStatus, type_: &str) -> (String, String) {
         let found = conditions::find(&status.conditions, type_).unwrap();
-        let reason = found.reason.as_deref().unwrap_or_default();
+        let reason = found.reason();
         (found.status.to_string(), reason.to_owned())
     }
 

@@ -23,7 +23,7 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
                 conditions::NETWORK_NOT_READY,
                 conditions::BLOCK_LENGTH_MISMATCH,
             ];
-            problems.contains(&condition.reason.as_deref().unwrap_or_default())
+            problems.contains(&condition.reason())
         }
         // The first two repeat what Ready reports. The spec requests the last one.
         conditions::RECONCILING | conditions::STALLED | conditions::DRAINING => false,

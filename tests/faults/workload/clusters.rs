@@ -2,6 +2,7 @@
 
 use capi_ipam_api::ClusterAddressing;
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::DynamicObject;
 use support::prelude::*;
 
 use super::{TIMEOUT, Work, names, range};
@@ -50,21 +51,37 @@ impl Work<'_> {
         assert!(before.len() == 2, "{before:?}");
     }
 
-    /// Deletes a Cluster, and what it owns: there is no garbage collection.
     async fn delete_cluster(&self, name: &str) {
         let clusters = self.consumer.clusters();
         self.consumer.delete_object(&clusters, name).await;
+    }
+
+    /// Deletes the ConfigMaps of Clusters that do not exist, as the garbage collection does. A late
+    /// write can create one afterwards.
+    async fn collect_garbage(&self, clusters: &[DynamicObject]) {
         let api = Api::namespaced(self.consumer.client.clone(), &self.consumer.namespace);
         let config_maps = ResourceClient::<ConfigMap>::new(api, &());
-        let name = format!("{name}-vip-values");
-        self.consumer.delete_object(&config_maps, &name).await;
+        let uids: BTreeSet<Option<String>> = clusters.iter().map(ResourceExt::uid).collect();
+        for found in answered(config_maps.list().await).unwrap_or_default() {
+            let owner = found
+                .owner_references()
+                .first()
+                .map(|owner| owner.uid.clone());
+            if owner.is_some() && !uids.contains(&owner) {
+                let uid = found.uid().unwrap_or_default();
+                let deleted = config_maps.delete(&found.name_any(), &uid).await;
+                deleted.expect("ConfigMaps can be deleted");
+            }
+        }
     }
 
     /// The endpoints of the Clusters that have their addresses, which are those of their claims.
     async fn endpoints(&self) -> BTreeMap<String, String> {
         let clusters = self.consumer.clusters().list().await;
+        let clusters = clusters.expect("Clusters can be listed");
+        self.collect_garbage(&clusters).await;
         let mut found = BTreeMap::new();
-        for cluster in clusters.expect("Clusters can be listed") {
+        for cluster in clusters {
             if !cluster.annotations().contains_key(RECORD) {
                 continue;
             }
@@ -107,7 +124,9 @@ pub(super) async fn clean_up(consumer: &Consumer) {
         let name = addressing.name_any();
         consumer.delete_object(&addressings, &name).await;
         until_within(TIMEOUT, &format!("{name} is gone"), async || {
-            Some(answered(addressings.get(&name).await)?.is_none())
+            let is_gone = answered(addressings.get(&name).await)?.is_none();
+            let claims = answered(consumer.claims().list().await)?;
+            Some(is_gone && claims.is_empty())
         })
         .await;
     }

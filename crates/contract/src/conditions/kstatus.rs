@@ -44,7 +44,7 @@ fn progress(ready: &Condition, is_retried: bool) -> Option<Condition> {
 /// Sets `Ready`, and `Stalled` if it is False, or `Reconciling` with the reason
 /// [`INITIALIZATION_FAILED`]. Returns whether the list changed.
 pub fn set_ready(conditions: &mut Vec<Condition>, ready: Condition, now: Time) -> bool {
-    let is_retried = ready.reason.as_deref() == Some(INITIALIZATION_FAILED);
+    let is_retried = ready.reason() == INITIALIZATION_FAILED;
     set_ready_or_retried(conditions, ready, is_retried, now)
 }
 

@@ -104,6 +104,11 @@ impl CallError {
         self.has_code(409) && !self.has_reason("AlreadyExists") || self.is_inapplicable_patch()
     }
 
+    /// The object has changed since it was read, or is gone.
+    pub fn has_changed(&self) -> bool {
+        self.is_conflict() || self.is_not_found()
+    }
+
     /// An operation of a JSON patch names a field that the object does not have. If the patched
     /// object is not valid, the API server sends another message.
     fn is_inapplicable_patch(&self) -> bool {
@@ -140,6 +145,11 @@ impl CallError {
     /// The API server or an admission webhook rejected the object as invalid.
     pub fn is_invalid(&self) -> bool {
         self.has_code(422) || self.has_code(400)
+    }
+
+    /// The API server or an admission plugin rejects what is written: a retry alone does not help.
+    pub fn is_rejected(&self) -> bool {
+        self.is_invalid() || self.is_forbidden()
     }
 
     /// The namespace is being deleted and accepts no new objects.
@@ -215,40 +225,48 @@ pub(crate) fn explain_unserved(error: &mut kube::Error) {
 
 /// The error and all its sources in one line. A source whose text is already included is left out.
 pub fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
-    // An API status has the whole message.
-    let source_of = |error| {
-        if api_status(error).is_some() {
-            None
-        } else {
-            std::error::Error::source(error)
-        }
-    };
-    let mut text = message(error);
-    let mut next = source_of(error);
-    while let Some(source) = next {
-        let part = message(source);
-        if !text.contains(&part) {
+    chain(error, status_message)
+}
+
+/// Like [`error_chain`], for users: of an API status it has the message alone.
+pub fn error_text(error: &(dyn std::error::Error + 'static)) -> String {
+    chain(error, |status| match status.message.as_str() {
+        "" => status_message(status),
+        message => message.to_owned(),
+    })
+}
+
+fn chain(
+    error: &(dyn std::error::Error + 'static),
+    text_of: fn(&kube::core::Status) -> String,
+) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let status = api_status(error);
+        let part = status.map_or_else(|| error.to_string(), text_of);
+        if text.is_empty() {
+            text = part;
+        } else if !text.contains(&part) {
             text.push_str(": ");
             text.push_str(&part);
         }
-        next = source_of(source);
+        // An API status has the whole message.
+        next = match status {
+            Some(_) => None,
+            None => error.source(),
+        };
     }
     text.replace('\n', " ")
 }
 
-/// The status that the API server returned, if the error is one.
+/// The status that the API server returned, if the error is one. kube prints it with all its fields.
 fn api_status<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a kube::core::Status> {
     let boxed = || error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref);
     match error.downcast_ref().or_else(boxed) {
         Some(kube::Error::Api(status)) => Some(status),
         _ => None,
     }
-}
-
-/// The message of an error without its sources. kube prints an API status with all its fields; here
-/// it is the message, the code and the reason.
-fn message(error: &(dyn std::error::Error + 'static)) -> String {
-    api_status(error).map_or_else(|| error.to_string(), status_message)
 }
 
 /// The message of an API status, with code and reason.

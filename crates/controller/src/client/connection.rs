@@ -20,7 +20,6 @@
 //! fail together. The write throughput of a controller did not differ measurably, with 32
 //! concurrent requests on two cores.
 
-use std::fmt::{Debug, Formatter};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -30,8 +29,9 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, select_ok};
 use http::{Method, Request, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client as HttpClient;
-use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::{Client, Config};
@@ -43,7 +43,7 @@ use tracing::{trace, warn};
 
 use super::{REQUEST_TIMEOUT, add_timeout_param};
 use crate::clock;
-use crate::metrics::{RequestMetrics, parse};
+use crate::metrics::{RequestMetrics, is_watch, parse};
 
 /// Limit for opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -125,47 +125,48 @@ pub(super) fn client(
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .service(Transport {
-            pool: Arc::new(Pool::new(connector)),
+            pool: Arc::new(Pool {
+                current: Mutex::new(Current::new(&connector)),
+                connector,
+            }),
             policy,
             metrics,
         });
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
+type Connector = HttpsConnector<HttpConnector>;
+
 /// The idle connections, and the connector that opens new ones.
-struct Pool<C> {
-    connector: C,
-    current: Mutex<Current<C>>,
+struct Pool {
+    connector: Connector,
+    current: Mutex<Current>,
 }
 
-struct Current<C> {
-    http: HttpClient<C, Body>,
+struct Current {
+    http: HttpClient<Connector, Body>,
     since: Instant,
 }
 
-impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
-    fn new(connector: C) -> Self {
-        let current = Mutex::new(Current {
-            http: http_client(connector.clone()),
+impl Current {
+    fn new(connector: &Connector) -> Self {
+        let mut http = HttpClient::builder(TokioExecutor::new());
+        http.pool_timer(TokioTimer::new());
+        Self {
+            http: http.build(connector.clone()),
             since: Instant::now(),
-        });
-        Self { connector, current }
+        }
     }
+}
 
-    fn http(&self) -> HttpClient<C, Body> {
-        self.current.lock().http.clone()
-    }
-
+impl Pool {
     /// Drops all idle connections, unless that was done after `sent`.
     fn reset(&self, sent: Instant) {
         let mut current = self.current.lock();
         if current.since > sent {
             return;
         }
-        *current = Current {
-            http: http_client(self.connector.clone()),
-            since: Instant::now(),
-        };
+        *current = Current::new(&self.connector);
         drop(current);
         let seconds = sent.elapsed().as_secs();
         warn!(
@@ -175,31 +176,16 @@ impl<C: Connect + Clone + Send + Sync + 'static> Pool<C> {
     }
 }
 
-fn http_client<C: Connect + Clone>(connector: C) -> HttpClient<C, Body> {
-    HttpClient::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .build(connector)
-}
-
 /// Sends requests and limits the time until they are answered.
-struct Transport<C> {
-    pool: Arc<Pool<C>>,
+#[derive(Clone)]
+struct Transport {
+    pool: Arc<Pool>,
     policy: RequestPolicy,
     metrics: RequestMetrics,
 }
 
-impl<C> Clone for Transport<C> {
-    fn clone(&self) -> Self {
-        Self {
-            pool: Arc::clone(&self.pool),
-            policy: self.policy,
-            metrics: self.metrics.clone(),
-        }
-    }
-}
-
-impl<C: Connect + Clone + Send + Sync + 'static> Service<Request<Body>> for Transport<C> {
-    type Response = Response<ResponseBody<C>>;
+impl Service<Request<Body>> for Transport {
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -267,23 +253,20 @@ fn clone_read(request: &Request<Body>) -> Option<Request<Body>> {
 
 /// The requested duration of a watch; `None` if the request is no watch.
 fn watch_timeout(request: &Request<Body>) -> Option<Duration> {
-    let mut pairs = request.uri().query().unwrap_or_default().split('&');
-    if !pairs
-        .clone()
-        .any(|pair| pair == "watch=true" || pair == "watch=1")
-    {
+    if !is_watch(request.uri()) {
         return None;
     }
+    let mut pairs = request.uri().query().unwrap_or_default().split('&');
     let seconds = pairs.find_map(|pair| pair.strip_prefix("timeoutSeconds=")?.parse().ok());
     Some(seconds.map_or(MAX_WATCH_DURATION, Duration::from_secs))
 }
 
-async fn send<C: Connect + Clone + Send + Sync + 'static>(
-    pool: Arc<Pool<C>>,
+async fn send(
+    pool: Arc<Pool>,
     limit: Duration,
     request: Request<Body>,
-) -> Result<Response<ResponseBody<C>>, BoxError> {
-    let http = pool.http();
+) -> Result<Response<ResponseBody>, BoxError> {
+    let http = pool.current.lock().http.clone();
     let line = tracing::enabled!(tracing::Level::TRACE)
         .then(|| format!("{} {}", request.method(), request.uri()));
     let silence = watch_timeout(&request).map(Silence::of_watch);
@@ -314,7 +297,7 @@ async fn send<C: Connect + Clone + Send + Sync + 'static>(
 }
 
 /// How long nothing may arrive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Silence {
     /// After this time, the connection is dead.
     limit: Duration,
@@ -344,15 +327,15 @@ impl Silence {
 
 /// A response that is not complete. Resets the connections if it is dropped after a suspicious
 /// silence.
-struct Pending<C: Connect + Clone + Send + Sync + 'static> {
-    pool: Arc<Pool<C>>,
+struct Pending {
+    pool: Arc<Pool>,
     /// When the request was sent; for a watch, when data last arrived.
     since: Instant,
     silence: Silence,
     is_over: bool,
 }
 
-impl<C: Connect + Clone + Send + Sync + 'static> Drop for Pending<C> {
+impl Drop for Pending {
     fn drop(&mut self) {
         if !self.is_over && self.since.elapsed() >= self.silence.suspicious {
             self.pool.reset(self.since);
@@ -361,15 +344,15 @@ impl<C: Connect + Clone + Send + Sync + 'static> Drop for Pending<C> {
 }
 
 /// The body of a response. Fails if it does not arrive in time.
-struct ResponseBody<C: Connect + Clone + Send + Sync + 'static> {
+struct ResponseBody {
     body: Incoming,
-    pending: Pending<C>,
+    pending: Pending,
     /// Created on the first wait for the body; most bodies arrive with the head.
     timer: Option<Pin<Box<Sleep>>>,
     is_watch: bool,
 }
 
-impl<C: Connect + Clone + Send + Sync + 'static> HttpBody for ResponseBody<C> {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -408,12 +391,6 @@ impl<C: Connect + Clone + Send + Sync + 'static> HttpBody for ResponseBody<C> {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-impl<C: Connect + Clone + Send + Sync + 'static> Debug for ResponseBody<C> {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ResponseBody")
     }
 }
 

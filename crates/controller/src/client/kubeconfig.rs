@@ -41,41 +41,48 @@ impl From<kube::config::KubeconfigError> for KubeconfigError {
 /// # Errors
 /// [`ClientError::NotAllowed`] with the field.
 pub(super) fn check(kubeconfig: &Kubeconfig) -> Result<(), ClientError> {
-    for cluster in &kubeconfig.clusters {
-        cluster.cluster.as_ref().map_or(Ok(()), check_cluster)?;
-    }
-    for user in &kubeconfig.auth_infos {
-        user.auth_info.as_ref().map_or(Ok(()), check_user)?;
+    let clusters = kubeconfig.clusters.iter();
+    let clusters = clusters.filter_map(|named| named.cluster.as_ref());
+    let users = kubeconfig.auth_infos.iter();
+    let users = users.filter_map(|named| named.auth_info.as_ref());
+    let fields = clusters.flat_map(of_cluster).chain(users.flat_map(of_user));
+    for (is_set, field, advice) in fields {
+        if is_set {
+            return Err(ClientError::NotAllowed { field, advice });
+        }
     }
     Ok(())
 }
 
-fn check_cluster(cluster: &Cluster) -> Result<(), ClientError> {
-    let skips_verification = cluster.insecure_skip_tls_verify == Some(true);
-    refuse(
-        skips_verification,
-        "insecure-skip-tls-verify",
-        "set certificate-authority-data",
-    )?;
-    let names_file = cluster.certificate_authority.is_some();
-    refuse(names_file, "certificate-authority", EMBED)
+/// A field that must not be set, whether it is, and what to write instead.
+type Forbidden = (bool, &'static str, &'static str);
+
+fn of_cluster(cluster: &Cluster) -> [Forbidden; 2] {
+    let is_unverified = cluster.insecure_skip_tls_verify == Some(true);
+    let authority = cluster.certificate_authority.is_some();
+    [
+        (
+            is_unverified,
+            "insecure-skip-tls-verify",
+            "set certificate-authority-data",
+        ),
+        (authority, "certificate-authority", EMBED),
+    ]
 }
 
-fn check_user(user: &AuthInfo) -> Result<(), ClientError> {
+fn of_user(user: &AuthInfo) -> [Forbidden; 5] {
     let with_token = "use a token or a client certificate";
-    refuse(user.exec.is_some(), "exec", with_token)?;
-    refuse(user.auth_provider.is_some(), "auth-provider", with_token)?;
-    refuse(user.token_file.is_some(), "tokenFile", "set token")?;
-    let names_file = user.client_certificate.is_some();
-    refuse(names_file, "client-certificate", EMBED)?;
-    refuse(user.client_key.is_some(), "client-key", EMBED)
-}
-
-fn refuse(is_refused: bool, field: &'static str, advice: &'static str) -> Result<(), ClientError> {
-    if is_refused {
-        return Err(ClientError::NotAllowed { field, advice });
-    }
-    Ok(())
+    [
+        (user.exec.is_some(), "exec", with_token),
+        (user.auth_provider.is_some(), "auth-provider", with_token),
+        (user.token_file.is_some(), "tokenFile", "set token"),
+        (
+            user.client_certificate.is_some(),
+            "client-certificate",
+            EMBED,
+        ),
+        (user.client_key.is_some(), "client-key", EMBED),
+    ]
 }
 
 #[cfg(test)]

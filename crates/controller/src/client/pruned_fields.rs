@@ -52,11 +52,6 @@ impl PrunedFields {
         }
     }
 
-    /// Whether all fields are stored, as far as known.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
-    }
-
     /// Removes the fields that are not stored from a status, except those that it had `before`.
     /// Returns whether it removed one.
     pub(crate) fn remove_from(

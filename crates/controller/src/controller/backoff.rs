@@ -43,19 +43,12 @@ enum Pause {
     UntilChanged,
 }
 
-/// Whether an attempt may start.
-pub(super) enum Start<S> {
-    Now(Attempt<S>),
-    Backoff(Duration),
-    GivenUp,
-}
-
 /// A hash of what ends a backoff when it changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint(u64);
+pub(crate) struct Fingerprint(u64);
 
 impl Fingerprint {
-    pub(super) fn of(object: &impl Keyed) -> Self {
+    pub(crate) fn of(object: &impl Keyed) -> Self {
         let mut hash = DefaultHasher::new();
         object.fingerprint(&mut hash);
         Self(hash.finish())
@@ -63,7 +56,8 @@ impl Fingerprint {
 }
 
 impl<K: Keyed, S: Default> Backoffs<K, S> {
-    /// Starts an attempt, unless the last one failed and its backoff is not over. A trigger ends
+    /// Starts an attempt, unless the last one failed and its backoff is not over: returns when that
+    /// is, `None` if a change or a trigger has to end it. A trigger ends
     /// the backoff. `dequeues` gets the object at the failed attempt, and decides whether its
     /// present state does.
     pub(super) fn begin(
@@ -73,7 +67,7 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
         cause: Cause,
         now: Instant,
         dequeues: impl FnOnce(&K) -> bool,
-    ) -> Start<S> {
+    ) -> Result<Attempt<S>, Option<Duration>> {
         let mut entries = self.entries.lock();
         let fingerprint = Fingerprint::of(object);
         let new = || Entry {
@@ -104,18 +98,16 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
             _ if entry.triggered => {}
             Pause::Over => {}
             Pause::Until(end) if end <= now => {}
-            Pause::Until(end) => return Start::Backoff(end.saturating_duration_since(now)),
-            Pause::UntilChanged => return Start::GivenUp,
+            Pause::Until(end) => return Err(Some(end.saturating_duration_since(now))),
+            Pause::UntilChanged => return Err(None),
         }
         entry.object = fingerprint;
         entry.failed = None;
         entry.pause = Pause::Over;
         entry.triggered = false;
-        Start::Now(Attempt {
+        Ok(Attempt {
             cause,
             is_carried,
-            keeps_cause: false,
-            waits_for: None,
             ..std::mem::take(&mut entry.attempt)
         })
     }
@@ -151,8 +143,8 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
         };
         entry.attempt = Attempt {
             cause,
-            state: attempt.state,
-            ..Attempt::default()
+            failures: 0,
+            ..attempt.next()
         };
         if entry.triggered {
             Duration::ZERO
@@ -183,7 +175,7 @@ impl<K: Keyed, S: Default> Backoffs<K, S> {
             return wait;
         };
         entry.failed = Some(Arc::clone(object));
-        entry.attempt = attempt;
+        entry.attempt = attempt.next();
         entry.pause = pause;
         if entry.triggered {
             Some(Duration::ZERO)
@@ -220,15 +212,15 @@ mod tests {
         object: &ConfigMap,
         cause: Cause,
         now: Instant,
-    ) -> Start<u8> {
+    ) -> Result<Attempt<u8>, Option<Duration>> {
         let dequeues = |waiting: &ConfigMap| Fingerprint::of(waiting) != Fingerprint::of(object);
         backoffs.begin(&key(), object, cause, now, dequeues)
     }
 
-    fn failures<S: Default>(start: Start<S>) -> Option<u32> {
+    fn failures<S: Default>(start: Result<Attempt<S>, Option<Duration>>) -> Option<u32> {
         match start {
-            Start::Now(attempt) => Some(attempt.failures),
-            Start::Backoff(_) | Start::GivenUp => None,
+            Ok(attempt) => Some(attempt.failures),
+            Err(_) => None,
         }
     }
 
@@ -261,8 +253,7 @@ mod tests {
             failures(begin(&backoffs, &object("2", "x"), Cause::Changed, now)),
             None
         );
-        let Start::Now(attempt) = begin(&backoffs, &object("2", "x"), Cause::Changed, now + WAIT)
-        else {
+        let Ok(attempt) = begin(&backoffs, &object("2", "x"), Cause::Changed, now + WAIT) else {
             panic!("the backoff is over")
         };
         assert_eq!((attempt.failures, attempt.state), (1, 7));
@@ -298,7 +289,7 @@ mod tests {
         let later = now + WAIT;
         let other = object("2", "y");
         let start = backoffs.begin(&key(), &other, Cause::Changed, later, |_| false);
-        let Start::Now(attempt) = start else {
+        let Ok(attempt) = start else {
             panic!("the backoff is over")
         };
         assert_eq!((attempt.failures, attempt.state), (1, 7));
@@ -309,7 +300,7 @@ mod tests {
         let (backoffs, now) = (Backoffs::<ConfigMap, u8>::default(), Instant::now());
         let cause_of = |version, label, cause| {
             let start = begin(&backoffs, &object(version, label), cause, now);
-            let Start::Now(attempt) = start else {
+            let Ok(attempt) = start else {
                 panic!("there is no pause")
             };
             attempt
@@ -421,7 +412,7 @@ mod tests {
     fn attempt_has_the_cause_of_its_start() {
         let (backoffs, now) = (Backoffs::<ConfigMap, u8>::default(), Instant::now());
         for cause in [Cause::Created, Cause::Triggered] {
-            let Start::Now(attempt) = begin(&backoffs, &object("1", "x"), cause, now) else {
+            let Ok(attempt) = begin(&backoffs, &object("1", "x"), cause, now) else {
                 panic!("it may start")
             };
             assert_eq!(attempt.cause, cause);

@@ -1,7 +1,6 @@
 //! Objects that are gone and that their reconciler has not reconciled as deleted yet.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use crate::namespaced_name::NamespacedName;
@@ -9,7 +8,6 @@ use crate::watch::Keyed;
 
 /// The last states of deleted objects, until they are reconciled. Empty if the reconciler
 /// [does not need them](super::Reconciler::wants_deleted).
-#[derive(Debug)]
 pub(super) struct Deleted<K> {
     objects: HashMap<NamespacedName, Arc<K>>,
 }
@@ -32,24 +30,19 @@ impl<K: Keyed> Deleted<K> {
     /// so the first one stays; a marker says nothing but that its key is gone, so the last one
     /// counts.
     pub(super) fn insert(&mut self, key: NamespacedName, object: Arc<K>) {
-        match self.objects.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(object);
-            }
-            Entry::Occupied(mut entry) if object.is_gone() => {
-                entry.insert(object);
-            }
-            Entry::Occupied(_) => {}
+        if object.is_gone() {
+            self.objects.insert(key, object);
+        } else {
+            self.objects.entry(key).or_insert(object);
         }
     }
 
     /// The object was reconciled as deleted.
     pub(super) fn finish(&mut self, key: &NamespacedName, reconciled: &Arc<K>) {
-        if let Entry::Occupied(entry) = self.objects.entry(key.clone()) {
-            // Another one may have replaced it during the reconcile.
-            if Arc::ptr_eq(entry.get(), reconciled) {
-                entry.remove();
-            }
+        // Another one may have replaced it during the reconcile.
+        let waiting = self.objects.get(key);
+        if waiting.is_some_and(|waiting| Arc::ptr_eq(waiting, reconciled)) {
+            self.objects.remove(key);
         }
     }
 }

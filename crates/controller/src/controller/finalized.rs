@@ -17,11 +17,11 @@ use crate::retry::Retry;
 use crate::watch::Keyed;
 
 /// The delay after a conflict with another write of the object, whose event comes soon.
-const CONFLICT_DELAY: Duration = Duration::from_millis(250);
+pub const CONFLICT_DELAY: Duration = Duration::from_millis(250);
 
 /// The delay before an object in deletion that others use is reconciled again. The removal of the
 /// last reference enqueues it earlier.
-const IN_USE_DELAY: Duration = Duration::from_mins(1);
+pub const IN_USE_DELAY: Duration = Duration::from_mins(1);
 
 /// What [`Finalized`] has to know of a reconciler.
 pub trait Protect: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>> {

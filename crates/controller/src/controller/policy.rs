@@ -12,30 +12,16 @@ type OnErrorFn<K, E> = dyn Fn(&K, &Attempt<()>, &Failure<'_, E>) + Send + Sync;
 /// [`Reconciler::with_retry`] and [`Reconciler::with_on_error`].
 pub struct Policy<R: Reconciler> {
     inner: R,
-    retry: Option<Box<RetryFn<R::Error>>>,
-    on_error: Option<Box<OnErrorFn<R::Object, R::Error>>>,
+    pub(super) retry: Option<Box<RetryFn<R::Error>>>,
+    pub(super) on_error: Option<Box<OnErrorFn<R::Object, R::Error>>>,
 }
 
 impl<R: Reconciler> Policy<R> {
-    pub(super) fn retry(
-        inner: R,
-        retry: impl Fn(&R::Error, u32) -> Retry + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            inner,
-            retry: Some(Box::new(retry)),
-            on_error: None,
-        }
-    }
-
-    pub(super) fn on_error(
-        inner: R,
-        on_error: impl Fn(&R::Object, &Attempt<()>, &Failure<'_, R::Error>) + Send + Sync + 'static,
-    ) -> Self {
+    pub(super) fn new(inner: R) -> Self {
         Self {
             inner,
             retry: None,
-            on_error: Some(Box::new(on_error)),
+            on_error: None,
         }
     }
 }

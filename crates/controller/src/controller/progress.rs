@@ -13,7 +13,6 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const REPORTED_FROM: usize = 100;
 
 /// Reports how many objects of low priority of one controller are left.
-#[derive(Debug)]
 pub(super) struct LowPriorityProgress {
     controller: String,
     gate: ReadinessGate,
@@ -21,7 +20,7 @@ pub(super) struct LowPriorityProgress {
 }
 
 /// Work that has not ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Run {
     began: Instant,
     reported: Instant,

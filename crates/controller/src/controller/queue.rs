@@ -12,7 +12,7 @@ use super::Cause;
 use crate::namespaced_name::NamespacedName;
 use crate::priority::Priority;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Queue {
     states: HashMap<NamespacedName, State>,
     normal: Lane,
@@ -24,7 +24,7 @@ pub(super) struct Queue {
 }
 
 /// The due objects of one priority.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Lane {
     /// The due objects by namespace.
     objects: HashMap<Box<str>, VecDeque<NamespacedName>>,

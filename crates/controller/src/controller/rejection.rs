@@ -14,23 +14,6 @@ const FAILURES_BEFORE_REPORT: u32 = 2;
 /// the code of a conflict, each time.
 const CONFLICTS_BEFORE_REPORT: u32 = 10;
 
-/// The number of consecutive attempts at an object that ended with a conflict: the
-/// [state](super::Reconciler::State) of a reconciler that reports rejected writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Conflicts(u32);
-
-impl Conflicts {
-    /// Records that an attempt ended with a conflict.
-    pub fn record(&mut self) {
-        self.0 = self.0.saturating_add(1);
-    }
-
-    /// Records that an attempt ended otherwise.
-    pub fn reset(&mut self) {
-        self.0 = 0;
-    }
-}
-
 /// The delays after failures of a reconciler that writes the status of an object: it recovers
 /// within seconds once the cause is gone.
 const WRITE_RETRY: RetryPolicy = RetryPolicy {
@@ -48,7 +31,7 @@ pub fn retry_write(error: &CallError, failures: u32) -> Retry {
     }
 }
 
-impl Attempt<Conflicts> {
+impl<S> Attempt<S> {
     /// What follows from the result of a reconcile that writes the object: a conflict is no
     /// failure, and neither is that the object is gone. After a conflict, and if the object is
     /// being deleted, it is reconciled again after `delay`: only a reconcile that says so releases
@@ -69,27 +52,24 @@ impl Attempt<Conflicts> {
                 Action::AwaitChange
             }),
             Err(error) if error.is_conflict() => {
-                self.state.record();
+                self.has_conflict = true;
                 debug!("conflict, will retry");
                 Ok(Action::Requeue(delay))
             }
-            result => {
-                self.state.reset();
-                result
-            }
+            result => result,
         }
     }
 
     /// Whether the API server rejects a write of the object lastingly, so that a further rejection
     /// is reported on the object.
     pub fn is_rejected_lastingly(&self) -> bool {
-        self.failures >= FAILURES_BEFORE_REPORT || self.state.0 >= CONFLICTS_BEFORE_REPORT
+        self.failures >= FAILURES_BEFORE_REPORT || self.conflicts >= CONFLICTS_BEFORE_REPORT
     }
 
     /// Whether this is the first attempt with [`Self::is_rejected_lastingly`]: for what is reported
     /// once.
     pub fn begins_to_be_rejected_lastingly(&self) -> bool {
-        self.failures == FAILURES_BEFORE_REPORT || self.state.0 == CONFLICTS_BEFORE_REPORT
+        self.failures == FAILURES_BEFORE_REPORT || self.conflicts == CONFLICTS_BEFORE_REPORT
     }
 }
 
@@ -99,7 +79,7 @@ mod tests {
 
     #[test]
     fn failures_and_conflicts_are_reported_once_they_last() {
-        let mut attempt = Attempt::<Conflicts>::default();
+        let mut attempt = Attempt::<()>::default();
         assert!(!attempt.is_rejected_lastingly());
         attempt.failures = FAILURES_BEFORE_REPORT;
         assert!(attempt.is_rejected_lastingly() && attempt.begins_to_be_rejected_lastingly());
@@ -109,10 +89,13 @@ mod tests {
         attempt.failures = 0;
         for _ in 0..CONFLICTS_BEFORE_REPORT {
             assert!(!attempt.is_rejected_lastingly());
-            attempt.state.record();
+            attempt.has_conflict = true;
+            attempt = attempt.next();
         }
+        assert!(attempt.is_rejected_lastingly() && attempt.begins_to_be_rejected_lastingly());
+        attempt.keeps_cause = true;
+        attempt = attempt.next();
         assert!(attempt.is_rejected_lastingly());
-        attempt.state.reset();
-        assert!(!attempt.is_rejected_lastingly());
+        assert!(!attempt.next().is_rejected_lastingly());
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use kube::core::ObjectMeta;
 use tracing::{Span, field};
 
-use super::backoff::Fingerprint;
 use super::{Attempt, Cause, ControllerBuilder};
 use crate::priority::Priority;
 use crate::trace_span;
@@ -38,7 +37,7 @@ impl<K: Keyed> Default for Settings<K> {
             starting: Box::new(|_| None),
             priority: Box::new(|_, _| Priority::Normal),
             wants: Box::new(|_, _| true),
-            dequeues: Box::new(|waiting, newer| Fingerprint::of(waiting) != Fingerprint::of(newer)),
+            dequeues: Box::new(|waiting, newer: &K| newer.has_changed_since(waiting)),
             undecodable: Box::new(|_| None),
             on_source_error: Arc::new(|_| {}),
             span: Box::new(span),
@@ -67,7 +66,7 @@ where
     /// says, or one without a manager.
     #[must_use]
     pub fn concurrency(mut self, concurrency: u16) -> Self {
-        self.concurrency = concurrency;
+        self.options.concurrency = concurrency;
         self
     }
 
@@ -79,7 +78,7 @@ where
         mut self,
         starting: impl Fn(&K) -> Option<Box<dyn Any + Send>> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.starting = Box::new(starting);
+        self.options.settings.starting = Box::new(starting);
         self
     }
 
@@ -91,7 +90,7 @@ where
         mut self,
         priority: impl Fn(&K, Cause) -> Priority + Send + Sync + 'static,
     ) -> Self {
-        self.settings.priority = Box::new(priority);
+        self.options.settings.priority = Box::new(priority);
         self
     }
 
@@ -101,7 +100,7 @@ where
     /// may wait for this change. By default every change is reconciled. It must be fast.
     #[must_use]
     pub fn wants(mut self, wants: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.wants = Box::new(wants);
+        self.options.settings.wants = Box::new(wants);
         self
     }
 
@@ -114,7 +113,7 @@ where
     /// it must be fast.
     #[must_use]
     pub fn dequeues(mut self, dequeues: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        self.settings.dequeues = Box::new(dequeues);
+        self.options.settings.dequeues = Box::new(dequeues);
         self
     }
 
@@ -128,7 +127,7 @@ where
         mut self,
         undecodable: impl Fn(&ObjectMeta) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.undecodable = Box::new(undecodable);
+        self.options.settings.undecodable = Box::new(undecodable);
         self
     }
 
@@ -140,7 +139,7 @@ where
         mut self,
         on_source_error: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        self.settings.on_source_error = Arc::new(on_source_error);
+        self.options.settings.on_source_error = Arc::new(on_source_error);
         self
     }
 
@@ -148,7 +147,7 @@ where
     /// it declares them. Return [`Span::none`] for none. The attempt is given without its state.
     #[must_use]
     pub fn span(mut self, span: impl Fn(&K, &Attempt<()>) -> Span + Send + Sync + 'static) -> Self {
-        self.settings.span = Box::new(span);
+        self.options.settings.span = Box::new(span);
         self
     }
 
@@ -158,7 +157,7 @@ where
     /// metadata that identifies the object.
     #[must_use]
     pub fn transform(mut self, transform: fn(&mut K)) -> Self {
-        self.settings.transform = transform;
+        self.options.settings.transform = transform;
         self
     }
 }

@@ -14,21 +14,12 @@ use crate::namespaced_name::NamespacedName;
 use crate::observed::{ByName, ListNumber, Lists};
 
 /// A cached object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Cached<K, S = Infallible> {
     /// The whole object.
     Full(Arc<K>),
     /// The compact form of an object that needs no reconcile.
     Compact(S),
-}
-
-impl<K, S: Clone> Clone for Cached<K, S> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Full(object) => Self::Full(Arc::clone(object)),
-            Self::Compact(compact) => Self::Compact(compact.clone()),
-        }
-    }
 }
 
 impl<K, S> Cached<K, S> {
@@ -42,7 +33,7 @@ impl<K, S> Cached<K, S> {
 
 /// A read-only view of cached objects: those of a controller, or of another
 /// [watch](Self::watched). Clones share the cache.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store<K, S = Infallible> {
     objects: Arc<RwLock<Objects<K, S>>>,
 }
@@ -62,14 +53,6 @@ struct Entry<K, S> {
     cached: Cached<K, S>,
 }
 
-impl<K, S> Clone for Store<K, S> {
-    fn clone(&self) -> Self {
-        Self {
-            objects: Arc::clone(&self.objects),
-        }
-    }
-}
-
 impl<K, S> Default for Store<K, S> {
     fn default() -> Self {
         let objects = Objects {
@@ -83,7 +66,7 @@ impl<K, S> Default for Store<K, S> {
     }
 }
 
-impl<K, S: Clone> Store<K, S> {
+impl<K: Clone, S: Clone> Store<K, S> {
     /// The cached object of that name.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Cached<K, S>> {
         let objects = self.objects.read();

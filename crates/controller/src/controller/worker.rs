@@ -3,7 +3,6 @@
 mod changes;
 
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use super::backoff::{Backoffs, Start};
+use super::backoff::Backoffs;
 use super::compaction::Compaction;
 use super::deleted::Deleted;
 use super::progress::LowPriorityProgress;
@@ -48,14 +47,11 @@ const PANIC_RETRY_DELAY: Duration = Duration::from_secs(30);
 const LOW_PRIORITY_DIVISOR: usize = 4;
 
 struct Context<R: Reconciler, C> {
-    name: String,
+    options: WorkerOptions<R::Object>,
     reconciler: Arc<R>,
     compaction: Arc<C>,
     backoffs: Backoffs<R::Object, R::State>,
     timeout: Duration,
-    metrics: WorkerMetrics,
-    priorities: Priorities,
-    settings: Settings<R::Object>,
 }
 
 /// An ended reconcile.
@@ -78,8 +74,6 @@ pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
     store: Store<R::Object, C::Compact>,
     deleted: Deleted<R::Object>,
     queue: Queue,
-    /// The objects that a trigger enqueues later.
-    timers: BTreeSet<(Instant, NamespacedName)>,
     /// An initial list has begun. Objects are reconciled as soon as they are listed: of a hundred
     /// thousand most need no reconcile, and the others do not wait for the end of the list.
     started: bool,
@@ -92,7 +86,7 @@ pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
 /// What a worker is configured with.
 pub(super) struct WorkerOptions<K> {
     pub(super) name: String,
-    pub(super) concurrency: usize,
+    pub(super) concurrency: u16,
     pub(super) metrics: WorkerMetrics,
     pub(super) priorities: Priorities,
     pub(super) settings: Settings<K>,
@@ -107,41 +101,24 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         store: Store<R::Object, C::Compact>,
         synced: ReadinessGate,
     ) -> Self {
-        let WorkerOptions {
-            name,
-            concurrency,
-            metrics,
-            priorities,
-            settings,
-        } = options;
-        let progress = LowPriorityProgress::new(&name, &synced);
-        let (backoffs, timeout) = (Backoffs::default(), RECONCILE_TIMEOUT);
-        let context = Arc::new(Context {
-            name,
-            reconciler,
-            compaction,
-            backoffs,
-            timeout,
-            metrics,
-            priorities,
-            settings,
-        });
-        let queue = Queue::default();
-        let concurrency = concurrency.max(1);
-        let (is_listed, started, running_low) = (false, false, 0);
         Self {
-            context,
             handler,
-            synced,
-            is_listed,
+            is_listed: false,
             store,
             deleted: Deleted::default(),
-            queue,
-            timers: BTreeSet::new(),
-            started,
-            concurrency,
-            running_low,
-            progress,
+            queue: Queue::default(),
+            started: false,
+            concurrency: usize::from(options.concurrency.max(1)),
+            running_low: 0,
+            progress: LowPriorityProgress::new(&options.name, &synced),
+            synced,
+            context: Arc::new(Context {
+                options,
+                reconciler,
+                compaction,
+                backoffs: Backoffs::default(),
+                timeout: RECONCILE_TIMEOUT,
+            }),
         }
     }
 
@@ -152,7 +129,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         mut triggered: mpsc::UnboundedReceiver<Triggered>,
         stop: CancellationToken,
     ) {
-        let controller = &self.context.name.clone();
+        let controller = &self.context.options.name.clone();
         info!(controller, "the controller starts");
         // Created once: this loop iterates several times for every write of an object.
         let mut cancelled = std::pin::pin!(stop.cancelled());
@@ -160,17 +137,11 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         let mut timer_at = None;
         let mut running = JoinSet::new();
         loop {
-            self.handle_timers();
             self.start_due(&mut running);
-            let due = self.queue.due(running.len());
             let due_low = self.queue.low_due();
-            let delayed = self.queue.delayed();
-            self.context.metrics.set_objects(
-                due.saturating_sub(due_low),
-                due_low,
-                delayed,
-                running.len(),
-            );
+            let due = self.queue.due(running.len()).saturating_sub(due_low);
+            let counts = [due, due_low, self.queue.delayed(), running.len()];
+            self.context.options.metrics.set_objects(counts);
             self.progress
                 .observe(due_low.saturating_add(self.running_low), Instant::now());
             // At full concurrency only the end of a reconcile matters: objects that are already due
@@ -179,8 +150,6 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                 .queue
                 .next_due()
                 .filter(|_| running.len() < self.concurrency);
-            let next_timer = self.timers.first().map(|(at, _)| *at);
-            let next_due = next_due.into_iter().chain(next_timer).min();
             if let Some(at) = next_due.filter(|_| next_due != timer_at) {
                 timer.as_mut().reset(at.into());
             }
@@ -227,7 +196,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                         self.running_low = self.running_low.saturating_add(1);
                     }
                     let started = match &cached {
-                        Cached::Full(object) => (self.context.settings.starting)(object),
+                        Cached::Full(object) => (self.context.options.settings.starting)(object),
                         Cached::Compact(_) => None,
                     };
                     running.spawn(catch_panic(
@@ -257,36 +226,14 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     }
 
     fn handle_trigger(&mut self, trigger: Triggered) {
-        let Triggered {
-            object: key,
-            cause,
-            at,
-        } = trigger;
-        let now = Instant::now();
-        if at > now {
-            self.timers.insert((at, key));
-            return;
-        }
+        let Triggered { object: key, cause } = trigger;
         // Before the initial list nothing is cached, and all listed objects are enqueued anyway.
         if self.started {
             if cause == Cause::Triggered {
                 self.context.backoffs.trigger(&key);
             }
-            let priority = self.priority(&key, cause);
+            let (priority, now) = (self.priority(&key, cause), Instant::now());
             self.queue.add(key, now, now, Reason { cause, priority });
-        }
-    }
-
-    /// Enqueues the objects whose delay is over.
-    fn handle_timers(&mut self) {
-        let now = Instant::now();
-        while let Some((at, object)) = self.timers.pop_first() {
-            if at > now {
-                self.timers.insert((at, object));
-                return;
-            }
-            let cause = Cause::Requeued;
-            self.handle_trigger(Triggered { object, cause, at });
         }
     }
 
@@ -294,7 +241,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// nothing to do then.
     fn priority(&self, key: &NamespacedName, cause: Cause) -> Priority {
         if let Some(object) = self.deleted.get(key) {
-            return (self.context.settings.priority)(object, Cause::Deleted);
+            return (self.context.options.settings.priority)(object, Cause::Deleted);
         }
         let cached = self.store.find(key);
         cached.map_or(Priority::Low, |cached| self.priority_of(&cached, cause))
@@ -303,7 +250,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// Nobody waits for an object in compact form: it needs no reconcile by its own fields.
     fn priority_of(&self, cached: &Cached<R::Object, C::Compact>, cause: Cause) -> Priority {
         match cached {
-            Cached::Full(object) => (self.context.settings.priority)(object, cause),
+            Cached::Full(object) => (self.context.options.settings.priority)(object, cause),
             Cached::Compact(_) => Priority::Low,
         }
     }
@@ -330,7 +277,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             // The task catches panics, so the runtime is shutting down.
             Err(error) => {
                 error!(
-                    controller = self.context.name,
+                    controller = self.context.options.name,
                     error = error_chain(&error),
                     "a reconcile was cancelled"
                 );
@@ -363,11 +310,12 @@ async fn catch_panic<R: Reconciler, C: Compaction<R::Object>>(
         _ => None,
     };
     let work = context
+        .options
         .priorities
         .run(priority, process(&context, &key, cached, cause, priority));
     let requeue_after = AssertUnwindSafe(work).catch_unwind().await;
     let requeue_after = requeue_after.unwrap_or_else(|_| {
-        error!(controller = context.name, object = %key, "a reconcile panicked; this is a bug");
+        error!(controller = context.options.name, object = %key, "a reconcile panicked; this is a bug");
         Some(PANIC_RETRY_DELAY)
     });
     Ended {
@@ -393,7 +341,7 @@ async fn process<R: Reconciler, C: Compaction<R::Object>>(
             Ok(Some(object)) => Arc::new(object),
             Ok(None) => return None,
             Err(error) => {
-                let controller = &context.name;
+                let controller = &context.options.name;
                 debug!(controller, object = %key, error = error_chain(&error), "cannot read an object, retrying");
                 return Some(INVALID_RETRY_DELAY);
             }
@@ -417,23 +365,22 @@ async fn reconcile<R: Reconciler, C>(
     let dequeues = |waiting: &R::Object| {
         waiting.is_deleting() != object.is_deleting()
             || !object.is_same(waiting)
-            || (context.settings.dequeues)(waiting, object)
+            || (context.options.settings.dequeues)(waiting, object)
     };
     let start = context
         .backoffs
         .begin(key, object.as_ref(), cause, Instant::now(), dequeues);
     let mut attempt = match start {
-        Start::Now(attempt) => attempt,
-        Start::Backoff(left) => return Some(left),
-        Start::GivenUp => return None,
+        Ok(attempt) => attempt,
+        Err(wait) => return wait,
     };
-    let controller = &context.name;
+    let controller = &context.options.name;
     let before = attempt.with_state(());
     let failures = attempt.failures.saturating_add(1);
     let cause = attempt.cause;
     debug!(controller, object = %key, ?cause, attempt = failures, "reconciling");
     let begin = Instant::now();
-    let span = (context.settings.span)(object, &before);
+    let span = (context.options.settings.span)(object, &before);
     span.record("controller", controller);
     // It can be large, and each wrapper would move it: the stack of an unoptimized build is too
     // small for several copies.
@@ -446,7 +393,7 @@ async fn reconcile<R: Reconciler, C>(
     let ended = tokio::time::timeout(timeout, run).await;
     let outcome = outcome(&ended);
     span.record("outcome", outcome.in_traces());
-    context.metrics.record(outcome, begin.elapsed());
+    context.options.metrics.record(outcome, begin.elapsed());
     let failure = match &ended {
         Ok(Ok(Ok(Action::AwaitChange))) => {
             context.backoffs.forget(key);
@@ -472,7 +419,7 @@ async fn reconcile<R: Reconciler, C>(
         retry => retry,
     };
     if matches!(retry, Retry::After(_)) {
-        context.metrics.record_retry();
+        context.options.metrics.record_retry();
     }
     log_failure(controller, key, failures, &failure, retry);
     let attempt = Attempt {

@@ -1,5 +1,3 @@
-use futures::FutureExt;
-
 use super::*;
 
 #[tokio::test]
@@ -158,10 +156,10 @@ fn missing_kind_makes_the_process_not_ready() {
         health.caches(),
         BTreeMap::from([("claims".to_owned(), false)])
     );
-    awaited.failing("no answer");
+    awaited.waits("no answer", false);
     assert!(health.problems().is_empty(), "it may be served");
     assert_eq!(health.pending(), ["claims: no answer"]);
-    awaited.refused("not served");
+    awaited.waits("not served", true);
     assert_eq!(health.problems(), ["claims: not served"]);
     assert_eq!(health.pending(), ["claims: not served"]);
     drop(awaited);
@@ -191,27 +189,6 @@ fn component_can_be_not_ready_again() {
     );
     start.ready();
     assert!(health.pending().is_empty());
-}
-
-#[tokio::test]
-async fn removed_component_holds_nothing() {
-    let health = Health::default();
-    let removed = health.register_watch("Node");
-    removed.refused("no permission");
-    assert!(!health.problems().is_empty() && !health.pending().is_empty());
-    removed.remove();
-    assert!(health.problems().is_empty() && health.pending().is_empty());
-    assert!(health.caches().is_empty());
-    removed.wait().await;
-    // Its name can be used again, and belongs to the other component.
-    let other = health.register_watch("Node");
-    removed.ready();
-    removed.refused("no permission");
-    removed.fatal("no longer served");
-    removed.remove();
-    assert!(!other.is_ready());
-    assert_eq!(health.pending(), ["Node: being listed"]);
-    assert!(health.problems().is_empty() && health.fatal_error().now_or_never().is_none());
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ pub fn run_with_options(
     match try_run(identity, options, services, setup) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", error_chain(&error));
+            let _ = writeln!(std::io::stderr(), "error: {}", error_chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

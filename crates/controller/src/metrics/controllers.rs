@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::Description;
+use super::{Description, Labels};
 
 pub(super) const RECONCILE_SECONDS: Description = Description {
     name: "controller_reconcile_seconds",
@@ -41,6 +40,9 @@ pub(super) const RETRIES: Description = Description {
 const BUCKETS: [f64; 11] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
 ];
+
+/// The states of objects in the queue.
+const STATES: [&str; 4] = ["due", "due_low_priority", "delayed", "running"];
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,33 +83,16 @@ impl Outcome {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ReconcileLabels {
-    controller: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct QueueLabels {
-    controller: String,
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RetryLabels {
-    controller: String,
-}
-
 /// The metrics of all controllers of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerMetrics {
-    pub(super) durations: Family<ReconcileLabels, Histogram, Buckets>,
-    pub(super) objects: Family<QueueLabels, Gauge>,
-    pub(super) retries: Family<RetryLabels, Counter>,
+    pub(super) durations: Family<Labels<2>, Histogram, Buckets>,
+    pub(super) objects: Family<Labels<2>, Gauge>,
+    pub(super) retries: Family<Labels<1>, Counter>,
 }
 
 /// The upper bounds of a histogram.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Buckets(&'static [f64]);
 
 impl MetricConstructor<Histogram> for Buckets {
@@ -135,57 +120,39 @@ impl ControllerMetrics {
 
     /// Creates the metrics of one controller.
     pub(crate) fn of(&self, controller: &str) -> WorkerMetrics {
-        let controller = controller.to_owned();
-        let state = |state| {
-            self.objects.get_or_create_owned(&QueueLabels {
-                controller: controller.clone(),
-                state,
-            })
-        };
-        let (due, due_low) = (state("due"), state("due_low_priority"));
-        let (delayed, running) = (state("delayed"), state("running"));
-        let retries = self.retries.get_or_create_owned(&RetryLabels {
-            controller: controller.clone(),
+        let controller = ("controller", controller.to_owned());
+        let objects = STATES.map(|state| {
+            let labels = [controller.clone(), ("state", state.to_owned())];
+            self.objects.get_or_create_owned(&labels)
         });
         // They exist before the first reconcile: an alert does not see an increase from nothing to
         // one.
         let durations = Outcome::ALL.map(|outcome| {
-            let labels = ReconcileLabels {
-                controller: controller.clone(),
-                outcome: outcome.label(),
-            };
+            let labels = [controller.clone(), ("outcome", outcome.label().to_owned())];
             (outcome, self.durations.get_or_create_owned(&labels))
         });
+        let retries = self.retries.get_or_create_owned(&[controller]);
         WorkerMetrics {
             durations,
-            due,
-            due_low,
-            delayed,
-            running,
+            objects,
             retries,
         }
     }
 }
 
 /// The metrics of one controller.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct WorkerMetrics {
     durations: [(Outcome, Histogram); 5],
-    due: Gauge,
-    due_low: Gauge,
-    delayed: Gauge,
-    running: Gauge,
+    objects: [Gauge; 4],
     retries: Counter,
 }
 
 impl WorkerMetrics {
     /// Records a reconcile.
     pub(crate) fn record(&self, outcome: Outcome, took: Duration) {
-        if let Some((_, durations)) = self
-            .durations
-            .iter()
-            .find(|(recorded, _)| *recorded == outcome)
-        {
+        let mut durations = self.durations.iter();
+        if let Some((_, durations)) = durations.find(|(recorded, _)| *recorded == outcome) {
             durations.observe(took.as_secs_f64());
         }
     }
@@ -195,16 +162,9 @@ impl WorkerMetrics {
         self.retries.inc();
     }
 
-    /// Reports the number of objects in the queue; `due` and `due_low` are those of normal and of
-    /// low priority.
-    pub(crate) fn set_objects(&self, due: usize, due_low: usize, delayed: usize, running: usize) {
-        let counts = [
-            (&self.due, due),
-            (&self.due_low, due_low),
-            (&self.delayed, delayed),
-            (&self.running, running),
-        ];
-        for (gauge, count) in counts {
+    /// Reports the number of objects in each of the [states](STATES).
+    pub(crate) fn set_objects(&self, counts: [usize; 4]) {
+        for (gauge, count) in self.objects.iter().zip(counts) {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
@@ -221,7 +181,7 @@ mod tests {
         let nodes = metrics.controllers.of("nodes");
         nodes.record(Outcome::Success, Duration::from_millis(7));
         nodes.record_retry();
-        nodes.set_objects(3, 1, 2, 1);
+        nodes.set_objects([3, 1, 2, 1]);
         let text = metrics.encode().unwrap();
         for line in [
             "controller_reconcile_seconds_bucket{le=\"0.01\",controller=\"nodes\",outcome=\"success\"} 1",

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use http::{Method, Uri};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::Description;
+use super::{Description, Labels};
 
 pub(super) const REQUEST_SECONDS: Description = Description {
     name: "apiserver_request_seconds",
@@ -25,18 +24,10 @@ const BUCKETS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 10.0,
 ];
 
-/// The labels of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct Labels {
-    verb: &'static str,
-    resource: String,
-    code: String,
-}
-
 /// The metrics of the requests of a process. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestMetrics {
-    pub(super) durations: Family<Labels, Histogram>,
+    pub(super) durations: Family<Labels<3>, Histogram>,
 }
 
 impl Default for RequestMetrics {
@@ -60,14 +51,17 @@ impl RequestMetrics {
         took: Duration,
     ) {
         let code = code.map_or_else(|| "none".to_owned(), |code| code.to_string());
-        self.durations
-            .get_or_create(&Labels {
-                verb,
-                resource,
-                code,
-            })
-            .observe(took.as_secs_f64());
+        let verb = ("verb", verb.to_owned());
+        let labels = [verb, ("resource", resource), ("code", code)];
+        let durations = self.durations.get_or_create(&labels);
+        durations.observe(took.as_secs_f64());
     }
+}
+
+/// Whether a request is a watch.
+pub(crate) fn is_watch(uri: &Uri) -> bool {
+    let mut pairs = uri.query().unwrap_or_default().split('&');
+    pairs.any(|pair| pair == "watch=true" || pair == "watch=1")
 }
 
 /// The verb and the resource of a request, such as `nodes/status`. The resource is `other` if the
@@ -88,17 +82,12 @@ pub(crate) fn parse(method: &Method, uri: &Uri) -> (&'static str, String) {
         ["namespaces", _, rest @ ..] if of_namespace(rest) => rest,
         all => all,
     };
-    let is_watch = uri
-        .query()
-        .unwrap_or_default()
-        .split('&')
-        .any(|pair| pair == "watch=true" || pair == "watch=1");
     let verb = match *method {
         Method::POST => "create",
         Method::PUT => "update",
         Method::PATCH => "patch",
         Method::DELETE => "delete",
-        _ if is_watch => "watch",
+        _ if is_watch(uri) => "watch",
         _ if parts.len() == 1 => "list",
         _ => "get",
     };

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use opentelemetry_http::hyper::HyperClient;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -20,8 +19,9 @@ use crate::log_limit::RepetitionLimit;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A client that a thread outside of the runtime can use, and that reports failures.
+#[derive(Debug)]
 pub(super) struct ExportClient {
-    client: HyperClient<HttpsConnector<HttpConnector>>,
+    client: Box<dyn HttpClient>,
     runtime: Handle,
     url: String,
     log_limit: RepetitionLimit,
@@ -30,27 +30,18 @@ pub(super) struct ExportClient {
 impl ExportClient {
     /// Creates a client for the collector with this URL, which only appears in warnings.
     pub(super) fn new(url: &str, runtime: Handle) -> io::Result<Self> {
-        let connector =
-            HttpsConnectorBuilder::new().with_provider_and_native_roots(ring::default_provider());
-        let connector = match connector {
-            Ok(connector) => connector.https_or_http().enable_http1().build(),
-            // An image may contain no certificates; plain HTTP needs none.
-            Err(_) if url.starts_with("http:") => {
-                let roots = rustls::RootCertStore::empty();
-                let provider = Arc::new(ring::default_provider());
-                let config = rustls::ClientConfig::builder_with_provider(provider)
-                    .with_safe_default_protocol_versions()
-                    .map_err(io::Error::other)?;
-                let config = config.with_root_certificates(roots).with_no_client_auth();
-                HttpsConnectorBuilder::new()
-                    .with_tls_config(config)
-                    .https_or_http()
-                    .enable_http1()
-                    .build()
-            }
-            Err(error) => return Err(error),
+        // An image may contain no certificates; plain HTTP needs none.
+        let client: Box<dyn HttpClient> = if url.starts_with("http:") {
+            let connector = HttpConnector::new();
+            Box::new(HyperClient::new(connector, REQUEST_TIMEOUT, None))
+        } else {
+            let connector = HttpsConnectorBuilder::new()
+                .with_provider_and_native_roots(ring::default_provider())?
+                .https_or_http()
+                .enable_http1()
+                .build();
+            Box::new(HyperClient::new(connector, REQUEST_TIMEOUT, None))
         };
-        let client = HyperClient::new(connector, REQUEST_TIMEOUT, None);
         Ok(Self {
             client,
             runtime,
@@ -63,15 +54,6 @@ impl ExportClient {
         if let Some(suppressed) = self.log_limit.allow("", Instant::now()) {
             warn!(url = self.url, %reason, suppressed, "cannot export spans to the collector; they are dropped");
         }
-    }
-}
-
-impl fmt::Debug for ExportClient {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ExportClient")
-            .field("url", &self.url)
-            .finish_non_exhaustive()
     }
 }
 

@@ -96,7 +96,7 @@ impl StoredVersions {
             .await
         {
             // Deleted, or written by another client.
-            Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
+            Err(error) if error.has_changed() => Ok(()),
             written => written.map(drop),
         }
     }

@@ -47,14 +47,16 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    fn new(origin: Origin, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { origin, text }
+    }
+
     pub(super) fn of(error: &watcher::Error) -> Self {
-        let of_status = |status: &Status| Self {
-            origin: Origin::ApiServer(status.code),
-            text: status_message(status),
-        };
-        let of_connection = |error: &(dyn std::error::Error + 'static)| Self {
-            origin: Origin::Connection,
-            text: error_chain(error),
+        let of_status =
+            |status: &Status| Self::new(Origin::ApiServer(status.code), status_message(status));
+        let of_connection = |error: &(dyn std::error::Error + 'static)| {
+            Self::new(Origin::Connection, error_chain(error))
         };
         match error {
             watcher::Error::WatchError(status) => of_status(status),
@@ -147,45 +149,67 @@ impl SourceFailures {
 
     /// Reports that the source was interrupted, or cannot be opened, and recovers without help.
     pub fn interrupted(&mut self, error: &str) {
-        self.report(&Failure {
-            origin: Origin::Connection,
-            text: error.to_owned(),
-        });
+        self.report(&Failure::new(Origin::Connection, error));
     }
 
     /// Reports that the source cannot be used before an administrator acts. The process is not
     /// ready if this lasts, and at once if the source was never listed.
     pub fn unusable(&mut self, error: &str) {
-        self.report(&Failure {
-            origin: Origin::Configuration,
-            text: error.to_owned(),
-        });
+        self.report(&Failure::new(Origin::Configuration, error));
     }
 
     /// Reports that the source delivers again, if it has failed before.
     pub fn ended(&mut self) {
         if self.streak.end() {
             self.synced.accepted();
-            log_recovery(&self.kind, &self.log_limit);
+            if self.log_limit.end() {
+                info!(kind = &*self.kind, "the kind is watched again");
+            }
         }
     }
 
     /// Reports a failure. Returns how long the source has been refused without interruption.
     pub(super) fn report(&mut self, failure: &Failure) -> Duration {
         let duration = self.streak.record(Instant::now());
-        log_failure(
-            &self.kind,
-            failure,
-            duration,
-            self.streak.count,
-            &self.log_limit,
-        );
+        self.log(failure, duration);
         self.synced.count_restart(failure.reason());
         if failure.is_refusal() {
             return self.synced.refused(&failure.text);
         }
         self.synced.failing(&failure.text);
         Duration::ZERO
+    }
+
+    /// Logs a failure. One that lasts is repeated at a growing interval only. `duration` is the time
+    /// since the source last delivered.
+    fn log(&self, failure: &Failure, duration: Duration) {
+        let (kind, Failure { origin, text }) = (&*self.kind, failure);
+        if *origin == Origin::ApiServer(410) {
+            // This is normal: the kind is listed again.
+            debug!(kind, "the resourceVersion has expired, listing again");
+            return;
+        }
+        if failure.is_transient(duration) {
+            if self.streak.count == 1 {
+                info!(kind, error = text, "the watch is interrupted, retrying");
+            } else {
+                debug!(kind, error = text, "the watch is still interrupted");
+            }
+            return;
+        }
+        let Some(suppressed) = self.log_limit.allow(text, Instant::now()) else {
+            return;
+        };
+        let message = match origin {
+            Origin::ApiServer(403) => {
+                "not allowed to list and watch; apply the ClusterRole of this version (config/rbac)"
+            }
+            Origin::ApiServer(UNSERVED) => "the kind is not served",
+            Origin::Configuration => "the objects cannot be watched",
+            _ => "the watch keeps failing, retrying",
+        };
+        let seconds = duration.as_secs();
+        warn!(kind, error = text, seconds, suppressed, "{message}");
     }
 
     /// How long a watch waits after the last failure.
@@ -225,60 +249,12 @@ impl FailureStreak {
     }
 }
 
-/// Logs a failure. One that lasts is repeated at a growing interval only, see `limit`. `count` is
-/// the number of failures since the source last delivered.
-fn log_failure(
-    kind: &str,
-    failure: &Failure,
-    duration: Duration,
-    count: u32,
-    limit: &RepetitionLimit,
-) {
-    let Failure { origin, text } = failure;
-    if *origin == Origin::ApiServer(410) {
-        // This is normal: the kind is listed again.
-        debug!(kind, "the resourceVersion has expired, listing again");
-        return;
-    }
-    if failure.is_transient(duration) {
-        if count == 1 {
-            info!(kind, error = text, "the watch is interrupted, retrying");
-        } else {
-            debug!(kind, error = text, "the watch is still interrupted");
-        }
-        return;
-    }
-    let Some(suppressed) = limit.allow(text, Instant::now()) else {
-        return;
-    };
-    let message = match origin {
-        Origin::ApiServer(403) => {
-            "not allowed to list and watch; apply the ClusterRole of this version (config/rbac)"
-        }
-        Origin::ApiServer(UNSERVED) => "the kind is not served",
-        Origin::Configuration => "the objects cannot be watched",
-        _ => "the watch keeps failing, retrying",
-    };
-    let seconds = duration.as_secs();
-    warn!(kind, error = text, seconds, suppressed, "{message}");
-}
-
-/// Logs that a failure which was logged has ended.
-fn log_recovery(kind: &str, limit: &RepetitionLimit) {
-    if limit.end() {
-        info!(kind, "the kind is watched again");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn failure(origin: Origin) -> Failure {
-        Failure {
-            origin,
-            text: String::new(),
-        }
+        Failure::new(origin, "")
     }
 
     #[test]

@@ -11,6 +11,7 @@ use kube::Resource;
 use kube::core::ObjectMeta;
 
 use super::{EventHandler, Invalid};
+use crate::controller::Fingerprint;
 use crate::health::ReadinessGate;
 use crate::namespaced_name::NamespacedName;
 
@@ -49,6 +50,11 @@ pub trait Keyed: Clone + Debug + Send + Sync + 'static {
     /// Adds to the hash what ends the backoff of the object when it changes: everything but what
     /// its reconciler writes.
     fn fingerprint(&self, hasher: &mut dyn Hasher);
+
+    /// Whether the [fingerprint](Self::fingerprint) differs from that of an earlier state.
+    fn has_changed_since(&self, earlier: &Self) -> bool {
+        Fingerprint::of(self) != Fingerprint::of(earlier)
+    }
 }
 
 /// An object of Kubernetes. A change of its uid, or of anything that others write, ends its

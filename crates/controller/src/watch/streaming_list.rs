@@ -94,6 +94,14 @@ struct Watch<K> {
     limits: Limits,
 }
 
+/// A list in progress.
+struct Listing<K> {
+    /// Number of consecutive lists before that began and failed.
+    failures: u32,
+    since: Instant,
+    events: Events<K>,
+}
+
 enum State<K> {
     Unlisted {
         /// Number of consecutive lists that began and failed.
@@ -101,16 +109,17 @@ enum State<K> {
     },
     /// The list has begun, and is requested next: what others see from now on can be later than the
     /// list.
-    Begun { failures: u32 },
-    Listing {
+    Begun {
         failures: u32,
-        since: Instant,
+    },
+    Listing(Listing<K>),
+    Watching {
+        version: String,
         events: Events<K>,
     },
-    Listed {
+    /// The watch has ended, and has to be reopened at the version.
+    Ended {
         version: String,
-        /// `None` if the watch has ended and has to be reopened at the version.
-        events: Option<Events<K>>,
     },
 }
 
@@ -124,62 +133,45 @@ impl<K: Watchable> Watch<K> {
                 } => return self.refuse(),
                 State::Unlisted { failures } => (Some(Ok(Event::Init)), State::Begun { failures }),
                 State::Begun { failures } => match self.open(None).await {
-                    Ok(events) => (
-                        None,
-                        State::Listing {
+                    Ok(events) => {
+                        let since = Instant::now();
+                        let listing = Listing {
                             failures,
-                            since: Instant::now(),
+                            since,
                             events,
-                        },
-                    ),
+                        };
+                        (None, State::Listing(listing))
+                    }
                     Err(error) if is_refusal(&error) => return self.refuse(),
-                    Err(error) => (
-                        Some(Err(Error::WatchStartFailed(error))),
-                        State::Unlisted { failures },
-                    ),
+                    Err(error) => {
+                        let failed = Err(Error::WatchStartFailed(error));
+                        (Some(failed), State::Unlisted { failures })
+                    }
                 },
-                State::Listing { since, .. } if since.elapsed() >= self.limits.total => {
+                State::Listing(listing) if listing.since.elapsed() >= self.limits.total => {
                     return self.refuse();
                 }
-                State::Listing {
-                    failures,
-                    since,
-                    mut events,
-                } => {
-                    let received = timeout(self.limits.silence, events.next())
-                        .await
-                        .ok()
-                        .flatten();
-                    while_listing(received, failures, since, events)
+                State::Listing(mut listing) => {
+                    let received = timeout(self.limits.silence, listing.events.next()).await;
+                    while_listing(received.ok().flatten(), listing)
                 }
-                State::Listed {
-                    version,
-                    events: None,
-                } => match self.open(Some(&version)).await {
+                State::Ended { version } => match self.open(Some(&version)).await {
                     Ok(events) => {
                         self.reopened.notify_one();
-                        (
-                            None,
-                            State::Listed {
-                                version,
-                                events: Some(events),
-                            },
-                        )
+                        (None, State::Watching { version, events })
                     }
                     Err(error) => {
                         let expired =
                             matches!(&error, kube::Error::Api(status) if status.code == 410);
-                        (
-                            Some(Err(Error::WatchStartFailed(error))),
-                            State::after(version, expired),
-                        )
+                        let failed = Err(Error::WatchStartFailed(error));
+                        (Some(failed), State::after(version, expired))
                     }
                 },
                 // There is no limit here: the client fails a watch that is silent for longer than
                 // it was requested.
-                State::Listed {
+                State::Watching {
                     version,
-                    events: Some(mut events),
+                    mut events,
                 } => while_watching(events.next().await, version, events),
             };
             match item {
@@ -226,56 +218,24 @@ impl<K: Watchable> Watch<K> {
 type Step<K> = (Option<Result<Event<K>, Error>>, State<K>);
 
 /// Processes an event, or the end of the watch, during the list.
-fn while_listing<K>(
-    received: Option<kube::Result<WatchEvent<K>>>,
-    failures: u32,
-    since: Instant,
-    events: Events<K>,
-) -> Step<K> {
+fn while_listing<K>(received: Option<kube::Result<WatchEvent<K>>>, listing: Listing<K>) -> Step<K> {
     let error = match received {
         Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-            return (
-                Some(Ok(Event::InitApply(object))),
-                State::Listing {
-                    failures,
-                    since,
-                    events,
-                },
-            );
+            let listed = Event::InitApply(object);
+            return (Some(Ok(listed)), State::Listing(listing));
         }
         Some(Ok(WatchEvent::Deleted(object))) => {
-            return (
-                Some(Ok(Event::Delete(object))),
-                State::Listing {
-                    failures,
-                    since,
-                    events,
-                },
-            );
+            return (Some(Ok(Event::Delete(object))), State::Listing(listing));
         }
-        Some(Ok(WatchEvent::Bookmark(bookmark)))
-            if bookmark
-                .metadata
-                .annotations
-                .contains_key(INITIAL_EVENTS_END) =>
-        {
-            let version = bookmark.metadata.resource_version;
+        Some(Ok(WatchEvent::Bookmark(bookmark))) => {
+            let metadata = bookmark.metadata;
+            if !metadata.annotations.contains_key(INITIAL_EVENTS_END) {
+                return (None, State::Listing(listing));
+            }
+            let (version, events) = (metadata.resource_version, listing.events);
             return (
                 Some(Ok(Event::InitDone)),
-                State::Listed {
-                    version,
-                    events: Some(events),
-                },
-            );
-        }
-        Some(Ok(WatchEvent::Bookmark(_))) => {
-            return (
-                None,
-                State::Listing {
-                    failures,
-                    since,
-                    events,
-                },
+                State::Watching { version, events },
             );
         }
         Some(Ok(WatchEvent::Error(status))) => Error::WatchError(status),
@@ -288,12 +248,8 @@ fn while_listing<K>(
             Error::WatchFailed(kube::Error::ReadEvents(incomplete))
         }
     };
-    (
-        Some(Err(error)),
-        State::Unlisted {
-            failures: failures.saturating_add(1),
-        },
-    )
+    let failures = listing.failures.saturating_add(1);
+    (Some(Err(error)), State::Unlisted { failures })
 }
 
 /// Processes an event, or the end of the watch, after the list.
@@ -317,28 +273,12 @@ fn while_watching<K: Resource>(
         Some(Err(error)) => (Some(Err(Error::WatchFailed(error))), version),
         Some(Ok(WatchEvent::Error(status))) => {
             let expired = status.code == 410;
-            return (
-                Some(Err(Error::WatchError(status))),
-                State::after(version, expired),
-            );
+            let failed = Err(Error::WatchError(status));
+            return (Some(failed), State::after(version, expired));
         }
-        None => {
-            return (
-                None,
-                State::Listed {
-                    version,
-                    events: None,
-                },
-            );
-        }
+        None => return (None, State::Ended { version }),
     };
-    (
-        item,
-        State::Listed {
-            version,
-            events: Some(events),
-        },
-    )
+    (item, State::Watching { version, events })
 }
 
 impl<K> State<K> {
@@ -348,10 +288,7 @@ impl<K> State<K> {
         if expired {
             Self::Unlisted { failures: 0 }
         } else {
-            Self::Listed {
-                version,
-                events: None,
-            }
+            Self::Ended { version }
         }
     }
 }

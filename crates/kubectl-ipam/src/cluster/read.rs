@@ -278,6 +278,18 @@ impl Cluster {
         self.list_kind(&kind, namespace, parameters).await
     }
 
+    /// As [`Cluster::list_other`], in all namespaces. None without the permission: another guess is
+    /// left.
+    pub(crate) async fn allowed<T: OtherKind>(
+        &self,
+        parameters: &ListParams,
+    ) -> Result<Vec<T>, Error> {
+        match self.list_other(None, parameters).await {
+            Err(Error::Forbidden(_)) => Ok(Vec::new()),
+            found => found,
+        }
+    }
+
     /// Returns the selected objects of a kind of another API group, in pages.
     pub(crate) async fn list_kind<T: DeserializeOwned>(
         &self,

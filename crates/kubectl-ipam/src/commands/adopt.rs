@@ -5,6 +5,7 @@ use capi_ipam_provider::api::IPAddressClaim;
 use super::cluster_api;
 use crate::cli::Global;
 use crate::cluster::Cluster;
+use crate::convert::set_source;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::manifests::{self, value};
@@ -16,7 +17,7 @@ pub(super) async fn run(global: &Global, template: Option<&str>) -> Result<Code,
     let mut loader = Loader::new(&cluster);
     let namespace = global.listed_namespace(&cluster.namespace);
     let machines = cluster_api::machines(&loader, namespace).await?;
-    if let Some(namespace) = namespace.filter(|_| machines.is_empty()) {
+    if machines.is_empty() {
         loader.require_namespace(namespace).await?;
     }
     // Claims of other namespaces use global pools and networks.
@@ -27,6 +28,11 @@ pub(super) async fn run(global: &Global, template: Option<&str>) -> Result<Code,
         "which addresses have no IPAddress".to_owned()
     })?;
     let adoption = adopt(&machines, &claims, &loader.objects, template);
-    let objects: Result<Vec<_>, _> = adoption.reservations.iter().map(value).collect();
-    manifests::print(&loader, &objects?, &adoption.left_out, global.output)
+    let mut objects = Vec::new();
+    for reservation in &adoption.reservations {
+        let mut object = value(reservation)?;
+        set_source(&mut object, "adopt");
+        objects.push(object);
+    }
+    manifests::print(&loader, &objects, &adoption.left_out, global.output)
 }

@@ -147,10 +147,7 @@ async fn report(
         if missing.is_err() || wanted.names.is_empty() {
             loader.require_known(&[Kind::Claim], || "the list of claims".to_owned())?;
         }
-        // Nothing found can mean that the namespace or the pool is misspelt.
-        if let Some(namespace) = namespace {
-            loader.require_namespace(namespace).await?;
-        }
+        loader.require_namespace(namespace).await?;
         missing?;
         if let Some(pool) = wanted.pool.filter(|_| namespace.is_some()) {
             loader.find_pool(pool).await?;

@@ -6,12 +6,13 @@ use capi_ipam_api::names::CLUSTER_GROUP;
 use capi_ipam_provider::api::Machine;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 
-use crate::cluster::CLUSTERS;
+use crate::cluster::{CLUSTERS, named};
 use crate::error::Error;
 use crate::load::Loader;
 
+const DEPLOYMENTS: &str = "machinedeployments";
 /// The kinds of Cluster API that create Machines, apart from control planes.
-const WORKLOADS: [&str; 3] = ["machinedeployments", "machinesets", "machinepools"];
+const WORKLOADS: [&str; 3] = [DEPLOYMENTS, "machinesets", "machinepools"];
 
 /// Lists the Machines of a namespace or of all. Fails if they may not be read.
 pub(super) async fn machines(
@@ -24,15 +25,20 @@ pub(super) async fn machines(
         .await
 }
 
-/// Lists the objects that create Machines, control planes first. Those that may not be read are left
-/// out, and the loader knows why.
+/// Lists the objects that create Machines, control planes first, or only the MachineDeployments with
+/// a name. Those that may not be read are left out, and the loader knows why.
 pub(super) async fn workloads(
     loader: &mut Loader<'_>,
     namespace: Option<&str>,
+    deployment: Option<&str>,
 ) -> Result<Vec<(ApiResource, DynamicObject)>, Error> {
     let kinds = loader.cluster.kinds_of(CLUSTER_GROUP).await?;
     let of_plural = |plural: &str| kinds.iter().find(|kind| kind.plural == plural).cloned();
-    let clusters = list(loader, of_plural(CLUSTERS), namespace).await?;
+    if let Some(name) = deployment {
+        return list(loader, of_plural(DEPLOYMENTS), namespace, &named(name)).await;
+    }
+    let all = ListParams::default();
+    let clusters = list(loader, of_plural(CLUSTERS), namespace, &all).await?;
     let names: BTreeSet<_> = clusters.iter().filter_map(control_plane).collect();
     let mut creators = Vec::new();
     for (group, name) in names {
@@ -42,7 +48,7 @@ pub(super) async fn workloads(
     creators.extend(WORKLOADS.into_iter().filter_map(of_plural));
     let mut found = Vec::new();
     for kind in creators {
-        found.extend(list(loader, Some(kind), namespace).await?);
+        found.extend(list(loader, Some(kind), namespace, &all).await?);
     }
     Ok(found)
 }
@@ -61,12 +67,12 @@ async fn list(
     loader: &mut Loader<'_>,
     kind: Option<ApiResource>,
     namespace: Option<&str>,
+    parameters: &ListParams,
 ) -> Result<Vec<(ApiResource, DynamicObject)>, Error> {
     let Some(kind) = kind else {
         return Ok(Vec::new());
     };
-    let parameters = ListParams::default();
-    let listed = loader.cluster.list_kind(&kind, namespace, &parameters);
+    let listed = loader.cluster.list_kind(&kind, namespace, parameters);
     let listed = listed.await;
     let objects: Vec<DynamicObject> = loader.readable(listed, Vec::new())?.into_seen();
     Ok(objects.into_iter().map(|it| (kind.clone(), it)).collect())

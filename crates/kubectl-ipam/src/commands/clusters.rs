@@ -23,6 +23,7 @@ pub(super) async fn report(
         .find(|name| !found.iter().any(|line| line.name == **name));
     if missing.is_some() || found.is_empty() {
         loader.require_known(&[Kind::Claim], || "the addresses of Clusters".to_owned())?;
+        loader.require_namespace(namespace).await?;
     }
     if let Some(name) = missing {
         return Err(Error::NoClaim {

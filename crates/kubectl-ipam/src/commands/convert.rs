@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use capi_ipam_api::counted;
+use capi_ipam_provider::api::is_label_value;
+
 use crate::cli::Global;
 use crate::cluster::{Cluster, namespace};
 use crate::convert::{convert, file, metal3};
 use crate::error::{Code, Error};
 use crate::load::Loader;
-use crate::model::counted;
 use crate::objects::Kind;
 use crate::render::clean;
 use crate::{manifests, output};
@@ -19,7 +21,7 @@ pub(super) fn run(global: &Global, file: &Path, source: Option<&str>) -> Result<
     match convert(&text, &namespace, Some(&source)) {
         Ok(converted) => {
             for warning in &converted.warnings {
-                output::warn(&clean(warning));
+                output::warn(warning);
             }
             output::print(&manifests::text(&converted.objects, global.output)?)?;
             Ok(Code::Ok)
@@ -33,7 +35,7 @@ fn refuse(problems: &[impl ToString]) -> Code {
     for problem in problems {
         output::note(&clean(&problem.to_string()));
     }
-    output::note(&counted(problems.len(), "problem"));
+    output::note(&counted(problems.len(), "problem", "problems"));
     Code::Findings
 }
 
@@ -51,8 +53,18 @@ pub(super) async fn run_metal3(global: &Global, source: Option<&str>) -> Result<
         contract: loader.read_objects(Kind::Address, namespace).await?,
     };
     loader.require_known(&[Kind::Address], || "which addresses are in use".to_owned())?;
+    if objects.pools.is_empty() {
+        loader.require_namespace(namespace).await?;
+    }
     match metal3::convert(&objects, &source) {
         Ok(converted) => {
+            // Every IPPool has a prefix of names, so the manifests are complete without.
+            if !objects.pools.is_empty() {
+                output::warn(
+                    "namePrefix and clusterName are not converted: an IPAddress has the name of its claim, and a pool is \
+                     of no Cluster",
+                );
+            }
             let (objects, warnings) = (&converted.objects, &converted.warnings);
             manifests::print(&loader, objects, warnings, global.output)
         }
@@ -79,13 +91,7 @@ fn source_of(file: &Path, source: Option<&str>) -> Result<String, Error> {
 
 /// The name as the value of the label of the objects.
 fn label(name: &str) -> Result<String, Error> {
-    let is_end = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_alphanumeric());
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    let is_label = name.len() <= 63
-        && is_end(name.chars().next())
-        && is_end(name.chars().last())
-        && name.chars().all(is_part);
-    if is_label {
+    if !name.is_empty() && is_label_value(name) {
         return Ok(name.to_owned());
     }
     Err(Error::Argument(format!(

@@ -91,9 +91,9 @@ async fn selection(
     only_errors: bool,
 ) -> Result<Selection, Error> {
     let mut loader = Loader::new(cluster);
-    if let Some(namespace) = &global.namespace {
-        loader.require_namespace(namespace).await?;
-    }
+    loader
+        .require_namespace(global.namespace.as_deref())
+        .await?;
     let mut selection = Selection {
         only_errors,
         ..Selection::default()

@@ -46,6 +46,9 @@ async fn pools(
         pools.extend(found.iter().map(plain_pool));
     }
     pools.sort_by_key(PoolKey::of);
+    if !pools.iter().any(|pool| pool.metadata.namespace.is_some()) {
+        loader.require_namespace(listed).await?;
+    }
     if names.is_empty() {
         return Ok(pools);
     }

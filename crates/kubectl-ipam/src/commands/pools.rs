@@ -20,10 +20,7 @@ pub(super) async fn report(
         let rows = loader.objects.pools();
         loader.require_some(&Kind::POOLS, rows.is_empty(), "pools")?;
         keys.extend(rows.iter().map(|row| row.key.clone()));
-        // Nothing found can mean that the namespace is misspelt.
-        if let Some(namespace) = namespace
-            && !keys.iter().any(|key| key.namespace.is_some())
-        {
+        if !keys.iter().any(|key| key.namespace.is_some()) {
             loader.require_namespace(namespace).await?;
         }
     }

@@ -28,7 +28,10 @@ pub(super) async fn run(global: &Global, command: Option<&RegistryCommand>) -> R
                 async |loader: &mut Loader<'_>| list::report(loader, names, flags, access).await;
             super::print(global, style, read).await
         }
-        RegistryCommand::Check(wanted) => check::run(global, wanted).await,
+        RegistryCommand::Check(wanted) => {
+            let read = async |loader: &mut Loader<'_>| check::report(loader, wanted).await;
+            super::print(global, output::style(global), read).await
+        }
         RegistryCommand::Return(wanted) => return_block::run(global, wanted).await,
         RegistryCommand::Change(command) => change::run(global, command).await,
     }

@@ -15,7 +15,7 @@ use crate::model::registry::{held_block, key_of, networks_with, of_record, unkno
 use crate::model::{BlockLine, Holder, Report, holders, list, matches_of};
 use crate::objects::{Kind, NetworkRow, Objects, SliceRow};
 use crate::output;
-use crate::registry::{self, allowed};
+use crate::registry;
 use crate::render::Style;
 
 pub(super) async fn run(global: &Global, target: &str) -> Result<Code, Error> {
@@ -117,7 +117,10 @@ async fn own_slice(
     let scope = Scope::Network(network.name.as_str().into());
     let name = reservation_name(&scope, block);
     // The registry knows it, too, if the slices may not be read.
-    let found = allowed::<MaybeInvalid<IPSlice>>(loader.cluster, &named(&name)).await?;
+    let found = loader
+        .cluster
+        .allowed::<MaybeInvalid<IPSlice>>(&named(&name))
+        .await?;
     let mut slices = found.into_iter().filter_map(|slice| slice.0.ok());
     let slice = slices.next().map(SliceRow::from);
     let certain = slice.filter(|it| it.is_confirmed && it.conflict.is_none());

@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-use capi_ipam_api::{FieldProblem, Pool, PoolKey, Scope, Slot, is_dns_label, is_dns_subdomain};
+use capi_ipam_api::{
+    FieldProblem, Pool, PoolKey, Scope, Slot, counted, is_dns_label, is_dns_subdomain,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, Entry, Extents, Family, UsableBlocks, parse_entry};
 use serde_json::Value;
@@ -12,7 +14,6 @@ use serde_json::Value;
 use super::Problem;
 use super::table::{Object, Wanted, column_of};
 use crate::input::short;
-use crate::model::counted;
 use crate::user_reservation::{promised_to, reservation};
 
 /// The maximum number of warnings about the addresses of a pool that pools of other networks have, too.
@@ -36,6 +37,7 @@ struct CheckedNetwork {
 /// A pool of the table.
 struct CheckedPool {
     line: u64,
+    manifest: Value,
     /// The network that the row names.
     network: Option<String>,
     gateways: Vec<IpAddr>,
@@ -49,7 +51,6 @@ pub(super) fn check(rows: Vec<(u64, Object)>, unread: &HashSet<PoolKey>) -> Chec
         unread,
         networks: BTreeMap::new(),
         pools: BTreeMap::new(),
-        manifests: BTreeMap::new(),
         lengths: HashMap::new(),
         reservations: BTreeMap::new(),
         claims: HashMap::new(),
@@ -75,8 +76,6 @@ struct Checker<'a> {
     unread: &'a HashSet<PoolKey>,
     networks: BTreeMap<String, CheckedNetwork>,
     pools: BTreeMap<PoolKey, CheckedPool>,
-    /// The manifests of pools.
-    manifests: BTreeMap<PoolKey, Value>,
     /// The block length of each network and family, as the first pool has it.
     lengths: HashMap<(String, Family), (u8, PoolKey)>,
     /// The lines and the manifests of reservations.
@@ -100,12 +99,13 @@ impl Checker<'_> {
             self.checked.warnings.push(format!(
                 "line {line}: {key} is not in the table; {} in it: that of a pool without a network. If the pool is in \
                  a network, name it in the column network",
-                counted(*count, "reservation")
+                counted(*count, "reservation", "reservations")
             ));
         }
         let networks = self.networks.into_values().map(|it| it.manifest);
         self.checked.objects.extend(networks);
-        self.checked.objects.extend(self.manifests.into_values());
+        let pools = self.pools.into_values().map(|it| it.manifest);
+        self.checked.objects.extend(pools);
         let reservations = self
             .reservations
             .into_values()
@@ -174,9 +174,9 @@ impl Checker<'_> {
         if let (Some(network), Some(usable)) = (&network, &usable) {
             self.check_length(line, &key, network, usable);
         }
-        self.manifests.insert(key.clone(), manifest);
         let checked = CheckedPool {
             line,
+            manifest,
             network,
             gateways: pool.spec.readable_gateways(),
             usable,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Converted, set_source};
 use crate::manifests::plain_pool;
-use crate::user_reservation::reservation;
+use crate::user_reservation::{promised_to, reservation};
 
 /// The API group of its kinds.
 pub(crate) const GROUP: &str = "ipam.metal3.io";
@@ -83,6 +83,41 @@ pub(crate) struct Objects {
 /// An address of a pool that a claim has, or that is promised to it.
 type Use<'a> = (PoolKey, &'a str, NamespacedName);
 
+/// What is reserved for claims, in pools with usable addresses.
+#[derive(Default)]
+struct Reserved {
+    pools: BTreeMap<PoolKey, UsableBlocks>,
+    holders: BTreeMap<Slot, (PoolKey, NamespacedName)>,
+    /// A claim gets one address.
+    addresses: BTreeMap<NamespacedName, Slot>,
+}
+
+impl Reserved {
+    /// Reserves an address for a claim. Fails with the reason why it cannot be reserved.
+    fn add(&mut self, (pool, text, claim): &Use<'_>) -> Result<(), String> {
+        let usable = self.pools.get(pool);
+        let block = parse_address(text).map(Block::address).ok();
+        let block = block.filter(|block| usable.is_some_and(|usable| usable.contains(*block)));
+        let block = block.ok_or_else(|| format!("{pool} cannot allocate it"))?;
+        if let Some(problem) = promised_to(claim).problem(pool) {
+            return Err(problem.detail());
+        }
+        let slot = Slot {
+            scope: Scope::Pool(pool.clone()),
+            block,
+        };
+        if let Some((_, holder)) = self.holders.get(&slot).filter(|(_, it)| it != claim) {
+            return Err(format!("the claim {holder} has it"));
+        }
+        if let Some(other) = self.addresses.get(claim).filter(|other| **other != slot) {
+            return Err(format!("the claim has {}", other.block));
+        }
+        self.addresses.insert(claim.clone(), slot.clone());
+        self.holders.insert(slot, (pool.clone(), claim.clone()));
+        Ok(())
+    }
+}
+
 /// Converts pools, and reserves each address for the claim that has it. All manifests get the label
 /// of the source.
 ///
@@ -91,13 +126,13 @@ type Use<'a> = (PoolKey, &'a str, NamespacedName);
 pub(crate) fn convert(objects: &Objects, source: &str) -> Result<Converted, Vec<String>> {
     let mut converted = Converted::default();
     let mut problems = Vec::new();
-    let mut pools = BTreeMap::new();
+    let mut reserved = Reserved::default();
     for pool in &objects.pools {
         let key = NamespacedName::of(&pool.metadata);
         match manifest(pool, &key, &mut converted.warnings) {
             Ok((manifest, usable)) => {
                 converted.objects.push(manifest);
-                pools.insert(pool_key(&key, key.name()), usable);
+                reserved.pools.insert(pool_key(&key, key.name()), usable);
             }
             Err(found) => problems.extend(found.iter().map(|it| format!("IPPool {key}: {it}"))),
         }
@@ -105,31 +140,17 @@ pub(crate) fn convert(objects: &Objects, source: &str) -> Result<Converted, Vec<
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut reserved = BTreeMap::new();
     let mut claims = BTreeSet::new();
-    for (pool, text, claim) in uses(objects) {
-        let address = parse_address(text).map(Block::address);
-        let usable = pools.get(&pool).zip(address.ok());
-        let usable = usable.filter(|(usable, block)| usable.contains(*block));
-        claims.insert(claim.clone());
-        let Some((_, block)) = usable else {
-            let problem =
-                format!("{text} of the claim {claim} is left out: {pool} cannot allocate it");
-            converted.warnings.push(problem);
-            continue;
-        };
-        let slot = Slot {
-            scope: Scope::Pool(pool.clone()),
-            block,
-        };
-        let (_, holder) = reserved.entry(slot).or_insert((pool, claim.clone()));
-        if *holder != claim {
-            let problem =
-                format!("{text} of the claim {claim} is left out: the claim {holder} has it");
+    for used in uses(objects) {
+        let added = reserved.add(&used);
+        let (_, text, claim) = used;
+        if let Err(why) = added {
+            let problem = format!("{text} of the claim {claim} is left out: {why}");
             converted.warnings.push(problem);
         }
+        claims.insert(claim);
     }
-    for (slot, (pool, claim)) in &reserved {
+    for (slot, (pool, claim)) in &reserved.holders {
         let manifest = json!(reservation(slot, pool, Some(claim)));
         converted.objects.push(manifest);
     }

@@ -90,7 +90,15 @@ pub(super) fn parse(text: &str, namespace: &str) -> Table {
         }
     };
     let columns = header.columns;
-    let mut ignored: Vec<Ignored> = header.ignored.into_iter().map(Ignored::from).collect();
+    let mut ignored = Vec::new();
+    for (index, name) in header.ignored {
+        let is_used = false;
+        ignored.push(Ignored {
+            index,
+            name,
+            is_used,
+        });
+    }
     for record in reader.into_records() {
         let record = match record {
             Ok(record) => record,
@@ -174,16 +182,6 @@ struct Ignored {
     name: String,
     /// Whether a row has a value in it.
     is_used: bool,
-}
-
-impl From<(usize, String)> for Ignored {
-    fn from((index, name): (usize, String)) -> Self {
-        Self {
-            index,
-            name,
-            is_used: false,
-        }
-    }
 }
 
 impl Ignored {
@@ -330,9 +328,7 @@ impl<'a> Row<'a> {
         if let Some(excluded) = self.parsed("excludedAddresses") {
             for entry in excluded.as_array().into_iter().flatten() {
                 let text = entry.as_str().unwrap_or_default();
-                if let Err(error) = parse_entry(text) {
-                    self.problem("excludedAddresses", error.to_string());
-                }
+                self.valid("excludedAddresses", parse_entry(text));
             }
             spec.insert("excluded".to_owned(), excluded);
         }
@@ -343,13 +339,15 @@ impl<'a> Row<'a> {
 
     /// A cell as a value of a specification; `None` if it is empty or wrong.
     fn parsed(&mut self, column: &'static str) -> Option<Value> {
-        match value(column, self.cell(column)?) {
-            Ok(value) => Some(value),
-            Err(problem) => {
-                self.problem(column, problem);
-                None
-            }
+        self.valid(column, value(column, self.cell(column)?))
+    }
+
+    /// What a cell contains, unless it is wrong.
+    fn valid<T>(&mut self, column: &'static str, read: Result<T, impl ToString>) -> Option<T> {
+        if let Err(error) = &read {
+            self.problem(column, error.to_string());
         }
+        read.ok()
     }
 
     fn pool(&mut self, kind: InClusterKind, namespace: &str) -> Option<Object> {
@@ -394,18 +392,10 @@ impl<'a> Row<'a> {
         let namespace = self.cell("namespace").unwrap_or(namespace);
         let pool = self.reserved_pool(namespace);
         let has_prefixes = pool.as_ref().is_some_and(|pool| pool.kind.has_prefixes());
-        let block = self.reserved_block(has_prefixes);
-        let claim = match self
-            .cell("claim")
-            .map(|claim| parse_claim(claim, namespace))
-        {
-            None => None,
-            Some(Ok(claim)) => Some(claim),
-            Some(Err(error)) => {
-                self.problem("claim", error.to_string());
-                None
-            }
-        };
+        let block = self.required("addresses");
+        let block = block.and_then(|it| self.valid("addresses", parse_block(it, has_prefixes)));
+        let claim = self.cell("claim");
+        let claim = claim.and_then(|it| self.valid("claim", parse_claim(it, namespace)));
         Some(Wanted {
             pool: pool?,
             block: block?,
@@ -423,17 +413,6 @@ impl<'a> Row<'a> {
         };
         let namespace = (!kind.is_global()).then_some(namespace);
         Some(PoolKey::new(kind, namespace, name))
-    }
-
-    fn reserved_block(&mut self, is_prefix: bool) -> Option<Block> {
-        let address = self.required("addresses")?;
-        match parse_block(address, is_prefix) {
-            Ok(block) => Some(block),
-            Err(error) => {
-                self.problem("addresses", error.to_string());
-                None
-            }
-        }
     }
 }
 

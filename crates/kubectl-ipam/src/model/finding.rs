@@ -467,9 +467,3 @@ pub(super) fn full(key: &PoolKey) -> String {
 pub(crate) fn word(state: impl Debug) -> String {
     format!("{state:?}").to_lowercase()
 }
-
-/// `1 claim`, `2 claims`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
-}

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::names;
+use capi_ipam_api::{counted, names};
 use jiff::Timestamp;
 
 use super::doctor::snapshot::{DeploymentRow, LeaseRow, Snapshot, WebhookMode};
-use super::finding::{Check, FindingList, Part, PartLine, PartState, Severity, counted};
+use super::finding::{Check, FindingList, Part, PartLine, PartState, Severity};
 use super::registry::RegistryFacts;
 use crate::objects::Kind;
 
@@ -157,11 +157,11 @@ fn facts(part: Part, diagnosis: &FindingList, snapshot: &Snapshot) -> Option<Str
         Part::Sweeper => {
             let count = objects.reservations.iter().count();
             let is_known = objects.has(&[Kind::Reservation]);
-            is_known.then(|| counted(count, "reservation"))
+            is_known.then(|| counted(count, "reservation", "reservations"))
         }
         Part::Pools => {
-            let pools = counted(objects.pools().len(), "pool");
-            let networks = counted(objects.networks.iter().count(), "network");
+            let pools = counted(objects.pools().len(), "pool", "pools");
+            let networks = counted(objects.networks.iter().count(), "network", "networks");
             let is_known = objects.has(&Kind::POOLS) && objects.has(&[Kind::Network]);
             is_known.then(|| format!("{pools}, {networks}"))
         }

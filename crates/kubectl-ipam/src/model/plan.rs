@@ -1,16 +1,15 @@
 //! Whether the pools have room for the Machines that can exist at the same time.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use capi_ipam_api::{IPSlice, PoolKey, Scope};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ledger::{ClaimAttributes, Ledger, Outcome, Preparation, Reason};
-use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use capi_ipam_ledger::{ClaimAttributes, Ledger, Outcome, PoolInfo, Preparation, Reason};
+use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex, Uid};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
-use kube::api::{ApiResource, DynamicObject, ObjectMeta};
+use kube::api::{ApiResource, DynamicObject};
 use kube::core::SelectorExt;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -32,19 +31,8 @@ const STRATEGIES: [&str; 3] = [
     "/spec/rolloutStrategy",
 ];
 
-/// An object that creates Machines.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Workload {
-    kind: String,
-    key: NamespacedName,
-    /// The largest number of Machines that it keeps.
-    replicas: u64,
-    /// The number of further Machines during a rollout.
-    surge: u64,
-}
-
-/// The addresses that the Machines of one object need at its peak: while a rollout runs, and with
-/// the largest number of replicas.
+/// An object that creates Machines, and the addresses that these need at its peak: while a rollout
+/// runs, and with the largest number of replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanLine {
@@ -73,11 +61,11 @@ pub struct PlanAddresses {
     pub per_machine: u64,
     /// The addresses that are needed at the peak.
     pub needed: u64,
-    /// The addresses that its Machines have.
+    /// The addresses that its Machines have, or that are reserved for their claims.
     pub held: u64,
     /// How many addresses the pool lacks for it, after those that are listed before.
     pub short: u64,
-    /// Why the pool has no more; omitted if it has enough.
+    /// Why they get no more; omitted if they get enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -90,25 +78,21 @@ pub struct PlanPool {
     pub pool: PoolName,
     /// The free addresses, with the headroom.
     pub free: u64,
-    /// The addresses that are needed in addition to those that the Machines have, with those of
-    /// other waiting claims.
+    /// The addresses that are needed in addition to those that the Machines have, with those that
+    /// other waiting claims get before.
     pub needed: u64,
-    /// How many addresses the pool lacks.
+    /// How many addresses the pool lacks for the Machines.
     pub short: u64,
 }
 
-/// What the Machines of an object use of a pool.
-struct Use {
-    attributes: ClaimAttributes,
-    namespace: String,
-    /// The number of claims of each Machine.
-    claims: HashMap<String, u64>,
-    held: u64,
-}
-
-impl Workload {
+impl PlanLine {
     /// Reads an object of a kind; `None` if it is in deletion, or belongs to a MachineDeployment.
-    pub(crate) fn of(kind: &ApiResource, object: &DynamicObject) -> Option<Self> {
+    /// `planned` is another number of replicas.
+    pub(crate) fn of(
+        kind: &ApiResource,
+        object: &DynamicObject,
+        planned: Option<u64>,
+    ) -> Option<Self> {
         let metadata = &object.metadata;
         let controller = controller(object.owner_references());
         let is_part = controller.is_some_and(|(kind, _)| kind == MACHINE_DEPLOYMENT);
@@ -119,27 +103,20 @@ impl Workload {
         let stored = stored.and_then(Value::as_u64).unwrap_or(1);
         let max = object.annotations().get(MAX_SIZE);
         let max = max.and_then(|max| max.parse().ok()).unwrap_or_default();
-        let replicas = stored.max(max).min(MAX_REPLICAS);
-        let mut workload = Self {
+        let replicas = planned.unwrap_or(stored.max(max)).min(MAX_REPLICAS);
+        // Only the other kinds have a rollout of their Machines.
+        let max_surge = match kind.kind.as_str() {
+            "MachineSet" | "MachinePool" => 0,
+            _ => surge(&object.data, replicas),
+        };
+        Some(Self {
             kind: kind.kind.clone(),
-            key: NamespacedName::of(metadata),
-            replicas: 0,
-            surge: 0,
-        };
-        workload.set_replicas(object, replicas);
-        Some(workload)
-    }
-
-    /// Plans another number of replicas.
-    pub(crate) fn set_replicas(&mut self, object: &DynamicObject, replicas: u64) {
-        self.replicas = replicas;
-        // Only these have a rollout of their Machines.
-        let has_rollout = !["MachineSet", "MachinePool"].contains(&self.kind.as_str());
-        self.surge = if has_rollout {
-            surge(&object.data, replicas)
-        } else {
-            0
-        };
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: object.name_any(),
+            replicas,
+            max_surge,
+            addresses: None,
+        })
     }
 }
 
@@ -175,86 +152,99 @@ fn creator(machine: &Machine) -> Option<(&str, &str)> {
     }
 }
 
-/// What the wait queue would know of a claim, as the manager determines it.
-fn attributes(
-    pool: &PoolKey,
-    claim: &IPAddressClaim,
-    machine: Option<&Machine>,
-    ledger: &Ledger,
-) -> ClaimAttributes {
-    let cluster = claim.cluster_name();
-    let mut attributes = ClaimAttributes {
-        cluster: cluster.map(Into::into),
-        ..ClaimAttributes::default()
-    };
-    let Some(info) = ledger.pools().pool_info(pool) else {
-        return attributes;
-    };
-    let access = info.access.as_ref();
-    if let Some((_, selector)) = access.and_then(|access| access.headroom.as_ref()) {
-        let is_machine = machine.is_some_and(|machine| selector.matches(machine.labels()));
-        attributes.uses_headroom = is_machine || selector.matches(claim.labels());
+/// A claim, and its Machine.
+type Claimed<'a> = (&'a IPAddressClaim, Option<&'a Machine>);
+
+/// The largest number of claims of one Machine.
+fn per_machine(claims: &[Claimed<'_>]) -> u64 {
+    let mut counts = HashMap::new();
+    for (_, machine) in claims {
+        let name = machine.and_then(|it| it.metadata.name.as_deref());
+        *counts.entry(name).or_default() += 1;
     }
-    if let Some(rules) = &info.slices {
-        let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
-        let owner = rules.owner_of(namespace, cluster, claim.labels());
-        attributes.slice_owner = owner.map(Arc::new);
-    }
-    attributes
+    counts.into_values().max().unwrap_or_default()
 }
 
-/// What the Machines of each workload use of pools, and the claims of others that wait.
-#[derive(Default)]
-struct Uses {
-    of_workloads: BTreeMap<(usize, PoolKey), Use>,
-    waiting: Vec<(PoolKey, Use)>,
+/// When the newest Machine of some claims was created.
+fn newest<'a>(claims: &[Claimed<'a>]) -> Option<&'a Time> {
+    let created =
+        |(_, machine): &Claimed<'a>| machine.as_ref()?.metadata.creation_timestamp.as_ref();
+    claims.iter().filter_map(created).max()
 }
 
-impl Uses {
-    fn of(
-        workloads: &[Workload],
-        machines: &[Machine],
-        claims: &[IPAddressClaim],
-        ledger: &Ledger,
+/// The number of claims that have an address of the pool, or for which one is reserved.
+fn held(claims: &[Claimed<'_>], pool: &PoolKey, ledger: &Ledger) -> u64 {
+    let mut count = 0;
+    for (claim, _) in claims {
+        let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+        let key = NamespacedName::of(&claim.metadata);
+        let reserved = ledger.addresses().held_by(&key, uid);
+        if claim.bound_address().is_some() || reserved.iter().any(|it| it.pool == *pool) {
+            count += 1;
+        }
+    }
+    count
+}
+
+/// The attributes of one of the claims, of one with an owner of slices if there is any.
+fn attributes(claims: &[Claimed<'_>], info: &PoolInfo) -> ClaimAttributes {
+    let mut found = ClaimAttributes::default();
+    for (claim, machine) in claims {
+        if found.slice_owner.is_none() {
+            found = ClaimAttributes::of(claim, info, None);
+        }
+        if let (Some(selector), Some(machine)) = (info.headroom_selector(), machine) {
+            found.uses_headroom |= selector.matches(machine.labels());
+        }
+    }
+    found
+}
+
+/// The claims that the Machines of each workload have for each pool, and those of others that wait.
+pub(crate) struct Uses<'a> {
+    of_workloads: Vec<BTreeMap<PoolKey, Vec<Claimed<'a>>>>,
+    waiting: Vec<(PoolKey, Claimed<'a>)>,
+}
+
+impl<'a> Uses<'a> {
+    pub(crate) fn of(
+        workloads: &[PlanLine],
+        machines: &'a [Machine],
+        claims: &'a [IPAddressClaim],
     ) -> Self {
         let mut numbers = HashMap::new();
         for (number, it) in workloads.iter().enumerate() {
-            numbers.insert(
-                (it.key.namespace(), it.kind.as_str(), it.key.name()),
-                number,
-            );
+            numbers.insert((&*it.namespace, &*it.kind, &*it.name), number);
         }
         let index = machine_index(machines);
-        let mut uses = Self::default();
+        let mut uses = Self {
+            of_workloads: vec![BTreeMap::new(); workloads.len()],
+            waiting: Vec::new(),
+        };
         for claim in claims {
             let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
             let found = index.get(namespace).and_then(|index| index.find(claim));
             let machine = found.map(|(_, machine)| *machine);
-            let is_leaving = |metadata: &ObjectMeta| metadata.deletion_timestamp.is_some();
-            let is_left = is_leaving(&claim.metadata)
-                || machine.is_some_and(|machine| is_leaving(&machine.metadata));
-            let Some(pool) = PoolKey::of_claim(claim).filter(|_| !is_left) else {
+            let of_machine = machine.and_then(|it| it.metadata.deletion_timestamp.as_ref());
+            let deleted = of_machine.or(claim.metadata.deletion_timestamp.as_ref());
+            let Some(pool) = PoolKey::of_claim(claim).filter(|_| deleted.is_none()) else {
                 continue;
             };
             let creator = machine.and_then(creator);
             let number = creator.and_then(|(kind, name)| numbers.get(&(namespace, kind, name)));
-            let is_bound = claim.bound_address().is_some();
-            let new = || Use {
-                attributes: attributes(&pool, claim, machine, ledger),
-                namespace: namespace.to_owned(),
-                claims: HashMap::new(),
-                held: 0,
-            };
-            if let (Some(number), Some((machine, _))) = (number, found) {
-                let entry = uses.of_workloads.entry((*number, pool.clone()));
-                let entry = entry.or_insert_with(new);
-                *entry.claims.entry(machine.to_owned()).or_default() += 1;
-                entry.held = entry.held.saturating_add(is_bound.into());
-            } else if !is_bound {
-                uses.waiting.push((pool.clone(), new()));
+            if let Some(pools) = number.and_then(|number| uses.of_workloads.get_mut(*number)) {
+                pools.entry(pool).or_default().push((claim, machine));
+            } else if claim.bound_address().is_none() {
+                uses.waiting.push((pool, (claim, machine)));
             }
         }
         uses
+    }
+
+    /// The pools that the Machines of the workloads use.
+    pub(crate) fn pools(&self) -> BTreeSet<PoolKey> {
+        let pools = self.of_workloads.iter().flat_map(BTreeMap::keys);
+        pools.cloned().collect()
     }
 }
 
@@ -268,59 +258,72 @@ pub(super) fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<
     index
 }
 
-/// Plans the peaks of all workloads at the same time, in their order. Other claims that wait are
-/// served first. What the ledger proposes to claims that do not exist is what the pools can give.
+/// Plans the peaks of all workloads at the same time, in their order. Other claims that wait for
+/// their pools are served first. What the ledger proposes to claims that do not exist is what the
+/// pools can give.
 pub(crate) fn plan(
-    workloads: &[Workload],
-    machines: &[Machine],
-    claims: &[IPAddressClaim],
+    workloads: Vec<PlanLine>,
+    uses: &Uses<'_>,
     ledger: &mut Ledger,
 ) -> (Vec<PlanLine>, Vec<PlanPool>) {
-    let uses = Uses::of(workloads, machines, claims, ledger);
     let mut pools = BTreeMap::new();
-    let mut proposals = 0;
-    let mut take = |pool: &PoolKey, of: &Use, wanted: u64| {
-        let counts = ledger.pools().counts(pool);
-        let entry = pools.entry(pool.clone()).or_insert_with(|| PlanPool {
-            pool: pool.into(),
-            free: u64::try_from(counts.free).unwrap_or_default(),
+    for pool in uses.pools() {
+        let free = ledger.pools().counts(&pool).free;
+        let line = PlanPool {
+            pool: (&pool).into(),
+            free: u64::try_from(free).unwrap_or_default(),
             needed: 0,
             short: 0,
-        });
-        let (got, reason) = propose(ledger, &mut proposals, (pool, of, wanted));
-        let short = wanted.saturating_sub(got);
-        entry.needed = entry.needed.saturating_add(wanted);
-        entry.short = entry.short.saturating_add(short);
-        (short, reason)
-    };
-    for (pool, waiting) in &uses.waiting {
-        take(pool, waiting, 1);
-    }
-    let mut lines = Vec::new();
-    let mut observed = HashSet::new();
-    for ((number, pool), used) in &uses.of_workloads {
-        let Some(workload) = workloads.get(*number) else {
-            continue;
         };
-        observed.insert(*number);
-        let per_machine = used.claims.values().copied().max().unwrap_or_default();
-        let machines = workload.replicas.saturating_add(workload.surge);
-        let needed = machines.saturating_mul(per_machine);
-        let (short, reason) = take(pool, used, needed.saturating_sub(used.held));
-        lines.push(workload.line(Some(PlanAddresses {
-            pool: pool.into(),
-            per_machine,
-            needed,
-            held: used.held,
-            short,
-            reason,
-        })));
+        pools.insert(pool, line);
     }
-    for (number, workload) in workloads.iter().enumerate() {
-        if !observed.contains(&number) {
-            lines.push(workload.line(None));
+    let mut proposals = 0;
+    for (pool, other) in &uses.waiting {
+        if let Some(line) = pools.get_mut(pool) {
+            let other = &[*other];
+            let wanted = 1_u64.saturating_sub(held(other, pool, ledger));
+            let (got, _) = propose(ledger, &mut proposals, (pool, other, wanted));
+            line.needed = line.needed.saturating_add(got);
         }
     }
+    let (mut lines, mut unobserved) = (Vec::new(), Vec::new());
+    for (workload, used) in workloads.into_iter().zip(&uses.of_workloads) {
+        let latest = used.values().map(|claims| newest(claims)).max();
+        for (pool, claims) in used {
+            let per_machine = per_machine(claims);
+            // New Machines use the pools of the newest one, and not those of an earlier template.
+            let needed = if Some(newest(claims)) == latest {
+                let machines = workload.replicas.saturating_add(workload.max_surge);
+                machines.saturating_mul(per_machine)
+            } else {
+                claims.len() as u64
+            };
+            let held = held(claims, pool, ledger);
+            let wanted = needed.saturating_sub(held);
+            let (got, reason) = propose(ledger, &mut proposals, (pool, claims, wanted));
+            let short = wanted.saturating_sub(got);
+            if let Some(line) = pools.get_mut(pool) {
+                line.needed = line.needed.saturating_add(wanted);
+                line.short = line.short.saturating_add(short);
+            }
+            let addresses = Some(PlanAddresses {
+                pool: pool.into(),
+                per_machine,
+                needed,
+                held,
+                short,
+                reason,
+            });
+            lines.push(PlanLine {
+                addresses,
+                ..workload.clone()
+            });
+        }
+        if used.is_empty() {
+            unobserved.push(workload);
+        }
+    }
+    lines.extend(unobserved);
     (lines, pools.into_values().collect())
 }
 
@@ -328,24 +331,38 @@ pub(crate) fn plan(
 fn propose(
     ledger: &mut Ledger,
     proposals: &mut u64,
-    (pool, of, wanted): (&PoolKey, &Use, u64),
+    (pool, claims, wanted): (&PoolKey, &[Claimed<'_>], u64),
 ) -> (u64, Option<String>) {
+    let Some((claim, _)) = claims.first().filter(|_| wanted > 0) else {
+        return (0, None);
+    };
+    let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
+    let info = ledger.pools().pool_info(pool);
+    let Some(info) = info.filter(|info| info.can_allocate()) else {
+        let reason = "the pool does not exist, or allocates no address now";
+        return (0, Some(reason.to_owned()));
+    };
+    let attributes = attributes(claims, &info);
+    let owner = attributes.slice_owner.as_deref();
+    if info.slices.is_some() && owner.is_none() {
+        let reason = "its claims have no owner of slices of the pool (spec.slices)";
+        return (0, Some(reason.to_owned()));
+    }
     for got in 0..wanted {
         // No claim has such a name. Each proposal holds its address for its claim.
-        let claim = NamespacedName::new(&of.namespace, &format!("-{proposals}"));
+        let claim = NamespacedName::new(namespace, &format!("-{proposals}"));
         *proposals = proposals.saturating_add(1);
         if !ledger.is_allowed_or_waits(pool, &claim) {
             let reason = "the pool does not allow the namespace (spec.allowedNamespaces)";
             return (got, Some(reason.to_owned()));
         }
-        let mut outcome = ledger.propose(pool, &claim, of.attributes.clone());
-        let owner = of.attributes.slice_owner.as_deref();
+        let mut outcome = ledger.propose(pool, &claim, attributes.clone());
         if let (Outcome::First(preparation), Some(owner)) = (&outcome, owner) {
             let (Preparation::AssignSlice(block) | Preparation::ResumeSlice(block)) = preparation;
             let scope = Scope::Pool(pool.clone());
             let slice = IPSlice::assigned(&scope, *block, owner.clone(), clock::now());
             ledger.insert_slice(&slice);
-            outcome = ledger.propose(pool, &claim, of.attributes.clone());
+            outcome = ledger.propose(pool, &claim, attributes.clone());
         }
         if let Outcome::NotNow(reason) = &outcome {
             return (got, Some(describe(reason)));
@@ -365,19 +382,6 @@ fn describe(reason: &Reason) -> String {
         }
         Reason::NoAddress | Reason::Unavailable(_) => {
             "no further address is free for it".to_owned()
-        }
-    }
-}
-
-impl Workload {
-    fn line(&self, addresses: Option<PlanAddresses>) -> PlanLine {
-        PlanLine {
-            kind: self.kind.clone(),
-            namespace: self.key.namespace().to_owned(),
-            name: self.key.name().to_owned(),
-            replicas: self.replicas,
-            max_surge: self.surge,
-            addresses,
         }
     }
 }

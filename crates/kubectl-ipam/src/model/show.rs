@@ -224,7 +224,7 @@ fn warnings(pool: &PoolRow) -> Vec<String> {
     let mut warnings = Vec::new();
     for condition in &pool.conditions {
         if condition.type_ != "Ready" && condition.status == "True" {
-            let message = condition.message.as_deref().unwrap_or_default();
+            let message = condition.message();
             warnings.push(format!("{}: {message}", condition.type_));
         }
     }

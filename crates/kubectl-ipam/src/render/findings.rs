@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
+use capi_ipam_api::counted;
+
 use super::grid::clean;
 use super::style::{Color, Style};
 use super::words::{age, wrapped_words};
 use crate::error::{MissingRight, sentences};
 use crate::model::{
-    Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked, counted,
-    word,
+    Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked, word,
 };
 
 /// Maximum number of findings of one kind, and of what a finding causes, that the text names.
@@ -208,7 +209,7 @@ fn paragraph(first: &Finding, group: &[&Finding], style: Style) -> String {
         if more > 0 {
             lines.push(format!("and {more} more: {ALL}"));
         }
-        counted(group.len(), "object")
+        counted(group.len(), "object", "objects")
     };
     let mut text = format!("{check}: {head}\n");
     for line in lines {
@@ -287,10 +288,11 @@ pub(super) fn summary(list: &FindingList) -> String {
         let of_severity = list.findings.iter().filter(|it| it.severity == severity);
         let number = of_severity.count();
         if number > 0 {
-            found.push(counted(number, &word(severity)));
+            let one = word(severity);
+            found.push(counted(number, &one, &format!("{one}s")));
         }
     }
-    let checks = counted(list.checks.len(), "check");
+    let checks = counted(list.checks.len(), "check", "checks");
     let mut text = if list.has_problems() {
         format!("{checks}: {}.", found.join(", "))
     } else if !has_checked(list) {
@@ -303,20 +305,21 @@ pub(super) fn summary(list: &FindingList) -> String {
     let partly = list.unchecked.iter().filter(|it| it.partly).count();
     let skipped = list.unchecked.len().saturating_sub(partly);
     if skipped > 0 {
-        let _ = write!(text, " Not possible: {}.", counted(skipped, "check"));
+        let _ = write!(
+            text,
+            " Not possible: {}.",
+            counted(skipped, "check", "checks")
+        );
     }
     if partly > 0 {
-        let partly = counted(partly, "check");
+        let partly = counted(partly, "check", "checks");
         let _ = write!(text, " Only for the objects that you may list: {partly}.");
     }
     match list.waiting {
         Some(0) => {}
-        Some(1) => text.push_str(" 1 claim waits: kubectl ipam claims --waiting -A"),
         Some(number) => {
-            let _ = write!(
-                text,
-                " {number} claims wait: kubectl ipam claims --waiting -A"
-            );
+            let waiting = counted(number, "claim waits", "claims wait");
+            let _ = write!(text, " {waiting}: kubectl ipam claims --waiting -A");
         }
         None => text.push_str(" How many claims wait is unknown."),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use capi_ipam_api::AllocationEvent;
+use capi_ipam_api::{AllocationEvent, counted};
 
 use super::grid::{Grid, clean};
 use super::style::{Color, Style};
@@ -164,17 +164,11 @@ pub(super) fn plan(lines: &[PlanLine], pools: &[PlanPool], style: Style) -> Stri
     for pool in pools.iter().filter(|pool| pool.short > 0) {
         let _ = writeln!(
             text,
-            "\n{} is short of {} addresses: {} are needed in addition, {} are free",
+            "\n{} is short of {}: {} needed in addition, {} free",
             clean(&full(&pool.pool)),
-            pool.short,
+            counted(pool.short, "address", "addresses"),
             pool.needed,
-            number(
-                pool.free,
-                Style {
-                    wide: true,
-                    ..style
-                }
-            )
+            pool.free,
         );
     }
     text

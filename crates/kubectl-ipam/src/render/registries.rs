@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 
+use capi_ipam_api::counted;
+
 use super::grid::{Grid, clean};
 use super::lists::ready_color;
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age};
 use crate::model::{
     BlockLine, BlockState, ClusterLine, ClusterState, NetworkBlocksLine, RecordAction,
-    RecordChange, RegistryCheck, RegistryLine, RegistryRelease, counted,
+    RecordChange, RegistryCheck, RegistryLine, RegistryRelease,
 };
 
 /// The tables of `registry list`: registries, management clusters, networks, and what is no record.
@@ -149,7 +151,7 @@ pub(super) fn check(check: &RegistryCheck, style: Style) -> String {
         check.network,
         check.registry,
         check.cluster_id,
-        counted(check.blocks.len(), "block"),
+        counted(check.blocks.len(), "block", "blocks"),
         check.size,
         check.count(BlockState::Held),
         check.count(BlockState::Free),
@@ -180,7 +182,7 @@ pub(crate) fn record_change_lines(changes: &[RecordChange], is_dry_run: bool) ->
         let block = change.block.as_deref().unwrap_or_default();
         let holder = change.holder.as_deref().unwrap_or_default();
         let used = match change.used {
-            Some(used) => format!(", with {used} addresses in use"),
+            Some(used) => format!(", with {} in use", counted(used, "address", "addresses")),
             None => String::new(),
         };
         let line = match change.action {

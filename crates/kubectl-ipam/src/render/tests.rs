@@ -8,7 +8,7 @@ mod registries;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use capi_ipam_api::{IPNetwork, IPReservation, Pool};
+use capi_ipam_api::{IPNetwork, IPReservation, InClusterKind, Pool, PoolKey};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
@@ -22,8 +22,8 @@ use crate::error::MissingRight;
 use crate::load::Readable;
 use crate::model::doctor::snapshot::{DefinitionRow, DeploymentRow, Rule, WebhookMode, WebhookRow};
 use crate::model::{
-    Check, Fact, HolderState, LeaseRow, PartState, PoolDetails, Snapshot, claims, diagnosis,
-    health, holders, matches_of, network_line, parts, pools, show,
+    Check, Fact, HolderState, LeaseRow, PartState, PlanPool, PoolDetails, Snapshot, claims,
+    diagnosis, health, holders, matches_of, network_line, parts, pools, show,
 };
 use crate::objects::{
     AddressRow, ClaimRow, Deletion, Kind, NetworkRow, Objects, PoolRow, ReservationRow,

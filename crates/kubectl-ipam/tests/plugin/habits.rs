@@ -100,7 +100,9 @@ async fn names_versions_and_dry_runs_are_those_of_kubectl() {
     let found = json_of(admin, &["networks", "lab"]);
     assert_eq!(found["items"].as_array().map(Vec::len), Some(1), "{found}");
     // Namespaces.
-    for command in ["pools", "claims"] {
+    for command in [
+        "pools", "claims", "clusters", "plan", "adopt", "export", "doctor",
+    ] {
         let (code, _, errors) = run(admin, &[command, "-n", "defaul"]);
         let expected = "namespace defaul does not exist; did you mean default?";
         assert!(

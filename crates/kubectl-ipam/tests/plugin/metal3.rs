@@ -58,7 +58,8 @@ async fn guide_from_metal3_keeps_addresses() {
 
     let [convert, apply, again] =
         <[String; 3]>::try_from(commands(GUIDE, "")).expect("three blocks");
-    succeed(&plane, &convert);
+    let output = succeed(&plane, &convert);
+    assert!(output.contains("clusterName are not converted"), "{output}");
     let output = succeed(&plane, &apply);
     assert_eq!(output.matches(" created\n").count(), 4, "{output}");
     // A new claim gets an address that no claim of Metal3 has, and one of such a name its address.
@@ -107,6 +108,11 @@ async fn guide_from_metal3_keeps_addresses() {
     );
     let (code, output, errors) = run(admin, &["convert", "--from", "metal3", "-n", "default"]);
     assert_eq!((code, output.as_str(), errors.as_str()), (0, "", ""));
+    let (code, _, errors) = run(admin, &["convert", "--from", "metal3", "-n", "metal"]);
+    assert!(
+        code == 6 && errors.contains("did you mean metal3?"),
+        "{errors}"
+    );
     let (code, _, errors) = run(admin, &["convert", "--from", "metal3", "table.csv"]);
     assert_eq!(code, 2, "{errors}");
 }

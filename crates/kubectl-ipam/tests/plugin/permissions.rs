@@ -40,7 +40,7 @@ const RESOURCES: [(&str, &str); 20] = [
     ("cluster.x-k8s.io", "machines"),
 ];
 
-const COMMANDS: [&[&str]; 16] = [
+const COMMANDS: [&[&str]; 18] = [
     &["pools"],
     &["pools", "-A"],
     &["networks"],
@@ -55,7 +55,9 @@ const COMMANDS: [&[&str]; 16] = [
     &["show", "globalprefix/pods"],
     &["reserve", "web", "--dry-run=server"],
     &["reserve", "web", "10.0.0.50", "--dry-run=server"],
+    &["clusters"],
     &["plan"],
+    &["adopt"],
     &["doctor"],
 ];
 
@@ -321,7 +323,7 @@ async fn what_may_not_be_listed_is_unknown() {
             "{command:?}: {errors}"
         );
         // Only these commands list objects of other groups.
-        let is_wide = ["doctor", "plan", "reserve"].contains(&command[0]);
+        let is_wide = ["doctor", "plan", "adopt", "reserve"].contains(&command[0]);
         for (_, without) in RESOURCES
             .into_iter()
             .filter(|(group, _)| is_wide || *group == GROUP)

@@ -185,7 +185,8 @@ MachinePool          pool     1         no claims observed
     );
     let (code, output, errors) = run(admin, &[&of_deployment[..], &["10"]].concat());
     assert_eq!((code, errors.as_str()), (1, ""));
-    let short = "InClusterIPPool NAMESPACE/web is short of 9 addresses: 13 are needed in addition, 4 are free";
+    let short =
+        "InClusterIPPool NAMESPACE/web is short of 9 addresses: 13 needed in addition, 4 free";
     let short = short.replace("NAMESPACE", namespace);
     assert!(output.contains(&short), "{output}");
     let (code, _, errors) = run(
@@ -226,6 +227,9 @@ async fn permissions_of_the_plan_are_named(plane: &ControlPlane, consumer: &Cons
         (code == 4 && is_planned && errors.contains("machinesets")).then_some(())
     })
     .await;
+    let of_deployment = [&user[..], &["--machine-deployment", "workers"]].concat();
+    let (code, output, errors) = run(admin, &of_deployment);
+    assert_eq!((code, errors.as_str()), (0, ""), "{output}");
 }
 
 /// The IPAddress of a Machine is lost, and other Machines were created before the pool.
@@ -266,6 +270,8 @@ async fn reported_addresses_are_adopted(plane: &ControlPlane, consumer: &Consume
         (8, unmatched.replace("NAMESPACE", namespace))
     );
     assert_eq!(output.matches("kind: IPReservation").count(), 2, "{output}");
+    let label = "ipam.cluster.x-k8s.io/source: adopt";
+    assert_eq!(output.matches(label).count(), 2, "{output}");
     let status =
         json!({ "status": { "addresses": [{ "type": "InternalIP", "address": "10.0.0.15" }] } });
     let patch = [
@@ -290,4 +296,7 @@ async fn reported_addresses_are_adopted(plane: &ControlPlane, consumer: &Consume
         consumer.create_claim_for(claim, pool, json!({})).await;
         assert_eq!(consumer.wait_for_address(claim).await, address);
     }
+    let (code, deleted) = shell(plane, &documented[1]);
+    assert_eq!(code, Some(0), "{deleted}");
+    assert_eq!(deleted.matches(" deleted").count(), 2, "{deleted}");
 }

@@ -3,7 +3,7 @@
 use crate::error::Meaning;
 
 /// What the leader shows of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
     /// Its last write is the one in question.
     Ours {

@@ -2,7 +2,8 @@
 //! denial beside the requests, and names the subject.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The number of denials that are kept.
 const MAX_DENIALS: usize = 32;
@@ -17,7 +18,7 @@ impl Denials {
         if !error.to_lowercase().contains("permissions violation") {
             return;
         }
-        let mut denials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut denials = self.0.lock();
         if denials.len() == MAX_DENIALS {
             denials.pop_front();
         }
@@ -33,7 +34,7 @@ impl Denials {
     /// Takes the denials that name a subject, and returns the last one.
     pub(crate) fn of(&self, subject: &str) -> Option<String> {
         let quoted = format!("\"{}\"", subject.to_lowercase());
-        let mut denials = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut denials = self.0.lock();
         let names_it = |denial: &String| denial.to_lowercase().contains(&quoted);
         let found = denials
             .iter()

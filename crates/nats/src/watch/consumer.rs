@@ -19,7 +19,6 @@ use crate::key::Names;
 const INACTIVE_THRESHOLD: Duration = Duration::from_mins(5);
 
 /// The name of the consumers of a watch. The last one is deleted when this value is dropped.
-#[derive(Debug)]
 pub(super) struct ConsumerName {
     connection: Connection,
     stream: String,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 /// The revisions of the delivered markers by key, of one bucket.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Markers {
     incarnation: String,
     delivered: HashMap<String, u64>,

@@ -29,7 +29,7 @@ impl Position {
 }
 
 /// What a watch has received since its list began.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Progress {
     last: Position,
     /// The revision that completes the list; `None` while the leader was not asked.
@@ -39,7 +39,7 @@ pub(super) struct Progress {
 }
 
 /// A message that the leader had at a check and that was not received then.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Overdue {
     /// The revision of the message.
     revision: u64,

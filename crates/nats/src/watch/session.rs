@@ -8,6 +8,7 @@ use async_nats::{Message, StatusCode, Subscriber};
 use futures::StreamExt;
 use tokio::time::{Instant, sleep_until};
 
+use super::Event;
 use super::consumer::ConsumerName;
 use super::progress::{Position, Progress};
 use crate::bucket::{Bucket, incarnation};
@@ -23,21 +24,7 @@ const STALLED: &str = "Nats-Consumer-Stalled";
 /// The number of missing heartbeats after which a consumer is considered gone.
 const MAX_MISSING_HEARTBEATS: u32 = 3;
 
-/// What a session delivers.
-#[derive(Debug)]
-pub(super) enum Delivery {
-    /// An object of the list.
-    Listed(Record),
-    /// The list is complete.
-    ListComplete,
-    /// A change after the list.
-    Changed(Record),
-    /// The session is over.
-    Ended(Ending),
-}
-
 /// Why a session is over.
-#[derive(Debug)]
 pub(super) enum Ending {
     /// It is old enough.
     Resync,
@@ -50,8 +37,10 @@ pub(super) enum Ending {
 }
 
 /// A consumer, and what was received from it.
-#[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct Session<T> {
+    bucket: Bucket<T>,
+    /// The subjects of the watched keys.
+    subjects: String,
     subscriber: Subscriber,
     progress: Progress,
     /// When the bucket was created.
@@ -65,9 +54,9 @@ pub(super) struct Session {
     resync_at: Option<Instant>,
 }
 
-impl Session {
+impl<T: Value> Session<T> {
     /// Creates the consumer.
-    pub(super) async fn start<T: Value>(
+    pub(super) async fn start(
         bucket: &Bucket<T>,
         subjects: &str,
         consumer: &ConsumerName,
@@ -89,6 +78,8 @@ impl Session {
         }
         let now = Instant::now();
         Ok(Self {
+            bucket: bucket.clone(),
+            subjects: subjects.to_owned(),
             subscriber,
             progress: Progress::new(created.num_pending),
             incarnation: created_at,
@@ -109,23 +100,21 @@ impl Session {
         &self.incarnation
     }
 
-    /// The next delivery.
-    pub(super) async fn next<T: Value>(&mut self, bucket: &Bucket<T>, subjects: &str) -> Delivery {
+    /// The next event, or why the session is over.
+    pub(super) async fn next(&mut self) -> Result<Event, Ending> {
         loop {
             if self.is_listing() {
-                if let Err(error) = self.find_end_of_list(bucket, subjects).await {
-                    return Delivery::Ended(Ending::Failed(error));
-                }
+                self.find_end_of_list().await.map_err(Ending::Failed)?;
                 if self.progress.is_complete() {
-                    self.resync_at = Some(Instant::now() + bucket.options().resync_interval);
-                    return Delivery::ListComplete;
+                    let resync_interval = self.bucket.options().resync_interval;
+                    self.resync_at = Some(Instant::now() + resync_interval);
+                    return Ok(Event::InitDone);
                 }
             }
-            match self.wait(bucket, subjects).await {
-                Ok(None) => {}
-                Ok(Some(record)) if self.is_listing() => return Delivery::Listed(record),
-                Ok(Some(record)) => return Delivery::Changed(record),
-                Err(ending) => return Delivery::Ended(ending),
+            match self.wait().await? {
+                None => {}
+                Some(record) if self.is_listing() => return Ok(Event::Listed(record)),
+                Some(record) => return Ok(Event::Changed(record)),
             }
         }
     }
@@ -133,15 +122,11 @@ impl Session {
     /// Asks the leader where the list ends, when the consumer has nothing left to deliver. It is
     /// asked again after an interval: the last message can be a marker that expires. What the
     /// consumer had left to deliver can be removed as well: its next heartbeat shows it.
-    async fn find_end_of_list<T: Value>(
-        &mut self,
-        bucket: &Bucket<T>,
-        subjects: &str,
-    ) -> Result<(), Failure> {
+    async fn find_end_of_list(&mut self) -> Result<(), Failure> {
         if self.progress.has_pending() || Instant::now() < self.next_question {
             return Ok(());
         }
-        let last = bucket.last_record(subjects).await?;
+        let last = self.bucket.last_record(&self.subjects).await?;
         self.progress.aim_at(revision_of(last.as_ref()));
         self.next_question = Instant::now() + COMPLETION_INTERVAL;
         Ok(())
@@ -149,12 +134,8 @@ impl Session {
 
     /// Waits for a message, or for something to do. Returns the object of the message, if it has
     /// one.
-    async fn wait<T: Value>(
-        &mut self,
-        bucket: &Bucket<T>,
-        subjects: &str,
-    ) -> Result<Option<Record>, Ending> {
-        let silence = bucket.options().heartbeat * MAX_MISSING_HEARTBEATS;
+    async fn wait(&mut self) -> Result<Option<Record>, Ending> {
+        let silence = self.bucket.options().heartbeat * MAX_MISSING_HEARTBEATS;
         let silent_at = self.last_sign + silence;
         let mut wake_at = silent_at.min(self.next_check);
         if let Some(resync_at) = self.resync_at {
@@ -166,25 +147,21 @@ impl Session {
         let message = tokio::select! {
             biased;
             message = self.subscriber.next() => message,
-            () = sleep_until(wake_at) => return self.check(bucket, subjects, silence).await,
+            () = sleep_until(wake_at) => return self.check(silence).await.map(|()| None),
         };
         let Some(message) = message else {
             return Err(Ending::Failed(Failure::Disconnected));
         };
         self.last_sign = Instant::now();
         if message.status == Some(StatusCode::IDLE_HEARTBEAT) {
-            self.answer_heartbeat(bucket, &message).await?;
+            self.answer_heartbeat(&message).await?;
             return Ok(None);
         }
-        self.receive(bucket, message)
+        self.receive(message)
     }
 
     /// Records a message, and returns its object.
-    fn receive<T: Value>(
-        &mut self,
-        bucket: &Bucket<T>,
-        message: Message,
-    ) -> Result<Option<Record>, Ending> {
+    fn receive(&mut self, message: Message) -> Result<Option<Record>, Ending> {
         let position = message.reply.as_deref().and_then(Position::parse);
         // Without a position this is a status of the server, such as the end of the consumer.
         let Some(position) = position else {
@@ -193,7 +170,7 @@ impl Session {
         if !self.progress.receive(position) {
             return Err(Ending::Gap);
         }
-        let key = bucket.names().key_of(&message.subject);
+        let key = self.bucket.names().key_of(&message.subject);
         Ok(key.map(|key| Record {
             key: key.to_owned(),
             revision: position.stream,
@@ -204,17 +181,13 @@ impl Session {
 
     /// Answers a request for flow control, and compares a heartbeat with what was received. A
     /// consumer sends one when it has nothing to deliver, or waits for an answer.
-    async fn answer_heartbeat<T: Value>(
-        &mut self,
-        bucket: &Bucket<T>,
-        message: &Message,
-    ) -> Result<(), Ending> {
+    async fn answer_heartbeat(&mut self, message: &Message) -> Result<(), Ending> {
         let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.as_str());
         let stalled = header(STALLED).map(Into::into);
         let awaited = message.reply.clone().or(stalled);
         let is_idle = awaited.is_none();
         if let Some(subject) = awaited {
-            let answered = bucket.connection().send(subject).await;
+            let answered = self.bucket.connection().send(subject).await;
             answered.map_err(Ending::Failed)?;
         }
         let sent = header(NATS_LAST_CONSUMER.as_ref()).and_then(|last| last.parse().ok());
@@ -232,12 +205,7 @@ impl Session {
 
     /// Ends the session if it is old, if nothing was received for too long, or if the leader shows
     /// that something is missing.
-    async fn check<T: Value>(
-        &mut self,
-        bucket: &Bucket<T>,
-        subjects: &str,
-        silence: Duration,
-    ) -> Result<Option<Record>, Ending> {
+    async fn check(&mut self, silence: Duration) -> Result<(), Ending> {
         let now = Instant::now();
         if now >= self.last_sign + silence {
             return Err(Ending::Failed(Failure::Silence(silence)));
@@ -246,20 +214,16 @@ impl Session {
             return Err(Ending::Resync);
         }
         if now < self.next_check {
-            return Ok(None);
+            return Ok(());
         }
-        self.next_check = now + bucket.options().check_interval;
-        self.compare(bucket, subjects).await?;
-        Ok(None)
+        self.next_check = now + self.bucket.options().check_interval;
+        self.compare().await
     }
 
     /// Compares what was received with the leader. A leader that does not answer now is asked again
     /// at the next check.
-    async fn compare<T: Value>(
-        &mut self,
-        bucket: &Bucket<T>,
-        subjects: &str,
-    ) -> Result<(), Ending> {
+    async fn compare(&mut self) -> Result<(), Ending> {
+        let bucket = &self.bucket;
         let info = match bucket.connection().stream_info(bucket.names()).await {
             Ok(info) => info,
             Err(error) if error.code() == Some(ErrorCode::STREAM_NOT_FOUND) => {
@@ -272,7 +236,7 @@ impl Session {
         if !is_same {
             return Err(Ending::OtherBucket);
         }
-        let Ok(last) = bucket.last_record(subjects).await else {
+        let Ok(last) = bucket.last_record(&self.subjects).await else {
             return Ok(());
         };
         if self.progress.keeps_up(revision_of(last.as_ref())) {

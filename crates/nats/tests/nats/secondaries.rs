@@ -179,10 +179,12 @@ async fn late_watch_never_overwrites_a_secondary() {
     // The watch shows an earlier state.
     let maps = capi_ipam_controller::client::ResourceClient::new(world.maps(), &());
     let stale = maps.get("a").await.expect("it answers").expect("it exists");
+    secondaries.init();
+    EventHandler::apply(secondaries.as_ref(), &stale);
+    secondaries.init_done();
     let patch = r#"{"data": {"number": "3", "other": "x"}}"#;
     let patched = ["patch", "configmap", "a", "--type=merge", "-p", patch];
     world.plane.kubectl(&patched);
-    EventHandler::apply(secondaries.as_ref(), &stale);
     let late = secondaries.apply("a", primary, fill(4)).await;
     assert!(
         matches!(&late, Err(SecondaryError::Kubernetes(error)) if error.is_conflict()),

@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid};
-use kube::api::ObjectMeta;
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use parking_lot::Mutex;
 
 use super::EnqueuePool;
@@ -37,7 +36,7 @@ struct State {
 }
 
 /// The pool of an IPAddress, and its address if it is valid.
-type Used = (NamespacedName, Option<IpAddr>);
+pub(super) type Used = (NamespacedName, Option<IpAddr>);
 
 /// A pool and one of its addresses.
 type Slot = (NamespacedName, IpAddr);
@@ -99,19 +98,9 @@ impl PoolAddresses {
         }
     }
 
-    fn remove(&self, address: &ObjectMeta) {
-        let object = NamespacedName::of(address);
-        let (namespace, name) = object.parts();
-        let uid = address.uid.as_deref();
-        self.change(|state| {
-            let before = state.used.delete(namespace, name, uid, Instant::now());
-            before.iter().for_each(|before| state.remove(before, name));
-        });
-    }
-
     /// Returns the name of another IPAddress of the claim's pool that has this address.
     pub(super) fn other_owner(&self, claim: &IPAddressClaim, address: IpAddr) -> Option<String> {
-        let claim_name = NamespacedName::of(&claim.metadata);
+        let claim_name = claim.key();
         let pool = NamespacedName::new(claim_name.namespace(), &claim.spec.pool_ref.name);
         let slot = (pool, address.to_canonical());
         let state = self.state.lock();
@@ -124,29 +113,21 @@ impl PoolAddresses {
     }
 }
 
-impl EventHandler<IPAddress> for PoolAddresses {
-    fn init(&self) {
-        self.state.lock().used.begin_list();
+impl ObservedCache for PoolAddresses {
+    type Object = IPAddress;
+    type Value = Used;
+
+    fn observed<T>(&self, function: impl FnOnce(&mut Observed<Used>) -> T) -> T {
+        function(&mut self.state.lock().used)
     }
 
-    fn init_done(&self) {
-        self.change(|state| {
-            for (address, used) in state.used.end_list(Instant::now()) {
-                used.iter()
-                    .for_each(|used| state.remove(used, address.name()));
-            }
-        });
-    }
-
-    fn apply(&self, address: &IPAddress) {
+    fn see(&self, address: &IPAddress) {
         let pool = &address.spec.pool_ref;
-        let object = NamespacedName::of(&address.metadata);
+        let object = address.key();
         let (namespace, name) = object.parts();
         if !self.kind.matches(pool) {
-            self.change(|state| {
-                let before = state.used.forget(namespace, name);
-                before.iter().for_each(|before| state.remove(before, name));
-            });
+            let before = self.observed(|used| used.forget(namespace, name));
+            self.removed(&object, before);
             return;
         }
         let value = address.spec.address.parse::<IpAddr>().ok();
@@ -167,30 +148,18 @@ impl EventHandler<IPAddress> for PoolAddresses {
         });
     }
 
-    fn delete(&self, address: &IPAddress) {
-        self.remove(&address.metadata);
-    }
-
-    fn restored(&self) {
-        self.state.lock().used.restored();
-    }
-
-    fn apply_invalid(&self, address: &Invalid) {
-        let now = Instant::now();
-        let state = &mut self.state.lock();
-        state
-            .used
-            .see_undecodable(Origin::Watch, &address.metadata, now);
-    }
-
-    fn delete_invalid(&self, address: &Invalid) {
-        self.remove(&address.metadata);
+    fn removed(&self, address: &NamespacedName, used: Option<Used>) {
+        if let Some(used) = used {
+            self.change(|state| state.remove(&used, address.name()));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use capi_ipam_controller::watch::{EventHandler, Invalid};
 
     use super::*;
 

@@ -8,9 +8,8 @@ use std::time::Instant;
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
-use capi_ipam_controller::watch::{EventHandler, Invalid};
+use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use kube::Resource;
-use kube::api::ObjectMeta;
 use parking_lot::Mutex;
 
 use super::EnqueuePool;
@@ -98,7 +97,7 @@ impl<K> PoolCache<K> {
 
     /// The claim has its address, or is released.
     pub(super) fn stop_waiting(&self, claim: &IPAddressClaim) {
-        let name = NamespacedName::of(&claim.metadata);
+        let name = claim.key();
         let mut state = self.state.lock();
         state.waiting.remove(&name);
         state.requesting.remove(&name);
@@ -127,17 +126,6 @@ impl<K> PoolCache<K> {
         if let Some(claim) = oldest {
             self.trigger.enqueue(claim);
         }
-    }
-
-    fn remove(&self, pool: &ObjectMeta) {
-        let key = NamespacedName::of(pool);
-        self.state.lock().pools.delete(
-            key.namespace(),
-            key.name(),
-            pool.uid.as_deref(),
-            Instant::now(),
-        );
-        self.wake_all(&key);
     }
 
     fn wake_all(&self, pool: &NamespacedName) {
@@ -169,7 +157,7 @@ impl<K> Drop for AddressRequest<'_, K> {
         }
         let (was_woken, is_awaited) = {
             let requesting = &mut self.cache.state.lock().requesting;
-            let was_woken = !requesting.remove(&NamespacedName::of(&self.claim.metadata));
+            let was_woken = !requesting.remove(&self.claim.key());
             (was_woken, requesting.is_awaited(&pool))
         };
         if was_woken {
@@ -182,12 +170,12 @@ impl<K> Drop for AddressRequest<'_, K> {
 }
 
 /// A reconcile of a claim that may allocate an address of a pool. Dropped at its end.
-pub(super) struct InFlight<K: Resource<DynamicType = ()>> {
+pub(super) struct InFlight<K: Resource> {
     cache: Arc<PoolCache<K>>,
     pool: NamespacedName,
 }
 
-impl<K: Resource<DynamicType = ()>> InFlight<K> {
+impl<K: Resource> InFlight<K> {
     /// Begins before the pool of the claim is looked up.
     pub(super) fn begin(cache: &Arc<PoolCache<K>>, claim: &IPAddressClaim) -> Self {
         let (cache, pool) = (Arc::clone(cache), pool_of(claim));
@@ -199,7 +187,7 @@ impl<K: Resource<DynamicType = ()>> InFlight<K> {
     }
 }
 
-impl<K: Resource<DynamicType = ()>> Drop for InFlight<K> {
+impl<K: Resource> Drop for InFlight<K> {
     fn drop(&mut self) {
         let is_awaited = {
             let mut state = self.cache.state.lock();
@@ -219,76 +207,34 @@ impl<K: Resource<DynamicType = ()>> Drop for InFlight<K> {
     }
 }
 
-/// Whether more than the status of a pool may differ.
-fn is_changed(before: &ObjectMeta, after: &ObjectMeta) -> bool {
-    let properties = |meta: &ObjectMeta| {
-        (
-            meta.uid.clone(),
-            meta.generation,
-            meta.deletion_timestamp.is_some(),
-            meta.finalizers.clone(),
-        )
-    };
-    properties(before) != properties(after)
-        || before.annotations != after.annotations
-        || before.labels != after.labels
-}
-
-impl<K: Resource<DynamicType = ()> + Clone> PoolCache<K> {
+impl<K: Resource + Keyed> PoolCache<K> {
     /// Records a state of a pool, and wakes the claims that wait for a change of it.
-    pub(super) fn see(&self, origin: Origin, pool: &K) {
-        let key = NamespacedName::of(pool.meta());
+    pub(super) fn record(&self, origin: Origin, pool: &K) {
         let value = Arc::new(pool.clone());
-        let change = self
-            .state
-            .lock()
-            .pools
-            .see(origin, pool.meta(), value, Instant::now());
+        let change = self.observed(|pools| pools.see(origin, pool.meta(), value, Instant::now()));
         let Some(change) = change else { return };
-        if change
-            .before
-            .is_none_or(|before| is_changed(before.meta(), pool.meta()))
-        {
-            self.wake_all(&key);
+        // Its status wakes no claim.
+        let before = change.before;
+        if before.is_none_or(|before| pool.has_changed_since(&before)) {
+            self.wake_all(&pool.key());
         }
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static> EventHandler<K>
-    for PoolCache<K>
-{
-    fn init(&self) {
-        self.state.lock().pools.begin_list();
+impl<K: Resource + Keyed> ObservedCache for PoolCache<K> {
+    type Object = K;
+    type Value = Arc<K>;
+
+    fn observed<T>(&self, function: impl FnOnce(&mut Observed<Arc<K>>) -> T) -> T {
+        function(&mut self.state.lock().pools)
     }
 
-    fn init_done(&self) {
-        let removed = self.state.lock().pools.end_list(Instant::now());
-        for (pool, _) in removed {
-            self.wake_all(&pool);
-        }
+    fn see(&self, pool: &K) {
+        self.record(Origin::Watch, pool);
     }
 
-    fn apply(&self, pool: &K) {
-        self.see(Origin::Watch, pool);
-    }
-
-    fn delete(&self, pool: &K) {
-        self.remove(pool.meta());
-    }
-
-    fn restored(&self) {
-        self.state.lock().pools.restored();
-    }
-
-    fn apply_invalid(&self, pool: &Invalid) {
-        self.state
-            .lock()
-            .pools
-            .see_undecodable(Origin::Watch, &pool.metadata, Instant::now());
-    }
-
-    fn delete_invalid(&self, pool: &Invalid) {
-        self.remove(&pool.metadata);
+    fn removed(&self, pool: &NamespacedName, _: Option<Arc<K>>) {
+        self.wake_all(pool);
     }
 }
 
@@ -297,6 +243,8 @@ mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
+
+    use capi_ipam_controller::watch::EventHandler;
 
     use super::*;
 

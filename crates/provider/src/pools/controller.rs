@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, Protection};
 use capi_ipam_controller::finalizer;
-use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
-use capi_ipam_controller::watch::MaybeInvalid;
+use capi_ipam_controller::watch::{Keyed, MaybeInvalid};
+use kube::Resource;
 use kube::core::ObjectMeta;
-use kube::{Resource, ResourceExt};
 
 use super::status::{self, PoolCounts, PoolState, PoolStatus};
 use super::{PoolProvider, Shared};
@@ -63,7 +62,7 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
     }
 
     fn seen(&self, pool: &P::Pool) {
-        self.shared.pools.see(Origin::Response, pool);
+        self.shared.pools.record(Origin::Response, pool);
     }
 
     fn conditions(pool: &P::Pool) -> Vec<Condition> {
@@ -79,7 +78,7 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
         pool: &P::Pool,
         finalizer_error: Option<&str>,
     ) -> Result<PoolPlan<P::Pool>, CallError> {
-        let is_deleting = pool.meta().deletion_timestamp.is_some();
+        let is_deleting = pool.is_deleting();
         let finalizer = self.finalizer();
         let is_protected = finalizer.is_some_and(|name| finalizer::is_set(pool, name));
         let mut next = Action::AwaitChange;
@@ -104,10 +103,7 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
         if wanted == before {
             return Ok(PoolPlan::Report(None, next));
         }
-        let wanted = status_fields::with(pool, &wanted).map_err(|source| CallError::Serialize {
-            operation: format!("patch the status of {}", pool.name_any()),
-            source,
-        })?;
+        let wanted = status_fields::with(pool, &wanted)?;
         Ok(PoolPlan::Report(Some(Box::new(wanted)), next))
     }
 }
@@ -119,7 +115,7 @@ impl<P: PoolProvider> WatchedControl<P> {
     /// is deleted meanwhile is allocated again, so no reconcile may be in flight before the list,
     /// and after it.
     async fn find_blocker(&self, pool: &P::Pool) -> Result<Option<Blocker>, CallError> {
-        let key = NamespacedName::of(pool.meta());
+        let key = pool.key();
         let waiting = |message: String, retry| Some(Blocker { message, retry });
         let count = self.shared.addresses.count(&key);
         if count > 0 {
@@ -179,7 +175,7 @@ impl<P: PoolProvider> WatchedControl<P> {
         deletion: Option<String>,
         finalizer_error: Option<&str>,
     ) -> PoolStatus {
-        let key = NamespacedName::of(pool.meta());
+        let key = pool.key();
         let problem = self.shared.provider.validate(pool).err();
         let capacity = self.shared.provider.capacity(pool);
         let state = PoolState {

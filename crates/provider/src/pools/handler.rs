@@ -99,10 +99,7 @@ impl<P: PoolProvider> PoolHandler<P> {
         let Some(name) = self.shared.addresses.other_owner(&self.claim, address) else {
             return Ok(None);
         };
-        let addresses = self
-            .shared
-            .contract
-            .addresses(&self.claim.namespace().unwrap_or_default());
+        let addresses = self.shared.contract.addresses_beside(&*self.claim);
         let found = addresses.get(&name).await?;
         let has_address = |found: &IPAddress| {
             found.spec.pool_ref == self.claim.spec.pool_ref

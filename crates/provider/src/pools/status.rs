@@ -94,14 +94,9 @@ impl PoolState<'_> {
     /// The status that a pool with the status `before` gets. Other conditions are kept.
     pub(super) fn status(&self, before: PoolStatus) -> PoolStatus {
         let mut list = before.conditions;
-        for condition in [self.ready(), self.exhausted()] {
-            let condition = condition.with_observed_generation(self.generation);
-            if condition.type_ == conditions::READY {
-                conditions::set_ready(&mut list, condition, clock::now());
-            } else {
-                conditions::set(&mut list, condition, clock::now());
-            }
-        }
+        let observed = |condition: Condition| condition.with_observed_generation(self.generation);
+        conditions::set_ready(&mut list, observed(self.ready()), clock::now());
+        conditions::set(&mut list, observed(self.exhausted()), clock::now());
         PoolStatus {
             observed_generation: self.generation,
             ip_addresses: Some(self.counts),
@@ -151,7 +146,7 @@ impl PoolState<'_> {
 /// Whether a transition to this condition is reported by a warning event.
 pub(super) fn is_warning(condition: &Condition) -> bool {
     let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
-    let reason = condition.reason.as_deref().unwrap_or_default();
+    let reason = condition.reason();
     match condition.type_.as_ref() {
         conditions::READY => problems.contains(&reason),
         conditions::EXHAUSTED => condition.status == "True",

@@ -7,12 +7,13 @@ use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::error_chain;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use prometheus_client::metrics::counter::Counter;
 use tracing::{debug, warn};
 
 use super::budget::ReleaseBudget;
 use super::findings::{Findings, Found};
-use super::{Repair, Repaired};
+use super::{Repair, Repaired, run_repair};
 use crate::options::SweepOptions;
 
 /// Objects that can be abandoned: how they are found, released and reported. [`ReleaseAbandoned`]
@@ -68,10 +69,11 @@ pub enum Release {
 /// It is deliberately slow. An object must seem abandoned in two passes and for the grace period,
 /// and then according to live reads; and one pass releases at most 5 objects of a group, or a
 /// twentieth of them if that is more. With [`SweepOptions::report_only`] it reports the objects
-/// instead.
+/// instead. As a background task it runs once in each [`SweepOptions::interval`].
 pub struct ReleaseAbandoned<A: AbandonedObjects> {
     objects: A,
     findings: Findings<A::Object>,
+    interval: Duration,
     /// The number of released objects.
     released: Counter,
 }
@@ -83,6 +85,7 @@ impl<A: AbandonedObjects> ReleaseAbandoned<A> {
         Self {
             objects,
             findings: Findings::new(options.grace, options.report_only),
+            interval: options.interval,
             released,
         }
     }
@@ -150,6 +153,13 @@ impl<A: AbandonedObjects> ReleaseAbandoned<A> {
                 "cannot report an abandoned object"
             );
         }
+    }
+}
+
+impl<A: AbandonedObjects> BackgroundTask for ReleaseAbandoned<A> {
+    async fn run_once(&mut self) -> NextRun {
+        run_repair(self).await;
+        NextRun::After(self.interval)
     }
 }
 

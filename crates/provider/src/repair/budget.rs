@@ -10,13 +10,11 @@ const LIMIT_DIVISOR: usize = 20;
 
 /// Limits how many objects of each group, such as a pool, one pass releases. If a cache is wrong or
 /// a restore is incomplete, there is time to notice it.
-#[derive(Debug)]
 pub(super) struct ReleaseBudget<G> {
     groups: HashMap<G, Group>,
 }
 
 /// What one pass does with the objects of a group.
-#[derive(Debug)]
 struct Group {
     limit: usize,
     released: usize,

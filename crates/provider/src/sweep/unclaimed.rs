@@ -21,7 +21,7 @@ use crate::reconciler::ClaimReconciler;
 use crate::repair::{AbandonedObjects, Found, Release};
 
 /// The IPAddresses of one provider for which no claim of their name exists.
-pub(super) struct UnclaimedAddresses<A: ProviderAdapter> {
+pub(crate) struct UnclaimedAddresses<A: ProviderAdapter> {
     reconciler: Arc<ClaimReconciler<A>>,
     claims: ClaimCache,
     /// Deleted IPAddresses whose addresses could not be released yet, and their former claims.
@@ -30,7 +30,7 @@ pub(super) struct UnclaimedAddresses<A: ProviderAdapter> {
 
 /// An IPAddress without a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct UnclaimedAddress {
+pub(crate) struct UnclaimedAddress {
     name: NamespacedName,
     pool: Arc<PoolReference>,
 }
@@ -116,7 +116,7 @@ impl<A: ProviderAdapter> AbandonedObjects for UnclaimedAddresses<A> {
 }
 
 impl<A: ProviderAdapter> UnclaimedAddresses<A> {
-    pub(super) fn new(reconciler: Arc<ClaimReconciler<A>>, claims: ClaimCache) -> Self {
+    pub(crate) fn new(reconciler: Arc<ClaimReconciler<A>>, claims: ClaimCache) -> Self {
         Self {
             reconciler,
             claims,
@@ -215,8 +215,7 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
 
     /// Reads whether any claim has the name of an IPAddress.
     async fn has_claim(&self, address: &IPAddress) -> Result<bool, CallError> {
-        let namespace = address.namespace().unwrap_or_default();
-        let claims = self.reconciler.contract.claims(&namespace);
+        let claims = self.reconciler.contract.claims_beside(address);
         let claim = claims.get_metadata(&address.name_any()).await?;
         Ok(claim.is_some())
     }

@@ -1,5 +1,6 @@
 //! The source.
 
+use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_registry::{Created, Problem, Record};
 use capi_ipam_testing::wait::eventually;
 

@@ -20,7 +20,7 @@ pub(super) fn conditions_of(registry: &IPRegistry) -> Vec<Condition> {
 
 /// Whether a condition reports a problem.
 pub(super) fn is_problem(condition: &Condition) -> bool {
-    let is_requested = condition.reason.as_deref() == Some(conditions::DELETING);
+    let is_requested = condition.reason() == conditions::DELETING;
     condition.type_ == conditions::READY && condition.status == "False" && !is_requested
 }
 
@@ -30,7 +30,7 @@ pub(super) fn is_ready(list: &[Condition]) -> bool {
 
 /// The condition Ready of a registry in deletion that waits, and would have another one.
 pub(super) fn deleting(waits_for: &str, otherwise: &Condition) -> Condition {
-    let problem = otherwise.message.as_deref().unwrap_or_default();
+    let problem = otherwise.message();
     let message = if problem.is_empty() {
         waits_for.to_owned()
     } else {

@@ -48,7 +48,7 @@ fn named(name: &str) -> ConfigMap {
     object
 }
 
-fn options(concurrency: usize) -> WorkerOptions<ConfigMap> {
+fn options(concurrency: u16) -> WorkerOptions<ConfigMap> {
     let (name, metrics) = ("test".to_owned(), Metrics::default().controllers.of("test"));
     WorkerOptions {
         name,

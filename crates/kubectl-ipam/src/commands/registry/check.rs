@@ -2,26 +2,15 @@
 
 use capi_ipam_registry::RecordCache;
 
-use crate::cli::{CheckFlags, Global};
-use crate::cluster::Cluster;
-use crate::error::{Code, Error};
+use crate::cli::CheckFlags;
+use crate::error::Error;
 use crate::load::Loader;
 use crate::model::registry::members;
 use crate::model::{RegistryCheck, Report};
 use crate::objects::{Kind, NetworkRow};
-use crate::{output, registry};
+use crate::registry;
 
-pub(super) async fn run(global: &Global, wanted: &CheckFlags) -> Result<Code, Error> {
-    let cluster = Cluster::connect(global).await?;
-    let mut loader = Loader::new(&cluster);
-    let check = check(&mut loader, wanted).await?;
-    let has_problems = check.has_problems();
-    let report = Report::RegistryCheck(check);
-    let code = output::finish(&loader, &report, global.output, output::style(global))?;
-    Ok(if has_problems { Code::Findings } else { code })
-}
-
-async fn check(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<RegistryCheck, Error> {
+pub(super) async fn report(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<Report, Error> {
     let unknown = || format!("which addresses of network {} are in use", wanted.network);
     loader.require(&[Kind::Network], None, unknown).await?;
     loader.require(&Kind::POOLS, None, unknown).await?;
@@ -49,7 +38,7 @@ async fn check(loader: &mut Loader<'_>, wanted: &CheckFlags) -> Result<RegistryC
         problems: Vec::new(),
     };
     check.run(lengths.unwrap_or_default(), &loader.objects, &records);
-    Ok(check)
+    Ok(Report::RegistryCheck(check))
 }
 
 /// The number of addresses of a block: that of the flag, that of the network, or that on which the

@@ -18,8 +18,15 @@ pub(super) async fn report(
     loader.select(&[Kind::Registry], list);
     loader.read(&[Kind::Registry, Kind::Network], None).await?;
     let rows = loader.objects.registries.sorted();
+    let mut rows: Vec<RegistryRow> = rows.into_iter().cloned().collect();
     loader.require_some(&[Kind::Registry], rows.is_empty(), "registries")?;
-    let rows = named(&rows, names)?;
+    if !names.is_empty() {
+        rows.clear();
+    }
+    for name in names {
+        let found = loader.objects.registry(name).cloned();
+        rows.push(found.ok_or_else(|| Error::NoRegistry { name: name.clone() })?);
+    }
     let mut all = Vec::new();
     for row in &rows {
         let facts = registry::facts(loader, row, access).await?;
@@ -41,19 +48,4 @@ fn warning(facts: &RegistryFacts) -> Option<String> {
         "the records of IPRegistry {} cannot be read ({}); clusters and networks are as the manager has reported them",
         facts.row.name, unread.reason
     ))
-}
-
-/// The registries with these names, in their order; all without names.
-fn named(rows: &[&RegistryRow], names: &[String]) -> Result<Vec<RegistryRow>, Error> {
-    let mut found = Vec::new();
-    if names.is_empty() {
-        found.extend(rows.iter().copied().cloned());
-    }
-    for name in names {
-        let Some(row) = rows.iter().find(|row| row.name == *name) else {
-            return Err(Error::NoRegistry { name: name.clone() });
-        };
-        found.push((*row).clone());
-    }
-    Ok(found)
 }

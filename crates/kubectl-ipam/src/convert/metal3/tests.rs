@@ -80,7 +80,8 @@ fn addresses_are_reserved_for_their_claims() {
         "pools": [pool(json!({
             "prefix": 24, "gateway": "10.0.0.1", "dnsServers": ["10.0.0.1"],
             "pools": [{ "start": "10.0.0.10", "end": "10.0.0.19" }],
-            "preAllocations": { "host-2-provisioning": "10.0.0.11", "late": "10.0.0.12", "node": "10.0.0.13" },
+            "preAllocations": { "host-2-provisioning": "10.0.0.11", "late": "10.0.0.12", "node": "10.0.0.13",
+                                "No_Claim": "10.0.0.15", "vm": "10.0.0.16" },
         }))],
         "addresses": [address("node", "10.0.0.13"), address("host-0", "10.0.0.11"), address("gone", "10.0.0.99")],
         "claims": [
@@ -113,7 +114,10 @@ fn addresses_are_reserved_for_their_claims() {
         [
             "IPPool m/provisioning: dnsServers are left out",
             "10.0.0.99 of the claim m/gone is left out: InClusterIPPool m/provisioning cannot allocate it",
+            "10.0.0.15 of the claim m/No_Claim is left out: \"No_Claim\" is not the name of a claim: at most 253 lower case \
+             letters, digits, dashes and dots, with a letter or digit at both ends and beside each dot",
             "10.0.0.11 of the claim m/host-2-provisioning is left out: the claim m/host-0 has it",
+            "10.0.0.16 of the claim m/vm is left out: the claim has 10.0.0.10",
             "IPClaim m/waits has no IPAddress",
         ]
     );

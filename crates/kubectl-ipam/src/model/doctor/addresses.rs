@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam_api::{PoolKey, advice};
+use capi_ipam_api::{PoolKey, advice, counted};
 
 use super::examination::Examination;
 use super::names::{
     claim_names, claims_wait, describe_claim, first_names, of_address, of_claim, oldest, resource,
 };
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Subject, counted, full};
+use crate::model::finding::{Check, Finding, Subject, full};
 use crate::objects::{AddressRow, ClaimRow, Kind, Objects, ReservationRow};
 use crate::user_reservation::promised_to;
 
@@ -49,7 +49,10 @@ fn awaiting_claims(restored: &[&AddressRow]) -> Option<Finding> {
     let (first, others) = restored.split_first()?;
     let problem = match others.len() {
         0 => "it was restored, and waits for its claim".to_owned(),
-        count => format!("it and {count} others were restored, and wait for their claims"),
+        count => format!(
+            "it and {} were restored, and wait for their claims",
+            counted(count, "other", "others")
+        ),
     };
     let repair = "restore the claims; after --restored-claim-timeout the addresses are released";
     Some(Check::OrphanAddress.finding(of_address(first), problem, repair))
@@ -126,7 +129,7 @@ impl Referring<'_> {
             let keys = claim_names(&self.bound);
             problems.push(format!(
                 "{} bound ({keys})",
-                counted(self.bound.len(), "claim")
+                counted(self.bound.len(), "claim", "claims")
             ));
         }
         if !self.waiting.is_empty() {

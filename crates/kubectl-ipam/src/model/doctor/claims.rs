@@ -1,12 +1,12 @@
 //! What single claims report.
 
-use capi_ipam_api::{conditions, names};
+use capi_ipam_api::{conditions, counted, names};
 
 use super::examination::Examination;
 use super::names::{claim_resource, first_names, grouped, of_claim, resource};
 use super::snapshot::Snapshot;
 use super::waiting::is_old;
-use crate::model::finding::{Check, Finding, Severity, Subject, counted};
+use crate::model::finding::{Check, Finding, Severity, Subject};
 use crate::objects::{Cause, ClaimRow, Kind, UnservedClaim};
 
 /// Claims that no provider serves. Nothing else reports them: they have no condition and no event.
@@ -38,10 +38,9 @@ pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
 /// Claims that wait for a pool of another provider, which may not run. One finding for each kind.
 fn of_other_provider(claims: &[&UnservedClaim]) -> Option<Finding> {
     let first = claims.first()?;
-    let verb = if claims.len() == 1 { "waits" } else { "wait" };
     let problem = format!(
-        "{} {verb} ({}): {}",
-        counted(claims.len(), "claim"),
+        "{} ({}): {}",
+        counted(claims.len(), "claim waits", "claims wait"),
         first_names(claims.iter().map(|claim| &claim.key)),
         first.pool.problem()
     );

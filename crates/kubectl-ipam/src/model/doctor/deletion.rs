@@ -1,6 +1,6 @@
 //! Objects in deletion, and what keeps them.
 
-use capi_ipam_api::{advice, conditions, names};
+use capi_ipam_api::{advice, conditions, counted, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::{SignedDuration, Timestamp};
 
@@ -9,7 +9,7 @@ use super::names::{
     claim_resource, claims_wait, first_names, grouped, of_address, of_claim, resource,
 };
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
+use crate::model::finding::{Check, Finding, Severity, Subject, resource_of};
 use crate::objects::{AddressRow, ClaimRow, Deletion, Kind, PoolRow};
 
 /// How long the deletion of a machine, which other controllers do, usually takes.
@@ -41,10 +41,7 @@ fn deleting(pool: &PoolRow, used: &[&AddressRow], waiting: &[&ClaimRow]) -> Find
         "it is being deleted, and no address is in use".to_owned()
     } else {
         let claims = used.iter().map(|address| address.claim_key());
-        let number = match used.len() {
-            1 => "1 claim releases".to_owned(),
-            more => format!("{more} claims release"),
-        };
+        let number = counted(used.len(), "claim releases", "claims release");
         format!(
             "it is being deleted, and waits until {number} its addresses ({})",
             first_names(claims)
@@ -136,7 +133,7 @@ impl Blocked<'_> {
         };
         let mut problem = format!(
             "it is being deleted, {effect} {}: {}",
-            counted(blockers.len(), "finalizer"),
+            counted(blockers.len(), "finalizer", "finalizers"),
             blockers.join(", ")
         );
         if self.keeps_namespace {

@@ -1,6 +1,7 @@
 //! The gateways of pools, and those of their IPAddresses. A machine configures what its IPAddress
 //! had when it was created; a change of the pool does not reach it.
 
+use capi_ipam_api::counted;
 use capi_ipam_ip::{UsableBlocks, parse_address};
 
 use super::examination::Examination;
@@ -36,14 +37,12 @@ struct Difference {
 }
 
 impl Difference {
-    /// `have another gateway than the pool (10.98.0.1, the pool has 10.99.1.1)`, of this many
-    /// IPAddresses.
-    fn describe(&self, count: usize) -> String {
-        let have = if count == 1 { "has" } else { "have" };
+    /// `another gateway than the pool (10.98.0.1, the pool has 10.99.1.1)`.
+    fn describe(&self) -> String {
         let own = self.own.as_deref().unwrap_or("none");
         let of_pool = self.of_pool.as_deref().unwrap_or("none");
         let noun = self.noun;
-        format!("{have} another {noun} than the pool ({own}, the pool has {of_pool})")
+        format!("another {noun} than the pool ({own}, the pool has {of_pool})")
     }
 }
 
@@ -67,15 +66,10 @@ fn outdated_of(objects: &Objects) -> Vec<Finding> {
     let groups = grouped(all, |(pool, difference, _)| (&pool.key, difference.clone()));
     let mut findings = Vec::new();
     for ((_, difference), group) in groups {
-        let count = group.len();
-        let noun = if count == 1 {
-            "IPAddress"
-        } else {
-            "IPAddresses"
-        };
         let problem = format!(
-            "{count} {noun} {}: {}",
-            difference.describe(count),
+            "{} {}: {}",
+            counted(group.len(), "IPAddress has", "IPAddresses have"),
+            difference.describe(),
             first_names(group.iter().map(|(_, _, address)| &address.key))
         );
         let repair = "replace the machines of these claims, which keep what their IPAddress has; or set the value of the \

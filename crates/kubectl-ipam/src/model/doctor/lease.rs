@@ -1,13 +1,13 @@
 //! The lease for which the replicas of the provider compete.
 
-use capi_ipam_api::{installed, names};
+use capi_ipam_api::{counted, installed, names};
 use jiff::{SignedDuration, Timestamp};
 
 use super::examination::Examination;
 use super::manifest::logs;
 use super::names::first_names;
 use super::snapshot::{LeaseRow, Snapshot};
-use crate::model::finding::{Check, Finding, Severity, counted};
+use crate::model::finding::{Check, Finding, Severity};
 
 /// Nobody renews the lease.
 pub(super) fn leaderless(snapshot: &Snapshot) -> Examination {
@@ -43,9 +43,8 @@ fn running(snapshot: &Snapshot) -> Option<String> {
         return None;
     }
     let names = first_names(pods.iter().map(|pod| &pod.name));
-    let verb = if pods.len() == 1 { "runs" } else { "run" };
-    let count = counted(pods.len(), "pod");
-    let text = format!("{count} {verb}, and cannot write the lease ({names})");
+    let count = counted(pods.len(), "pod runs", "pods run");
+    let text = format!("{count}, and cannot write the lease ({names})");
     let reported = pods.iter().find_map(|pod| pod.problem.as_deref());
     Some(match reported {
         Some(problem) => format!("{text}: {problem}"),

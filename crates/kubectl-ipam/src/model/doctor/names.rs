@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam_api::{PoolKey, names};
+use capi_ipam_api::{PoolKey, counted, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 
 use super::snapshot::Snapshot;
-use crate::model::finding::{Place, Subject, counted};
+use crate::model::finding::{Place, Subject};
 use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow};
 
 /// Number of objects that a finding names.
@@ -64,9 +64,8 @@ pub(super) fn claim_names(claims: &[&ClaimRow]) -> String {
 
 /// The number of claims that wait, with the first names: `2 claims wait (a/x, a/y)`.
 pub(super) fn claims_wait(claims: &[&ClaimRow]) -> String {
-    let verb = if claims.len() == 1 { "waits" } else { "wait" };
-    let count = counted(claims.len(), "claim");
-    format!("{count} {verb} ({})", claim_names(claims))
+    let count = counted(claims.len(), "claim waits", "claims wait");
+    format!("{count} ({})", claim_names(claims))
 }
 
 /// Since when the oldest of some claims waits.

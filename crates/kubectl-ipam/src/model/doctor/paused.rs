@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use capi_ipam_api::{PoolKey, advice, conditions, names};
+use capi_ipam_api::{PoolKey, advice, conditions, counted, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::examination::Examination;
 use super::names::{claim_names, claim_resource, claims_wait, of_claims, oldest};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, Subject, counted, resource_of};
+use crate::model::finding::{Check, Finding, Severity, Subject, resource_of};
 use crate::objects::{ClaimRow, Kind, Objects, PoolRow};
 
 /// An object that is paused.
@@ -92,9 +92,8 @@ fn finding(object: &Paused<'_>, claims: &[&ClaimRow], objects: &Objects) -> Find
     kept.retain(|claim| claim.is_deleting());
     if !kept.is_empty() {
         let names = claim_names(&kept);
-        let number = counted(kept.len(), "claim");
-        let verb = if kept.len() == 1 { "is" } else { "are" };
-        problem = format!("{problem}; {number} in deletion {verb} not released ({names})");
+        let number = counted(kept.len(), "claim in deletion is", "claims in deletion are");
+        problem = format!("{problem}; {number} not released ({names})");
     }
     let finding = Check::Paused.finding(subject, problem, repair);
     let finding = finding.since(oldest(&waiting));

@@ -1,12 +1,12 @@
 //! What single pools report.
 
-use capi_ipam_api::{MemberPhase, advice, conditions};
+use capi_ipam_api::{MemberPhase, advice, conditions, counted};
 use capi_ipam_provider::api::conditions::Condition;
 
 use super::examination::Examination;
 use super::names::network_of;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Subject, counted, edit, resource_of};
+use crate::model::finding::{Check, Finding, Subject, edit, resource_of};
 use crate::model::registry::check_command;
 use crate::objects::{Kind, PoolRow};
 
@@ -38,7 +38,7 @@ fn invalid(pool: &PoolRow) -> Option<Finding> {
 }
 
 fn of_condition(pool: &PoolRow, condition: &Condition) -> Option<Finding> {
-    let reason = condition.reason.as_deref().unwrap_or_default();
+    let reason = condition.reason();
     let (check, repair, command) =
         match (condition.type_.as_ref(), condition.status.as_ref(), reason) {
             (conditions::READY, "False", reason) => {
@@ -97,10 +97,7 @@ fn repair_of_ready(pool: &PoolRow, reason: &str) -> Option<(&'static str, String
 fn stalled(pool: &PoolRow) -> Option<Finding> {
     let network = pool.moving.as_ref().filter(|_| !pool.paused)?;
     let (action, name, remaining) = (network.phase, &network.name, network.remaining);
-    let reservations = counted(
-        usize::try_from(remaining).unwrap_or(usize::MAX),
-        "reservation",
-    );
+    let reservations = counted(remaining, "reservation", "reservations");
     let problem = format!("{action:?} network {name}: {reservations} not moved");
     let is_named = pool.spec.network() == Some(name.as_str());
     let undo = match (action, is_named) {

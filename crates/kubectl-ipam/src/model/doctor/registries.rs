@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{advice, conditions, names};
+use capi_ipam_api::{advice, conditions, counted, names};
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::conditions::Condition;
 use capi_ipam_registry::{Key, Record, cidr};
 
 use super::examination::Examination;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, Subject, counted};
+use crate::model::finding::{Check, Finding, Severity, Subject};
 use crate::model::registry::{ClusterLine, ClusterState, RegistryFacts, STALE_AFTER, clusters_of};
 use crate::objects::{Kind, RegistryRow, SliceRow};
 
@@ -24,7 +24,7 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
 
 fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
     let edit = format!("kubectl edit ipregistries {}", row.name);
-    let text = ready.message.as_deref().unwrap_or_default();
+    let text = ready.message();
     let is_missing = text.contains("does not exist");
     let repair = match ready.reason.as_deref() {
         Some(conditions::CLUSTER_ID_IN_USE) => format!(
@@ -43,7 +43,7 @@ fn of_registry(row: &RegistryRow, ready: &Condition) -> Finding {
         _ if is_missing => "create what the message names".to_owned(),
         _ => format!("correct what the message names: {edit}"),
     };
-    let reason = ready.reason.as_deref().unwrap_or_default();
+    let reason = ready.reason();
     let problem = format!("{reason}: {text}");
     Check::RegistryNotReady.finding(Subject::registry(&row.name), problem, repair)
 }
@@ -60,12 +60,11 @@ pub(super) fn stale(snapshot: &Snapshot) -> Examination {
 }
 
 fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
-    let blocks = usize::try_from(cluster.blocks).unwrap_or(usize::MAX);
     let problem = format!(
         "management cluster {} has given no sign of life for more than {} minutes, and has {}",
         cluster.cluster,
         STALE_AFTER.as_mins(),
-        counted(blocks, "block")
+        counted(cluster.blocks, "block", "blocks")
     );
     let repair = "start its manager; if the cluster no longer exists and none of its machines runs, release its blocks";
     let command = format!(
@@ -77,7 +76,7 @@ fn of_cluster(row: &RegistryRow, cluster: &ClusterLine) -> Finding {
         .since(cluster.last_seen)
         .with_commands([command]);
     // It keeps no address from anybody.
-    if blocks == 0 {
+    if cluster.blocks == 0 {
         return finding.at(Severity::Note);
     }
     finding

@@ -3,7 +3,7 @@
     reason = "the values are written where they are passed"
 )]
 
-use capi_ipam_api::Pool;
+use capi_ipam_api::{IPReservation, Pool};
 use capi_ipam_ledger::Observe;
 use capi_ipam_provider::api::IPAddress;
 use serde_json::json;
@@ -31,8 +31,8 @@ fn object(spec: Value, annotations: Value) -> DynamicObject {
 /// The replicas and the further Machines of an object.
 fn peak(of: &str, spec: Value, max: Option<&str>) -> (u64, u64) {
     let object = object(spec, json!(max.map(|max| json!({ MAX_SIZE: max }))));
-    let workload = Workload::of(&kind(of), &object).unwrap();
-    (workload.replicas, workload.surge)
+    let workload = PlanLine::of(&kind(of), &object, None).unwrap();
+    (workload.replicas, workload.max_surge)
 }
 
 #[test]
@@ -66,11 +66,14 @@ fn parts_of_a_deployment_and_deleted_objects_are_no_workloads() {
     let owner = json!([{ "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineDeployment", "name": "d",
                          "uid": "u", "controller": true }]);
     of_deployment.metadata.owner_references = serde_json::from_value(owner).unwrap();
-    assert_eq!(Workload::of(&kind("MachineSet"), &of_deployment), None);
+    assert_eq!(
+        PlanLine::of(&kind("MachineSet"), &of_deployment, None),
+        None
+    );
     let mut deleted = object(json!({}), json!({}));
     deleted.metadata.deletion_timestamp =
         serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    assert_eq!(Workload::of(&kind("MachineSet"), &deleted), None);
+    assert_eq!(PlanLine::of(&kind("MachineSet"), &deleted, None), None);
 }
 
 /// Machines, their claims, and a ledger with the bound ones.
@@ -83,14 +86,17 @@ struct Site {
 
 impl Site {
     fn with_pool(spec: &Value) -> Self {
-        let mut site = Self::default();
+        Self::default().pool("p", spec)
+    }
+
+    fn pool(mut self, name: &str, spec: &Value) -> Self {
         let pool = json!({
             "kind": "GlobalInClusterIPPool", "spec": spec,
-            "metadata": { "name": "p", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] },
+            "metadata": { "name": name, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] },
         });
         let pool: Pool = serde_json::from_value(pool).unwrap();
-        site.ledger.apply_pool(&pool);
-        site
+        self.ledger.apply_pool(&pool);
+        self
     }
 
     fn machine(mut self, name: &str, metadata: Value) -> Self {
@@ -101,8 +107,12 @@ impl Site {
     }
 
     /// A claim of an infrastructure machine, with an address.
-    fn claim(mut self, name: &str, machine: &str, address: Option<&str>) -> Self {
-        let pool = json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": "GlobalInClusterIPPool", "name": "p" });
+    fn claim(self, name: &str, machine: &str, address: Option<&str>) -> Self {
+        self.claim_in("p", name, machine, address)
+    }
+
+    fn claim_in(mut self, pool: &str, name: &str, machine: &str, address: Option<&str>) -> Self {
+        let pool = json!({ "apiGroup": "ipam.cluster.x-k8s.io", "kind": "GlobalInClusterIPPool", "name": pool });
         let metadata = json!({ "namespace": "n", "name": name });
         if let Some(address) = address {
             let spec = json!({ "address": address, "prefix": 24, "claimRef": { "name": name }, "poolRef": pool });
@@ -121,14 +131,27 @@ impl Site {
         self
     }
 
-    fn plan(mut self, workloads: &[Workload]) -> (Vec<PlanLine>, Vec<PlanPool>) {
-        plan(workloads, &self.machines, &self.claims, &mut self.ledger)
+    /// An address of the pool `p` that is promised to a claim.
+    fn promise(mut self, claim: &str, address: &str) -> Self {
+        let reservation: IPReservation = serde_json::from_value(json!({
+            "metadata": { "name": format!("g.p.{address}"), "uid": format!("uid-{address}") },
+            "spec": { "scope": "g.p", "address": address, "claimRef": { "namespace": "n", "name": claim },
+                      "poolRef": { "kind": "GlobalInClusterIPPool", "name": "p" } },
+        }))
+        .unwrap();
+        self.ledger.apply(&reservation);
+        self
+    }
+
+    fn plan(mut self, workloads: &[PlanLine]) -> (Vec<PlanLine>, Vec<PlanPool>) {
+        let uses = Uses::of(workloads, &self.machines, &self.claims);
+        plan(workloads.to_vec(), &uses, &mut self.ledger)
     }
 }
 
-fn workload(of: &str, replicas: u64) -> Workload {
+fn workload(of: &str, replicas: u64) -> PlanLine {
     let object = object(json!({ "replicas": replicas }), json!({}));
-    Workload::of(&kind(of), &object).unwrap()
+    PlanLine::of(&kind(of), &object, None).unwrap()
 }
 
 fn of_deployment() -> Value {
@@ -212,7 +235,7 @@ fn object_without_claims_is_listed_last() {
 }
 
 /// What claims of two objects lack of a pool, and why.
-fn short_of(spec: &Value, workloads: &[Workload]) -> Vec<(u64, Option<String>)> {
+fn short_of(spec: &Value, workloads: &[PlanLine]) -> Vec<(u64, Option<String>)> {
     let control_plane = json!({ "labels": { "a": "b" }, "ownerReferences": [{
         "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "name": "w", "uid": "u",
         "controller": true,
@@ -265,4 +288,96 @@ fn limits_headroom_and_slices_of_the_pool_count() {
     ] {
         assert_eq!(short_of(&spec, &workloads), expected, "{spec}");
     }
+}
+
+/// What a pool gives a workload: needed, held and short.
+fn counts(line: &PlanLine) -> (u64, u64, u64) {
+    let found = line.addresses.as_ref().unwrap();
+    (found.needed, found.held, found.short)
+}
+
+#[test]
+fn promised_address_of_a_waiting_claim_counts_once() {
+    let spec = json!({ "addresses": ["10.0.0.1-10.0.0.4"], "prefix": 24 });
+    let site = Site::with_pool(&spec)
+        .machine("m-1", of_deployment())
+        .machine("m-2", of_deployment())
+        .claim("a", "m-1", Some("10.0.0.1"))
+        .claim("b", "m-2", None)
+        .claim("other", "none", None)
+        .promise("b", "10.0.0.2")
+        .promise("other", "10.0.0.3");
+    let (lines, pools) = site.plan(&[workload(MACHINE_DEPLOYMENT, 2)]);
+    assert_eq!(counts(&lines[0]), (3, 2, 0));
+    assert_eq!((pools[0].free, pools[0].needed, pools[0].short), (1, 1, 0));
+}
+
+#[test]
+fn claim_without_a_slice_owner_waits_for_no_address() {
+    let spec = json!({ "addresses": ["10.0.0.1-10.0.0.8"], "prefix": 24,
+                       "slices": { "size": 4, "per": "Cluster", "mostEach": 1 } });
+    let mut site = Site::with_pool(&spec)
+        .machine("m-1", of_deployment())
+        .machine("m-2", of_deployment())
+        .claim("without", "m-1", None)
+        .claim("a", "m-2", None)
+        .claim("other", "none", None);
+    site.claims[1].spec.cluster_name = Some("a".to_owned());
+    let (lines, pools) = site.plan(&[workload(MACHINE_DEPLOYMENT, 2)]);
+    assert_eq!(counts(&lines[0]), (3, 0, 0));
+    assert_eq!((pools[0].needed, pools[0].short), (3, 0));
+
+    // Without any owner, the Machines get no address.
+    let site = Site::with_pool(&spec)
+        .machine("m-1", of_deployment())
+        .claim("without", "m-1", None);
+    let (lines, _) = site.plan(&[workload(MACHINE_DEPLOYMENT, 1)]);
+    let found = lines[0].addresses.as_ref().unwrap();
+    let reason = "its claims have no owner of slices of the pool (spec.slices)";
+    assert_eq!((found.short, found.reason.as_deref()), (2, Some(reason)));
+}
+
+#[test]
+fn claims_of_others_are_no_findings() {
+    let one = json!({ "addresses": ["10.0.0.1"], "prefix": 24 });
+    let site = Site::with_pool(&one)
+        .pool("full", &json!({ "addresses": ["10.0.1.1"], "prefix": 24 }))
+        .machine("m-1", of_deployment())
+        .claim("a", "m-1", Some("10.0.0.1"))
+        .claim_in("full", "b", "none", None)
+        .claim_in("full", "c", "none", None)
+        .claim("other", "none", None);
+    let planned = PlanLine {
+        max_surge: 0,
+        ..workload(MACHINE_DEPLOYMENT, 1)
+    };
+    let (lines, pools) = site.plan(&[planned]);
+    assert_eq!(counts(&lines[0]), (1, 1, 0));
+    let short: Vec<(&str, u64)> = pools
+        .iter()
+        .map(|it| (it.pool.name.as_str(), it.short))
+        .collect();
+    assert_eq!(short, [("p", 0)]);
+}
+
+#[test]
+fn former_pool_of_a_template_gives_no_further_address() {
+    let one = json!({ "addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24 });
+    let created = |day: u8| json!({ "labels": { DEPLOYMENT_NAME: "w" }, "creationTimestamp": format!("2026-01-0{day}T00:00:00Z") });
+    let site = Site::with_pool(&one)
+        .pool(
+            "new",
+            &json!({ "addresses": ["10.0.1.1-10.0.1.3"], "prefix": 24 }),
+        )
+        .machine("m-1", created(1))
+        .machine("m-2", created(2))
+        .machine("m-3", created(3))
+        .claim("a", "m-1", Some("10.0.0.1"))
+        .claim("b", "m-2", Some("10.0.0.2"))
+        .claim_in("new", "c", "m-3", Some("10.0.1.1"));
+    let (lines, pools) = site.plan(&[workload(MACHINE_DEPLOYMENT, 3)]);
+    // The pools are sorted by name.
+    let found: Vec<_> = lines.iter().map(counts).collect();
+    assert_eq!(found, [(4, 1, 1), (2, 2, 0)]);
+    assert_eq!((pools[0].needed, pools[1].needed), (3, 0));
 }

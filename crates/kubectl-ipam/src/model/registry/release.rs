@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use capi_ipam_api::counted;
 use capi_ipam_registry::{
     BlockRecord, ClusterRecord, Entry, Key, NetworkRecord, Record, RecordCache, hand_over,
 };
@@ -226,10 +227,9 @@ pub(crate) fn creation(records: &RecordCache, wanted: NetworkRecord) -> Result<P
         }
         Some(Some(Record::Network(found))) => {
             return Err(refused(format!(
-                "the registry has another record of network {network}: blocks of {} addresses, and a quarantine of {} \
-                 seconds",
-                found.size,
-                found.quarantine()
+                "the registry has another record of network {network}: blocks of {}, and a quarantine of {}",
+                counted(found.size, "address", "addresses"),
+                counted(found.quarantine(), "second", "seconds")
             )));
         }
         Some(_) => {

@@ -1,5 +1,6 @@
 //! What the tests share: records of a registry.
 
+use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_registry::{Entry, RecordCache, Version, decode};
 use jiff::Timestamp;
 use serde_json::Value;

@@ -120,3 +120,26 @@ fn bar_is_full_only_without_a_free_address() {
         "the counts are capped"
     );
 }
+
+#[test]
+fn pool_that_is_short_is_named_below_the_plan() {
+    let short = |needed: u64, short: u64| {
+        let pool = PlanPool {
+            pool: (&PoolKey::new(InClusterKind::IPPool, Some("team-a"), "web")).into(),
+            free: needed.saturating_sub(short),
+            needed,
+            short,
+        };
+        let report = Report::RolloutPlan {
+            lines: Vec::new(),
+            pools: vec![pool],
+        };
+        let text = text(&report, style());
+        text.lines().last().unwrap_or_default().to_owned()
+    };
+    let named = "InClusterIPPool team-a/web is short of ";
+    let one = format!("{named}1 address: 1 needed in addition, 0 free");
+    assert_eq!(short(1, 1), one);
+    let two = format!("{named}2 addresses: 20003 needed in addition, 20001 free");
+    assert_eq!(short(20_003, 2), two);
+}

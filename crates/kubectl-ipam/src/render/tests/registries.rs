@@ -162,6 +162,11 @@ fn release_lists_the_records_that_it_changes() {
         changes: plan.lines(),
     });
     golden("registry-release.txt", &text(&report, style()));
+    let mut changes = plan.lines();
+    changes.truncate(1);
+    changes[0].used = Some(1);
+    let lines = record_change_lines(&changes, false);
+    assert!(lines.ends_with(", with 1 address in use\n"), "{lines}");
 }
 
 #[test]

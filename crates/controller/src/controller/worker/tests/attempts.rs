@@ -30,7 +30,6 @@ async fn attempt_has_the_cause_of_the_event() {
     worker.handle_trigger(Triggered {
         object: NamespacedName::new("", "new"),
         cause: Cause::Triggered,
-        at: Instant::now(),
     });
     settle(&mut worker, &mut JoinSet::new()).await;
     let causes = |name: &str| {
