@@ -44,7 +44,7 @@ impl Readiness {
     }
 
     /// Adds the objects of a kind.
-    pub(super) fn add<K: Send + Sync + 'static>(
+    pub(super) fn add<K: Clone + Send + Sync + 'static>(
         &self,
         kind: &'static str,
         store: Store<K, Infallible>,

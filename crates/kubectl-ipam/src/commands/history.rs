@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
+use capi_ipam_api::counted;
+
 use crate::cli::Global;
 use crate::error::{Code, Error};
 use crate::input::parse_block;
-use crate::model::{History, Report, counted};
+use crate::model::{History, Report};
 use crate::output;
 
 /// The maximum number of lines that a warning names.
@@ -55,7 +57,7 @@ fn bad_lines(numbers: &[usize]) -> String {
     } else {
         ""
     };
-    let count = counted(numbers.len(), "line");
+    let count = counted(numbers.len(), "line", "lines");
     format!(
         "{count} not of an allocation log: {}{more}",
         named.join(", ")
