@@ -115,6 +115,12 @@ impl Controllers {
                     .map_or(&[], |status| &status.conditions)
             });
         }
+        for (kind, controller) in &self.sets {
+            readiness.add(kind.name(), controller.store(), |set: &PoolSet| {
+                let status = set.status.as_ref();
+                status.map_or(&[], |status| &status.conditions)
+            });
+        }
         readiness.add("IPNetwork", self.networks.store(), |network| {
             network
                 .status
