@@ -514,7 +514,7 @@ async fn paused_pool_is_passed_over_and_paused_set_waits() {
 async fn restarted_manager_keeps_members_and_queues() {
     let mut world = start(|_| {});
     let consumer = Consumer::new(&world.control_plane).await;
-    create_racks(&consumer, &[1, 1]).await;
+    create_racks(&consumer, &[1, 1, 1]).await;
     create_set(&consumer, json!({"pools": members(&["rack-1", "rack-2"])})).await;
     for (name, address) in [("a", "10.0.1.1"), ("b", "10.0.2.1")] {
         assert_eq!(bind(&consumer, name).await, address);
@@ -524,11 +524,19 @@ async fn restarted_manager_keeps_members_and_queues() {
     // The member has left the set while no manager ran.
     change_set(&consumer, |spec| spec["pools"] = members(&["rack-1"])).await;
     let before = consumer.allocated_addresses().await;
+    // A process has reserved an address for a claim, and ended. The member has left the set since.
+    create_claim(&consumer, "crashed").await;
+    let uid = consumer.the_claim("crashed").await.uid();
+    let namespace = &consumer.namespace;
+    let holder = json!({"namespace": namespace, "name": "crashed", "uid": uid});
+    consumer.reserve("rack-3", "10.0.3.1", holder).await;
     world.manager = Manager::start(
         &world.control_plane,
         &["--sweep-interval=1s", "--sweep-grace=2s"],
     );
     wait_for_counts(&consumer, (1, 1, 0)).await;
+    consumer.assert_address("crashed", "10.0.3.1").await;
+    consumer.release("crashed").await;
     consumer.assert_stays_unbound("c").await;
     assert_eq!(consumer.allocated_addresses().await, before);
     consumer.wait_for_counts("rack-2", (1, 0, 1, 0)).await;
