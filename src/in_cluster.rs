@@ -18,6 +18,8 @@
 //! - `definitions`: whether the served definitions have all fields;
 //! - `pools`: finalizer, counts and conditions of pools; `deletion_check`: what blocks the deletion
 //!   of a pool;
+//! - `pool_sets`: finalizer, counts and conditions of sets of pools; `set_allocation`: chooses the
+//!   pool of a claim that names a set;
 //! - `machines`: the Machine of a claim; `use_check`: compares its addresses with those of claims;
 //! - `metrics`: the counts of pools for Prometheus;
 //! - `slices`: assigns slices of a pool to owners; `slice_return`: returns those that their owners
@@ -51,6 +53,7 @@ mod machines;
 mod metrics;
 mod networks;
 mod options;
+mod pool_sets;
 mod pools;
 mod problem_report;
 mod readiness;
@@ -60,6 +63,7 @@ mod requests;
 mod reservation;
 mod reservation_store;
 mod scope_changes;
+mod set_allocation;
 mod setup;
 mod shared_ledger;
 mod signs_of_life;
@@ -74,7 +78,7 @@ mod use_check;
 use std::time::Duration;
 
 use capi_ipam_api::installed::CONVERTED_DEFINITIONS;
-use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_api::{InClusterKind, PoolSetKind, names};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::manager::{BoxError, Manager};
 use capi_ipam_controller::upgrade::StoredVersions;
@@ -125,9 +129,11 @@ pub async fn register(
     let mut builder = ClaimReconciler::builder(manager)
         .options(claim_options)
         .sweep(options.sweep());
-    for kind in InClusterKind::ALL {
-        let pools = PoolKind::new(names::GROUP, kind.name());
-        builder = builder.pools(if kind.is_global() {
+    let pools = InClusterKind::ALL.map(|kind| (kind.name(), kind.is_global()));
+    let sets = PoolSetKind::ALL.map(|kind| (kind.name(), kind.is_global()));
+    for (name, is_global) in pools.into_iter().chain(sets) {
+        let pools = PoolKind::new(names::GROUP, name);
+        builder = builder.pools(if is_global {
             pools.cluster_scoped()
         } else {
             pools

@@ -15,6 +15,8 @@ mod cluster_addressings;
 mod entries;
 #[path = "crds/facts.rs"]
 mod facts;
+#[path = "crds/pool_sets.rs"]
+mod pool_sets;
 #[path = "crds/rules.rs"]
 mod rules;
 #[path = "crds/slices.rs"]

@@ -165,9 +165,10 @@ fn readme_objects_can_be_applied() {
 }
 
 /// The pages about pools, in the order of docs/README.md.
-const PAGES: [&str; 6] = [
+const PAGES: [&str; 7] = [
     "pools",
     "global-pools",
+    "pool-sets",
     "networks",
     "reservations",
     "slices",

@@ -55,10 +55,12 @@ pub const CLUSTER_RULES: &[Rule] = &[
             "globalinclusterippools",
             "inclusterprefixpools",
             "globalinclusterprefixpools",
+            "ippoolsets",
+            "globalippoolsets",
         ],
         names: &[],
         verbs: &["get", "list", "watch", "patch", "update"],
-        reason: "reconcile pools; the finalizer, as above",
+        reason: "reconcile pools and sets of them; the finalizer, as above",
     },
     Rule {
         group: names::GROUP,
@@ -67,10 +69,12 @@ pub const CLUSTER_RULES: &[Rule] = &[
             "globalinclusterippools/status",
             "inclusterprefixpools/status",
             "globalinclusterprefixpools/status",
+            "ippoolsets/status",
+            "globalippoolsets/status",
         ],
         names: &[],
         verbs: &["patch"],
-        reason: "counts and conditions of pools",
+        reason: "counts and conditions of pools and sets",
     },
     Rule {
         group: names::GROUP,
@@ -80,6 +84,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
             "globalinclusterippools/finalizers",
             "inclusterprefixpools/finalizers",
             "globalinclusterprefixpools/finalizers",
+            "ippoolsets/finalizers",
+            "globalippoolsets/finalizers",
         ],
         names: &[],
         verbs: &["update"],
@@ -160,7 +166,8 @@ pub const CLUSTER_RULES: &[Rule] = &[
         resources: &["machines"],
         names: &[],
         verbs: &["get", "list"],
-        reason: "the labels by which spec.headroom of a global pool selects claims; the addresses for spec.reclaim.verify",
+        reason: "the labels by which spec.headroom of a global pool selects claims; the addresses for spec.reclaim.verify; \
+                 failure domains for sets of pools",
     },
     Rule {
         group: "authentication.k8s.io",
@@ -317,6 +324,8 @@ const VIEWER_RULES: &[Rule] = &[Rule {
         "globalinclusterippools",
         "inclusterprefixpools",
         "globalinclusterprefixpools",
+        "ippoolsets",
+        "globalippoolsets",
         "clusteraddressings",
         "ipnetworks",
         "ipregistries",
@@ -325,7 +334,7 @@ const VIEWER_RULES: &[Rule] = &[Rule {
     ],
     names: &[],
     verbs: &["get", "list", "watch"],
-    reason: "view pools, networks, registries, reservations, slices and addresses of Clusters",
+    reason: "view pools, sets of pools, networks, registries, reservations, slices and addresses of Clusters",
 }];
 
 /// Rules of the editor role, which is bound in namespaces. They are not added to `edit`, since a
@@ -333,10 +342,10 @@ const VIEWER_RULES: &[Rule] = &[Rule {
 /// Cluster-scoped pools are for administrators.
 const EDITOR_RULES: &[Rule] = &[Rule {
     group: names::GROUP,
-    resources: &["inclusterippools", "inclusterprefixpools"],
+    resources: &["inclusterippools", "inclusterprefixpools", "ippoolsets"],
     names: &[],
     verbs: &["create", "update", "patch", "delete"],
-    reason: "manage pools",
+    reason: "manage pools and sets of them",
 }];
 
 /// Rules of the editor role of ClusterAddressings, with which the manager writes Clusters: so they

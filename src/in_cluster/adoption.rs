@@ -5,7 +5,7 @@ use capi_ipam_api::advice::DUPLICATE;
 use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks, parse_address};
-use capi_ipam_ledger::{KnownReservation, PoolInfo, allocated_block};
+use capi_ipam_ledger::{KnownReservation, PoolInfo, block_of};
 use capi_ipam_protocol::ClaimRead;
 use capi_ipam_protocol::adopt::{Adopt, End, Event, Holder, Step};
 use capi_ipam_provider::advanced::Ensured;
@@ -117,7 +117,7 @@ impl InClusterHandler {
         usable: &UsableBlocks,
     ) -> Result<Ensured, HandlerError> {
         let is_valid = parse_address(&existing.spec.address).is_ok();
-        let Some((_, block, _)) = allocated_block(existing).filter(|_| is_valid) else {
+        let Some(block) = block_of(existing, pool.kind).filter(|_| is_valid) else {
             return Err(HandlerError::Permanent(format!(
                 "the IPAddress {} exists already and its address {} with prefix {} is not valid; delete it",
                 existing.name_any(),

@@ -1,5 +1,6 @@
 //! Errors of the handler of a claim that several of its steps report.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use capi_ipam_api::advice::{ANOTHER_POOL, LIMIT, NO_FREE_SLICE};
@@ -18,6 +19,14 @@ pub(super) fn request_error(action: &str, error: CallError) -> HandlerError {
         return HandlerError::Conflict(error_chain(&error));
     }
     HandlerError::transient(format!("cannot {action}"), error)
+}
+
+/// The pool, or the set, does not exist, or was created a moment ago.
+pub(super) fn not_seen_yet(pool: impl Display) -> HandlerError {
+    HandlerError::RetryAfter {
+        message: format!("{pool} is not in the cache yet"),
+        after: Duration::from_secs(1),
+    }
 }
 
 /// The pool has changed since it was looked up: its next change enqueues the claim.

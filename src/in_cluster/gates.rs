@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use capi_ipam_api::InClusterKind;
+use capi_ipam_api::{InClusterKind, PoolSetKind};
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_provider::advanced::ProviderSetup;
 
@@ -22,6 +22,8 @@ pub(super) struct Gates {
     pub(super) namespaces: ReadinessGate,
     /// In the order of [`InClusterKind::ALL`].
     pub(super) pools: [ReadinessGate; InClusterKind::ALL.len()],
+    /// In the order of [`PoolSetKind::ALL`].
+    pub(super) sets: [ReadinessGate; PoolSetKind::ALL.len()],
 }
 
 impl Gates {
@@ -37,6 +39,7 @@ impl Gates {
             registries: health.register_watch("IPRegistry"),
             namespaces: health.register_watch("Namespace"),
             pools: InClusterKind::ALL.map(|kind| health.register_watch(kind.name())),
+            sets: PoolSetKind::ALL.map(|kind| health.register_watch(kind.name())),
         }
     }
 

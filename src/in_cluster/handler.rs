@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, Slot, advice, names};
+use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, PoolSetKey, Slot, advice, names};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{
-    ClaimAttributes, Held, PoolInfo, PoolLookup, Preparation, Reason, allocated_block, priority,
+    ClaimAttributes, Held, PoolInfo, PoolLookup, Preparation, Reason, SetInfo, allocated_block,
+    priority,
 };
 use capi_ipam_provider::advanced::{
     AddressOrigin, ClaimHandler, Ensured, PoolView, ProviderAdapter,
@@ -20,13 +21,17 @@ use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid};
 use capi_ipam_provider::prelude::{Allocation, HandlerError, Released};
 
 use super::context::Context;
-use super::errors::{cannot_allocate, limit_error, needs_block, request_error, slice_unavailable};
+use super::errors::{
+    cannot_allocate, limit_error, needs_block, not_seen_yet, request_error, slice_unavailable,
+    unexpected_event,
+};
 use super::release;
 use super::reservation::{Ownership, build, claim_reference, ownership};
 use super::reservation_store::CreateResult;
 use super::shared_ledger::SharedLedger;
 
-/// Serves claims of the four pool kinds: pools of addresses and of prefixes, namespaced and global.
+/// Serves claims of the four pool kinds: pools of addresses and of prefixes, namespaced and global,
+/// and of sets of them.
 pub struct InClusterAdapter {
     pub(super) context: Arc<Context>,
 }
@@ -54,9 +59,25 @@ impl ProviderAdapter for InClusterAdapter {
             started: Instant::now(),
             key: NamespacedName::of(&claim.metadata),
             uid: Uid::of(claim.metadata.uid.as_deref().unwrap_or_default()),
-            pool: PoolKey::of_claim(&claim),
+            named: Named::by(&claim),
+            set: None,
             deleted: None,
             claim,
+        }
+    }
+}
+
+/// What a claim names.
+enum Named {
+    Pool(PoolKey),
+    Set(PoolSetKey),
+}
+
+impl Named {
+    fn by(claim: &IPAddressClaim) -> Option<Self> {
+        match PoolKey::of_claim(claim) {
+            Some(pool) => Some(Self::Pool(pool)),
+            None => PoolSetKey::of_claim(claim).map(Self::Set),
         }
     }
 }
@@ -82,7 +103,9 @@ pub struct InClusterHandler {
     pub(super) claim: Arc<IPAddressClaim>,
     pub(super) key: NamespacedName,
     pub(super) uid: Uid,
-    pool: Option<PoolKey>,
+    named: Option<Named>,
+    /// The set that the claim names, once it is looked up.
+    set: Option<Arc<SetInfo>>,
     /// The pool and the block of the IPAddress of the claim that was deleted during this reconcile.
     deleted: Option<(PoolKey, Block)>,
 }
@@ -91,80 +114,23 @@ impl Drop for InClusterHandler {
     /// At the end of the reconcile, also after a panic or a timeout: an address that was held for
     /// the claim when the reconcile started, and that the claim did not use, is for the next claim.
     fn drop(&mut self) {
-        if let Some(pool) = &self.pool {
-            self.context
-                .ledger
-                .note(|ledger| ledger.end_unused_turn(pool, &self.key, self.uid, self.started));
-        }
+        let (claim, uid, started) = (&self.key, self.uid, self.started);
+        self.context.ledger.note(|ledger| match &self.named {
+            Some(Named::Pool(pool)) => ledger.end_unused_turn(pool, claim, uid, started),
+            Some(Named::Set(set)) => ledger.end_unused_turns(set, claim, uid, started),
+            None => {}
+        });
     }
 }
 
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
-        let pool = self.pool()?;
-        let is_deleting = self.claim.metadata.deletion_timestamp.is_some();
-        if is_deleting {
-            // First, so that a change of the pool that the lookup does not see enqueues the claim.
-            self.context.terminating.add(pool, &self.key);
-        }
-        let info = match self
-            .ledger()
-            .note(|ledger| ledger.pool_or_wait(pool, &self.key, self.basic_attributes()))
-        {
-            PoolLookup::Found(info) => info,
-            PoolLookup::NotSeenYet => {
-                let message = format!("{pool} is not in the cache yet");
-                return Err(HandlerError::RetryAfter {
-                    message,
-                    after: Duration::from_secs(1),
-                });
-            }
-            PoolLookup::Missing => {
-                let advice = self
-                    .ledger()
-                    .read(|ledger| advice::missing_pool(pool, ledger.pools().existing_pools()));
-                let text = format!("{pool} does not exist; {advice}");
-                return Err(HandlerError::PoolNotFound(text));
-            }
+        let set = match self.named()? {
+            Named::Pool(pool) => return self.fetch_named_pool(pool),
+            Named::Set(set) => set,
         };
-        let holds_address = || {
-            let mut held = self.held().into_iter();
-            held.any(|held| held.pool == *pool && !held.is_promise)
-        };
-        // The address of a Cluster is in use as long as the Cluster exists, however long that is.
-        let is_of_cluster = finalizer::is_set(&*self.claim, names::PROTECT_CLUSTER_ADDRESS);
-        let limit = info.reclaim.terminating_limit();
-        let view = PoolView {
-            api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
-            uid: info.uid.clone(),
-            paused: info.paused,
-            deleting: info.deleting,
-            holds_address: info.deleting && holds_address(),
-            release_terminating_after: limit.filter(|_| !is_of_cluster),
-        };
-        // A claim that is being deleted does not need a valid pool.
-        if view.paused || view.deleting || is_deleting {
-            return Ok(view);
-        }
-        if let Err(problems) = &info.usable {
-            return Err(HandlerError::PoolNotReady(format!(
-                "{pool} is not valid: {problems}; correct the pool"
-            )));
-        }
-        if let Some(refusal) = &info.network_problem {
-            return Err(HandlerError::PoolNotReady(format!(
-                "{pool} cannot allocate: {refusal}"
-            )));
-        }
-        if !info.initialized {
-            let message = format!(
-                "{pool} is not initialized yet (finalizer or block length of its network missing)"
-            );
-            return Err(HandlerError::RetryAfter {
-                message,
-                after: Duration::from_secs(5),
-            });
-        }
+        let (view, info) = self.fetch_set(set)?;
+        self.set = Some(info);
         Ok(view)
     }
 
@@ -172,7 +138,11 @@ impl ClaimHandler for InClusterHandler {
         &mut self,
         existing: Option<&IPAddress>,
     ) -> Result<Ensured, HandlerError> {
-        self.allocate(self.pool()?, existing).await
+        match (self.named()?, &self.set) {
+            (Named::Pool(pool), _) => self.allocate(pool, existing).await,
+            (Named::Set(set), Some(info)) => self.allocate_from_set(set, info, existing).await,
+            (Named::Set(_), None) => Err(unexpected_event()),
+        }
     }
 
     fn address_bound(&mut self, allocation: &Allocation, origin: AddressOrigin) {
@@ -182,11 +152,14 @@ impl ClaimHandler for InClusterHandler {
                 AddressOrigin::Recreated => AllocationCause::AddressDeleted,
                 AddressOrigin::Existing => AllocationCause::AddressExisted,
             };
-            let pool = self.pool.as_ref()?;
+            let pool = match self.named.as_ref()? {
+                Named::Pool(pool) => pool.clone(),
+                Named::Set(_) => self.recorded_pool()?,
+            };
             let mut held = self.held().into_iter();
-            let bound = held
-                .find(|held| held.pool == *pool && held.slot.block.base() == allocation.address);
-            let place = (pool, &bound?.slot);
+            let bound =
+                held.find(|held| held.pool == pool && held.slot.block.base() == allocation.address);
+            let place = (&pool, &bound?.slot);
             Some(log.event_of_claim(cause, place, &self.claim))
         });
     }
@@ -227,14 +200,80 @@ impl InClusterHandler {
             .read(|ledger| ledger.addresses().held_by(&self.key, self.uid))
     }
 
-    fn pool(&self) -> Result<&PoolKey, HandlerError> {
+    fn named(&self) -> Result<&Named, HandlerError> {
         let kind = &self.claim.spec.pool_ref.kind;
         let unsupported = || {
             HandlerError::Permanent(format!(
                 "claims for pools of kind {kind} are not served by this provider"
             ))
         };
-        self.pool.as_ref().ok_or_else(unsupported)
+        self.named.as_ref().ok_or_else(unsupported)
+    }
+
+    fn fetch_named_pool(&self, pool: &PoolKey) -> Result<PoolView, HandlerError> {
+        let is_deleting = self.claim.metadata.deletion_timestamp.is_some();
+        if is_deleting {
+            // First, so that a change of the pool that the lookup does not see enqueues the claim.
+            self.context.terminating.add(pool, &self.key);
+        }
+        let info = match self
+            .ledger()
+            .note(|ledger| ledger.pool_or_wait(pool, &self.key, self.basic_attributes()))
+        {
+            PoolLookup::Found(info) => info,
+            PoolLookup::NotSeenYet => return Err(not_seen_yet(pool)),
+            PoolLookup::Missing => {
+                let advice = self
+                    .ledger()
+                    .read(|ledger| advice::missing_pool(pool, ledger.pools().existing_pools()));
+                let text = format!("{pool} does not exist; {advice}");
+                return Err(HandlerError::PoolNotFound(text));
+            }
+        };
+        let holds_address = || {
+            let mut held = self.held().into_iter();
+            held.any(|held| held.pool == *pool && !held.is_promise)
+        };
+        let view = PoolView {
+            api_version: format!("{}/{}", names::GROUP, names::POOL_VERSION),
+            uid: info.uid.clone(),
+            paused: info.paused,
+            deleting: info.deleting,
+            holds_address: info.deleting && holds_address(),
+            release_terminating_after: self.terminating_limit(Some(&info)),
+        };
+        // A claim that is being deleted does not need a valid pool.
+        if view.paused || view.deleting || is_deleting {
+            return Ok(view);
+        }
+        if let Err(problems) = &info.usable {
+            return Err(HandlerError::PoolNotReady(format!(
+                "{pool} is not valid: {problems}; correct the pool"
+            )));
+        }
+        if let Some(refusal) = &info.network_problem {
+            return Err(HandlerError::PoolNotReady(format!(
+                "{pool} cannot allocate: {refusal}"
+            )));
+        }
+        if !info.initialized {
+            let message = format!(
+                "{pool} is not initialized yet (finalizer or block length of its network missing)"
+            );
+            return Err(HandlerError::RetryAfter {
+                message,
+                after: Duration::from_secs(5),
+            });
+        }
+        Ok(view)
+    }
+
+    /// After which time the address of a claim that is being deleted is released early.
+    pub(super) fn terminating_limit(&self, pool: Option<&PoolInfo>) -> Option<Duration> {
+        // The address of a Cluster is in use as long as the Cluster exists, however long that is.
+        let is_of_cluster = finalizer::is_set(&*self.claim, names::PROTECT_CLUSTER_ADDRESS);
+        let limit = pool?.reclaim.terminating_limit();
+        limit.filter(|_| !is_of_cluster)
     }
 
     /// What the wait queue has to know about a claim whose pool may not be known.
@@ -260,7 +299,7 @@ impl InClusterHandler {
     }
 
     /// Allocates an address: the one of the existing IPAddress, or one of the pool.
-    async fn allocate(
+    pub(super) async fn allocate(
         &self,
         pool: &PoolKey,
         existing: Option<&IPAddress>,

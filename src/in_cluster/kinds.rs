@@ -1,7 +1,8 @@
 //! API clients of our kinds.
 
 use capi_ipam_api::{
-    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, names,
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, PoolSet,
+    PoolSetKind, names,
 };
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::discovery::wait_for_kind;
@@ -31,6 +32,7 @@ pub(super) fn watched_pools(client: &Client, kind: InClusterKind) -> WatchApi<Po
 /// Waits until the API server serves all our kinds. Reports all that are missing to `health`.
 pub(super) async fn wait_for_kinds(client: &Client, health: &Health) {
     let pools = InClusterKind::ALL.map(|kind| ApiResource::erase::<Pool>(&kind));
+    let sets = PoolSetKind::ALL.map(|kind| ApiResource::erase::<PoolSet>(&kind));
     let others = [
         ApiResource::erase::<IPNetwork>(&()),
         ApiResource::erase::<IPRegistry>(&()),
@@ -40,6 +42,7 @@ pub(super) async fn wait_for_kinds(client: &Client, health: &Health) {
     let versions = [names::POOL_VERSION];
     let waits = pools
         .iter()
+        .chain(&sets)
         .chain(&others)
         .map(|kind| wait_for_kind(client, health, kind, &versions));
     join_all(waits).await;

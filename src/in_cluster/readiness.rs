@@ -17,7 +17,7 @@ pub(super) const NOT_READY: Description = Description {
     name: "capi_ipam_not_ready",
     kind: "gauge",
     labels: &["kind", "namespace", "name", "reason"],
-    help: "1 for each pool, network, registry and ClusterAddressing whose condition Ready is False, by its reason",
+    help: "1 for each pool, set of pools, network, registry and ClusterAddressing whose condition Ready is False, by its reason",
 };
 
 /// An object that is not ready.

@@ -30,11 +30,11 @@ mod stale_cooldowns;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, PoolSetKey, Slot};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ledger::allocated_block;
+use capi_ipam_ledger::block_of;
 use capi_ipam_provider::advanced::{
     AbandonedObjects, ClaimCache, ProviderSetup, ReleaseAbandoned, Repair, Repaired, run_repair,
 };
@@ -121,9 +121,15 @@ fn report_failed(object: &str, error: &CallError) {
     );
 }
 
-/// Whether an IPAddress has this address, from this pool.
+/// Whether an IPAddress has this address, from this pool. One that refers to a set may be of any
+/// pool if it does not name the member.
 fn has_address(address: &IPAddress, slot: &Slot, pool: &PoolKey) -> bool {
-    allocated_block(address).is_some_and(|(from, block, _)| block == slot.block && from == *pool)
+    let from = PoolKey::of_address(address);
+    let may_be_of_pool = match &from {
+        Some(from) => from == pool,
+        None => PoolSetKey::of_address(address).is_some(),
+    };
+    may_be_of_pool && block_of(address, pool.kind) == Some(slot.block)
 }
 
 /// Whether a reservation is that of the claim with this uid, which has not released it.

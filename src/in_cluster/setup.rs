@@ -6,7 +6,10 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, PoolKey};
+use capi_ipam_api::{
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, Pool, PoolKey, PoolSet,
+    PoolSetKey, PoolSetKind,
+};
 use capi_ipam_controller::client::ResourceClient;
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::health::ReadinessGate;
@@ -42,7 +45,7 @@ use super::slices_listed::SlicesListed;
 use super::standby::LedgerHandle;
 use super::terminating::TerminatingClaims;
 use super::use_check::UseCheck;
-use super::{networks, pools};
+use super::{networks, pool_sets, pools};
 
 /// Adds everything to the manager, and creates the adapter. The ledger is published with
 /// `ledger_handle`.
@@ -89,6 +92,7 @@ pub(super) fn set_up(
 /// ledger.
 struct Controllers {
     pools: [(InClusterKind, ControllerBuilder<Pool, Infallible>); InClusterKind::ALL.len()],
+    sets: [(PoolSetKind, ControllerBuilder<PoolSet, Infallible>); PoolSetKind::ALL.len()],
     networks: ControllerBuilder<IPNetwork, Infallible>,
     registries: ControllerBuilder<IPRegistry, Infallible>,
 }
@@ -97,6 +101,7 @@ impl Controllers {
     fn new(manager: &Manager) -> Self {
         Self {
             pools: InClusterKind::ALL.map(|kind| (kind, manager.controller(kind.name()))),
+            sets: PoolSetKind::ALL.map(|kind| (kind, manager.controller(kind.name()))),
             networks: manager.controller("IPNetwork"),
             registries: manager.controller("IPRegistry"),
         }
@@ -108,6 +113,12 @@ impl Controllers {
                 pool.status
                     .as_ref()
                     .map_or(&[], |status| &status.conditions)
+            });
+        }
+        for (kind, controller) in &self.sets {
+            readiness.add(kind.name(), controller.store(), |set: &PoolSet| {
+                let status = set.status.as_ref();
+                status.map_or(&[], |status| &status.conditions)
             });
         }
         readiness.add("IPNetwork", self.networks.store(), |network| {
@@ -129,14 +140,18 @@ impl Controllers {
 struct Triggers {
     claims: Trigger<IPAddressClaim>,
     pools: HashMap<InClusterKind, Trigger<Pool>>,
+    sets: HashMap<PoolSetKind, Trigger<PoolSet>>,
     networks: Trigger<IPNetwork>,
 }
 
 fn triggers(setup: &ProviderSetup<'_>, controllers: &Controllers) -> Triggers {
-    let pools = controllers.pools.iter();
+    let (pools, sets) = (controllers.pools.iter(), controllers.sets.iter());
     Triggers {
         claims: setup.trigger(),
         pools: pools
+            .map(|(kind, controller)| (*kind, controller.trigger()))
+            .collect(),
+        sets: sets
             .map(|(kind, controller)| (*kind, controller.trigger()))
             .collect(),
         networks: controllers.networks.trigger(),
@@ -153,6 +168,7 @@ fn create_ledger(
     let Triggers {
         claims,
         pools,
+        sets,
         networks,
     } = triggers;
     let enqueue_pool = move |pool: &PoolKey| {
@@ -161,12 +177,23 @@ fn create_ledger(
             trigger.enqueue(NamespacedName::new(namespace, &pool.name));
         }
     };
+    let enqueue_set = move |set: &PoolSetKey| {
+        if let Some(trigger) = sets.get(&set.kind) {
+            let namespace = set.namespace.as_deref().unwrap_or_default();
+            trigger.enqueue(NamespacedName::new(namespace, &set.name));
+        }
+    };
     // A network whose counts change may need another block.
     let enqueue_network = move |network: &str| {
         networks.enqueue(NamespacedName::new("", network));
         blocks_changed.send_replace(());
     };
-    let ledger = Arc::new(SharedLedger::new(claims, enqueue_pool, enqueue_network));
+    let ledger = Arc::new(SharedLedger::new(
+        claims,
+        enqueue_pool,
+        enqueue_set,
+        enqueue_network,
+    ));
     let allocations = match &options.allocation_log {
         Some(file) => AllocationLog::start(setup.manager, file, Arc::clone(&ledger))?,
         None => AllocationLog::default(),
@@ -207,7 +234,8 @@ fn add_watches(
     setup.add_claim_event_handler(Arc::clone(&context.terminating) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
-    for gate in gates.pools.iter().chain([&gates.networks]) {
+    let own = gates.pools.iter().chain(&gates.sets);
+    for gate in own.chain([&gates.networks]) {
         setup.controller.wait_for(gate.clone());
     }
     let ledger = &context.ledger;
@@ -237,7 +265,7 @@ fn watch_all<K>(
     setup.controller.watch(spec);
 }
 
-/// Starts the controllers of pools and networks. Each watches the kind that it reconciles. Returns
+/// Starts the controllers of pools, of sets of them, and of networks. Each watches the kind that it reconciles. Returns
 /// the one of registries, which needs the options.
 fn start_controllers(
     manager: &mut Manager,
@@ -247,6 +275,9 @@ fn start_controllers(
 ) -> ControllerBuilder<IPRegistry, Infallible> {
     for ((kind, controller), gate) in controllers.pools.into_iter().zip(&gates.pools) {
         pools::start(manager, kind, controller, context, gate, gates);
+    }
+    for ((kind, controller), gate) in controllers.sets.into_iter().zip(&gates.sets) {
+        pool_sets::start(manager, kind, controller, context, gate, gates);
     }
     networks::start(manager, controllers.networks, context, gates);
     controllers.registries

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capi_ipam_api::{InClusterKind, Pool, PoolKey, Scope, Slot};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSetKey, Scope, Slot};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
@@ -31,6 +31,7 @@ pub struct SharedLedger {
     claims: Enqueue<NamespacedName>,
     rechecks: Enqueue<NamespacedName>,
     pools: Enqueue<PoolKey>,
+    sets: Enqueue<PoolSetKey>,
     networks: Enqueue<str>,
     cooldowns: Notify,
     scopes: Notify,
@@ -57,11 +58,12 @@ impl Drop for CatchUp<'_> {
 
 impl SharedLedger {
     /// Creates an empty ledger. It enqueues claims with `claims`, and calls `pools` with pools
-    /// whose counts or conditions may have changed, and `networks` with networks for which this is
-    /// the case.
+    /// whose counts or conditions may have changed, and `sets` and `networks` with sets and networks
+    /// for which this is the case.
     pub(super) fn new(
         claims: Trigger<IPAddressClaim>,
         pools: impl Fn(&PoolKey) + Send + Sync + 'static,
+        sets: impl Fn(&PoolSetKey) + Send + Sync + 'static,
         networks: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
         let recheck = claims.clone();
@@ -69,6 +71,7 @@ impl SharedLedger {
             claims: Box::new(move |claim| claims.enqueue(claim.clone())),
             rechecks: Box::new(move |claim| recheck.enqueue_after(claim.clone(), Duration::ZERO)),
             pools: Box::new(pools),
+            sets: Box::new(sets),
             networks: Box::new(networks),
             ..Self::read_only()
         }
@@ -81,6 +84,7 @@ impl SharedLedger {
             claims: Box::new(|_| {}),
             rechecks: Box::new(|_| {}),
             pools: Box::new(|_| {}),
+            sets: Box::new(|_| {}),
             networks: Box::new(|_| {}),
             cooldowns: Notify::new(),
             scopes: Notify::new(),
@@ -153,6 +157,9 @@ impl SharedLedger {
         }
         for pool in &effects.pools {
             (self.pools)(pool);
+        }
+        for set in &effects.sets {
+            (self.sets)(set);
         }
         for network in &effects.networks {
             (self.networks)(network);

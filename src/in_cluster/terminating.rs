@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use capi_ipam_api::{Pool, PoolKey};
+use capi_ipam_api::{Pool, PoolKey, PoolSetKey};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{EventHandler, Invalid};
@@ -66,6 +66,15 @@ impl TerminatingClaims {
     }
 }
 
+impl TerminatingClaims {
+    /// Removes a claim of which the set of its pool is known only.
+    fn remove_from_all(&self, claim: &NamespacedName) {
+        self.pools
+            .lock()
+            .retain(|_, known| !known.claims.remove(claim) || !known.claims.is_empty());
+    }
+}
+
 impl EventHandler<Pool> for TerminatingClaims {
     fn apply(&self, pool: &Pool) {
         self.observe(&PoolKey::of(pool), pool.metadata.generation);
@@ -86,8 +95,11 @@ impl EventHandler<IPAddressClaim> for TerminatingClaims {
     fn apply(&self, _: &IPAddressClaim) {}
 
     fn delete(&self, claim: &IPAddressClaim) {
+        let name = NamespacedName::of(&claim.metadata);
         if let Some(pool) = PoolKey::of_claim(claim) {
-            self.remove(&pool, &NamespacedName::of(&claim.metadata));
+            self.remove(&pool, &name);
+        } else if PoolSetKey::of_claim(claim).is_some() {
+            self.remove_from_all(&name);
         }
     }
 

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_api::PoolKey;
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_provider::advanced::{AddressUse, AddressUseReporter, ClaimCache, ProviderSetup};
 use capi_ipam_provider::api::IPAddressClaim;
@@ -171,7 +172,8 @@ impl UseCheck {
         let mut outdated = BTreeMap::<_, HashSet<_>>::new();
         for (claim, reference) in self.claims.with_reported_use() {
             let (namespace, name) = claim.parts();
-            let pool = PoolKey::from_reference(&reference, Some(namespace));
+            let pool = PoolKey::from_reference(&reference, Some(namespace))
+                .or_else(|| self.member(&claim));
             let is_unchecked = pool.is_none_or(|pool| self.pools.binary_search(&pool).is_err());
             if is_unchecked || self.is_released(namespace, name) {
                 outdated
@@ -181,6 +183,14 @@ impl UseCheck {
             }
         }
         outdated
+    }
+
+    /// The pool of a claim that names a set.
+    fn member(&self, claim: &NamespacedName) -> Option<PoolKey> {
+        let (namespace, name) = claim.parts();
+        let uid = self.claims.get(namespace, name)?.uid;
+        let ledger = &self.context.ledger;
+        ledger.read(|ledger| ledger.recorded_pool(claim, uid))
     }
 
     /// Removes the condition from claims whose addresses are not checked.

@@ -22,6 +22,7 @@ mod kstatus;
 mod lifecycle;
 mod networks;
 mod pausing;
+mod pool_sets;
 mod pools;
 mod prefixes;
 mod ranges;

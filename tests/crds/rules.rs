@@ -42,7 +42,7 @@ fn assert_crds_accepted(plane: &ControlPlane) {
     let definitions = plane.kubectl(&["get", "--output=json", &file]);
     let definitions: Value = serde_json::from_str(&definitions).expect("a list");
     let definitions = definitions["items"].as_array().expect("items");
-    assert_eq!(definitions.len(), 9);
+    assert_eq!(definitions.len(), 11);
     for definition in definitions {
         let conditions = definition["status"]["conditions"]
             .as_array()

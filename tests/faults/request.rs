@@ -58,7 +58,7 @@ impl Write {
             // The removal of the last finalizer of a deleted object.
             (Verb::Replace, "ipaddressclaims") => Self::ClaimFinalizerRemoved,
             (Verb::Replace, "ipaddresses") => Self::AddressFinalizerRemoved,
-            (Verb::Replace, pools) if pools.ends_with("pools") => Self::PoolFinalizerRemoved,
+            (Verb::Replace, pools) if is_of_pools(pools) => Self::PoolFinalizerRemoved,
             (Verb::Create, "ipaddresses") => Self::AddressCreated,
             (Verb::Change, "ipaddresses")
                 if body.contains(names::PROTECT_ADDRESS) || body.contains("ownerReferences") =>
@@ -88,18 +88,21 @@ impl Write {
             (Verb::Change, "ipslices") if body.contains(r#""op":"remove""#) => Self::SliceResumed,
             (Verb::Change, "ipslices") => Self::SliceMarked,
             (Verb::Delete, "ipslices") => Self::SliceReturned,
-            (Verb::Change, pools) if pools.ends_with("pools") && status => Self::PoolStatus,
-            (Verb::Change, pools)
-                if pools.ends_with("pools") && body.contains(names::PROTECT_POOL) =>
-            {
+            (Verb::Change, pools) if is_of_pools(pools) && status => Self::PoolStatus,
+            (Verb::Change, pools) if is_of_pools(pools) && body.contains(names::PROTECT_POOL) => {
                 Self::PoolFinalizerAdded
             }
-            (Verb::Change, pools) if pools.ends_with("pools") && body.contains("finalizers") => {
+            (Verb::Change, pools) if is_of_pools(pools) && body.contains("finalizers") => {
                 Self::PoolFinalizerRemoved
             }
             _ => Self::Other,
         })
     }
+}
+
+/// Whether the objects of a resource are pools, or sets of them.
+fn is_of_pools(resource: &str) -> bool {
+    resource.ends_with("pools") || resource.ends_with("poolsets")
 }
 
 #[cfg(test)]

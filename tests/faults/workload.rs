@@ -8,6 +8,7 @@ mod clusters;
 mod early;
 mod joining;
 mod networks;
+mod sets;
 mod slices;
 mod sticky;
 mod views;
@@ -54,6 +55,9 @@ pub enum Workload {
     Cooldown,
     /// Claims of a sticky pool are recreated, and others need the addresses that are kept for them.
     Sticky,
+    /// Claims of a set fill two pools, others wait for any of them, and another pool
+    /// replaces them.
+    Sets,
     /// The slice of an owner without an address is returned, and another owner needs it.
     Slices,
     /// Addresses in use are removed from a pool and added again.
@@ -96,6 +100,7 @@ impl Workload {
         Self::Exhaust,
         Self::Cooldown,
         Self::Sticky,
+        Self::Sets,
         Self::Slices,
         Self::Shrink,
         Self::Pause,
@@ -166,6 +171,7 @@ impl Workload {
             Self::Exhaust => work.exhaust().await,
             Self::Cooldown => work.cooldown().await,
             Self::Sticky => work.sticky().await,
+            Self::Sets => work.sets().await,
             Self::Slices => work.slices().await,
             Self::Shrink => work.shrink().await,
             Self::Pause => work.pause().await,
@@ -198,6 +204,7 @@ pub async fn clean_up(consumer: &Consumer) {
     let names: Vec<String> = claims.iter().map(ResourceExt::name_any).collect();
     work.delete_all(&names).await;
     work.wait_until_deleted(&names).await;
+    sets::delete_sets(consumer).await;
     delete_pools(consumer, &consumer.pools()).await;
     delete_pools(consumer, &consumer.pools_of(InClusterKind::PrefixPool)).await;
     delete_pools(consumer, &consumer.global_pools()).await;

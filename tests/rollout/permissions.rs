@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use capi_ipam_api::PoolSetKind;
 use support::{control_plane::AccessRequest, ports::free_port, prelude::*};
 use xtask::rbac::{
     CLUSTER_ADDRESSING_RULES, CLUSTER_RULES, NAMESPACE_RULES, Rule,
@@ -163,6 +164,7 @@ impl Busy {
         .await;
         use_slices(&consumer).await;
         use_registry(&consumer, plane).await;
+        use_sets(&consumer, plane, &all).await;
         report_problems(&consumer).await;
         consumer.claim_waits("c", "web", "PoolExhausted").await;
         consumer.wait_for_reason("p", "Paused").await;
@@ -276,6 +278,27 @@ async fn use_registry(consumer: &Consumer, plane: &ControlPlane) {
     .await;
     // Waits until its finalizer is removed.
     plane.kubectl(&["delete", "ipregistries", &consumer.namespace]);
+}
+
+/// Claims name a set of each kind, and the sets are deleted.
+async fn use_sets(consumer: &Consumer, plane: &ControlPlane, pool: &str) {
+    let member = json!({"kind": "GlobalInClusterIPPool", "name": pool});
+    for kind in PoolSetKind::ALL {
+        let set = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": kind.name(),
+            "metadata": {"name": consumer.namespace, "namespace": (!kind.is_global()).then_some(&consumer.namespace)},
+            "spec": {"pools": [member]},
+        });
+        plane.kubectl_apply(&set.to_string());
+        consumer
+            .create_claim_with("of-set", kind.name(), &consumer.namespace, json!({}))
+            .await;
+        consumer.wait_for_address("of-set").await;
+        consumer.release("of-set").await;
+        // Waits until its finalizer is removed.
+        let namespace = format!("--namespace={}", consumer.namespace);
+        plane.kubectl(&["delete", kind.plural(), &consumer.namespace, &namespace]);
+    }
 }
 
 /// A slice is assigned, marked as empty, and returned.

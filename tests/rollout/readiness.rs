@@ -185,8 +185,8 @@ async fn manager_without_its_kinds_is_not_ready() {
     let (needed, definitions) = needed_definitions(&control_plane);
     assert_eq!(
         needed.len(),
-        11,
-        "three kinds of Cluster API, four kinds of pools and four others: {needed:?}"
+        13,
+        "three kinds of Cluster API, four kinds of pools, two of sets and four others: {needed:?}"
     );
     let names: Vec<&str> = needed.iter().map(|(_, name)| name.as_str()).collect();
     control_plane.kubectl(&[&["delete", "crd", "--timeout=120s"], &names[..]].concat());

@@ -84,7 +84,7 @@ impl ControlPlane {
         for mut definition in definitions_in(&installation().objects) {
             if definition["spec"]["names"]["kind"]
                 .as_str()
-                .is_some_and(|kind| kind.ends_with("Pool"))
+                .is_some_and(|kind| kind.ends_with("Pool") || kind.ends_with("PoolSet"))
             {
                 without_rules(&mut definition["spec"]["versions"]);
                 self.kubectl_replace(&definition.to_string());

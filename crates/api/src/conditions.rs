@@ -5,14 +5,15 @@ pub use capi_ipam_contract::conditions::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Sets `Ready`, and if it is False `Reconciling` or `Stalled`. A registry that cannot be reached,
-/// or that waits for other management clusters, is reconciling, and so are its networks and a
-/// ClusterAddressing whose claims are not bound yet.
+/// or that waits for other management clusters, is reconciling, and so are its networks, a
+/// ClusterAddressing whose claims are not bound yet, and a set of pools that are not ready.
 pub fn set_ready(conditions: &mut Vec<Condition>, ready: Condition, now: Time) -> bool {
     let retried = [
         INITIALIZATION_FAILED,
         REGISTRY_UNREACHABLE,
         REGISTRY_RESTORED,
         ADDRESSES_PENDING,
+        NO_POOLS,
     ];
     let reason = ready.reason();
     let is_retried = retried.contains(&reason);
@@ -193,3 +194,12 @@ pub const CLAIM_NAME_IN_USE: &str = "ClaimNameInUse";
 
 /// Reason of the event on a Cluster that has got its addresses.
 pub const ADDRESSES_DELIVERED: &str = "AddressesDelivered";
+
+/// Reason of a set of pools of which a pool can allocate addresses.
+pub const POOLS_READY: &str = "PoolsReady";
+
+/// Reason of a set of pools without a pool that can allocate addresses, and of a claim for it.
+pub const NO_POOLS: &str = "NoPools";
+
+/// Reason of a claim without a failure domain, for a set that chooses by it.
+pub const FAILURE_DOMAIN_UNKNOWN: &str = "FailureDomainUnknown";

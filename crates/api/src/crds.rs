@@ -20,8 +20,8 @@ use super::conditions::UNPROCESSED_GENERATION;
 use super::{
     BlockRecord, ClusterAddressingSpec, ClusterAddressingStatus, ClusterRecord, IPNetworkSpec,
     IPNetworkStatus, IPPoolSpec, IPPoolSpecV1Alpha1, IPRegistrySpec, IPRegistryStatus,
-    IPReservationSpec, IPSliceSpec, InClusterKind, NetworkRecord, PoolStatus, PrefixPoolSpec,
-    ProblemStatus, RegistryRecord, names,
+    IPReservationSpec, IPSliceSpec, InClusterKind, NetworkRecord, PoolSetKind, PoolSetSpec,
+    PoolSetStatus, PoolStatus, PrefixPoolSpec, ProblemStatus, RegistryRecord, names,
 };
 use crate::installed::{CONVERSION_PATH, CONVERTED_DEFINITIONS, NAMESPACE, WEBHOOK_SERVICE};
 use schema::structural;
@@ -62,6 +62,7 @@ pub fn all() -> Result<Vec<CustomResourceDefinition>, CrdError> {
     let mut definitions: Vec<_> = InClusterKind::ALL
         .into_iter()
         .map(pool)
+        .chain(PoolSetKind::ALL.map(pool_set))
         .chain([
             cluster_addressing(),
             network(),
@@ -197,6 +198,36 @@ fn network() -> Result<(Kind, Value), CrdError> {
     Ok(definition(
         kind,
         &[version(names::POOL_VERSION, &columns::networks(), &schema)],
+    ))
+}
+
+fn pool_set(kind: PoolSetKind) -> Result<(Kind, Value), CrdError> {
+    let own = Kind {
+        name: kind.name(),
+        plural: kind.plural(),
+        short_name: None,
+        is_global: kind.is_global(),
+        is_moved: true,
+    };
+    let contents = match kind {
+        PoolSetKind::Namespaced => "pools of its namespace and of global pools",
+        PoolSetKind::Global => "global pools",
+    };
+    let description = format!(
+        "{} is a set of {contents}. A claim that names it gets an address of one of them.",
+        kind.name()
+    );
+    let status = unprocessed(structural::<PoolSetStatus>());
+    let spec = structural::<PoolSetSpec>();
+    let mut schema = schema::object(&description, &spec, Some(status));
+    if let Some(fields) = schema.as_object_mut() {
+        fields.insert("required".to_owned(), json!(["spec"]));
+    }
+    rules::pool_sets::pool_sets(&mut schema, kind)?;
+    let columns = columns::pool_sets();
+    Ok(definition(
+        own,
+        &[version(names::POOL_VERSION, &columns, &schema)],
     ))
 }
 
@@ -523,6 +554,7 @@ mod tests {
             let text = serde_json::to_string(&definition).unwrap();
             let kind = &definition.spec.names.kind;
             let has_controller = kind.ends_with("Pool")
+                || kind.ends_with("PoolSet")
                 || ["ClusterAddressing", "IPNetwork", "IPRegistry"].contains(&kind.as_str());
             assert_eq!(
                 text.matches("\"default\":").count(),

@@ -17,9 +17,11 @@ pub const CERTIFICATE_SECRET: &str = "capi-ipam-in-cluster-webhook-self-managed-
 pub const DEFINITIONS: &[&str] = &[
     "globalinclusterippools.ipam.cluster.x-k8s.io",
     "globalinclusterprefixpools.ipam.cluster.x-k8s.io",
+    "globalippoolsets.ipam.cluster.x-k8s.io",
     "inclusterippools.ipam.cluster.x-k8s.io",
     "inclusterprefixpools.ipam.cluster.x-k8s.io",
     "ipnetworks.ipam.cluster.x-k8s.io",
+    "ippoolsets.ipam.cluster.x-k8s.io",
     "ipregistries.ipam.cluster.x-k8s.io",
     "ipreservations.ipam.cluster.x-k8s.io",
     "ipslices.ipam.cluster.x-k8s.io",

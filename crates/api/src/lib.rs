@@ -9,6 +9,7 @@
 //!   cluster;
 //! - [`IPNetwork`]: the owner of a network decides which pools belong to it;
 //! - [`IPRegistry`]: where management clusters record which blocks of networks they have taken;
+//! - [`PoolSet`]: pools of which a claim gets an address of one, of two kinds ([`PoolSetKind`]);
 //! - [`ClusterAddressing`]: which addresses Clusters get, and where they are written;
 //! - [`IPBlock`]: a record of a registry that management clusters share, at a hub API server only;
 //! - [`PoolKey`]: identifies a pool; [`Scope`]: the set within which an address is unique, a pool
@@ -45,6 +46,8 @@ mod pool_fields;
 mod pool_key;
 mod pool_kind;
 mod pool_problems;
+mod pool_set;
+mod pool_set_key;
 mod pool_spec;
 mod pool_v1alpha1;
 mod prefix_pool;
@@ -93,6 +96,8 @@ pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, Sli
 pub use pool_fields::PoolFields;
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
+pub use pool_set::{PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers};
+pub use pool_set_key::{PoolSetKey, PoolSetKind};
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;
 pub use prefix_pool::PrefixPoolSpec;

@@ -13,6 +13,13 @@ pub const OLD_POOL_VERSION: &str = "v1alpha1";
 /// Annotation on an IPAddress of a pool with the order RoundRobin: when the address was allocated.
 pub const ALLOCATED_AT_ANNOTATION: &str = "ipam.cluster.x-k8s.io/allocated-at";
 
+/// Annotation on an IPAddress of a claim that names a set of pools: kind and name of the pool of the
+/// address, such as `InClusterIPPool/rack-1`.
+pub const MEMBER_POOL_ANNOTATION: &str = "ipam.cluster.x-k8s.io/member-pool";
+
+/// Label of pools, claims and Machines with the failure domain, for sets of pools.
+pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
 /// Annotation on an IPReservation that existed when another one was moved to its scope: the uid and
 /// the resourceVersion of the other one.
 pub const MOVED_FROM_ANNOTATION: &str = "ipam.cluster.x-k8s.io/moved-from";
@@ -24,7 +31,7 @@ pub const REPLACED_REGISTRY_ANNOTATION: &str = "ipam.cluster.x-k8s.io/replaced-r
 /// are in use there.
 pub const LEAVE_NETWORK_ANNOTATION: &str = "ipam.cluster.x-k8s.io/leave-network";
 
-/// Finalizer on a pool: the pool is not removed while an address of it is in use.
+/// Finalizer on a pool or a set of pools: it is not removed while an address of it is in use.
 pub const PROTECT_POOL: &str = "ipam.cluster.x-k8s.io/ProtectPool";
 
 /// Annotation that preserves the fields that only the other API version has, as JSON.

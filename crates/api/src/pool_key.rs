@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use capi_ipam_contract::{IPAddress, IPAddressClaim, PoolReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::ResourceExt;
 
-use super::{InClusterKind, names};
+use super::{InClusterKind, PoolSetKey, names};
 
 /// Identifies a pool of this provider, which need not exist. Displayed as `InClusterIPPool
 /// team-a/web`. Cheap to clone, and as large as a pointer, since each address in use has a few of
@@ -56,13 +57,16 @@ impl PoolKey {
         Self::from_reference(&claim.spec.pool_ref, claim.metadata.namespace.as_deref())
     }
 
-    /// Returns the pool that an IPAddress refers to; `None` if it is not of a kind of this
-    /// provider.
+    /// Returns the pool of an IPAddress: the one that it refers to, or the member of the set that
+    /// it refers to. `None` if it is not of a kind of this provider, or the member is not known.
     pub fn of_address(address: &IPAddress) -> Option<Self> {
-        Self::from_reference(
-            &address.spec.pool_ref,
-            address.metadata.namespace.as_deref(),
-        )
+        match PoolSetKey::of_address(address) {
+            Some(_) => Self::of_member_annotation(address),
+            None => {
+                let namespace = address.metadata.namespace.as_deref();
+                Self::from_reference(&address.spec.pool_ref, namespace)
+            }
+        }
     }
 
     /// Returns the pool that an owner reference of an object in `namespace` refers to; `None` for
@@ -73,6 +77,13 @@ impl PoolKey {
             return None;
         }
         Self::of_kind(&owner.kind, namespace, &owner.name)
+    }
+
+    /// Returns the member of a set that an IPAddress has in its annotations.
+    fn of_member_annotation(address: &IPAddress) -> Option<Self> {
+        let text = address.annotations().get(names::MEMBER_POOL_ANNOTATION)?;
+        let (kind, name) = text.split_once('/')?;
+        Self::of_kind(kind, address.metadata.namespace.as_deref(), name)
     }
 
     pub(super) fn of_kind(kind: &str, namespace: Option<&str>, name: &str) -> Option<Self> {
@@ -115,5 +126,41 @@ impl fmt::Display for PoolKey {
             Some(namespace) => write!(formatter, "{} {namespace}/{}", self.kind, self.name),
             None => write!(formatter, "{} {}", self.kind, self.name),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pool_of_an_address_of_a_set_is_in_its_annotation() {
+        let address = |kind: &str, annotation: Option<&str>| {
+            let annotations = annotation.map(|text| json!({names::MEMBER_POOL_ANNOTATION: text}));
+            let address = serde_json::from_value(json!({
+                "metadata": {"namespace": "n", "name": "a", "annotations": annotations},
+                "spec": {"poolRef": {"apiGroup": names::GROUP, "kind": kind, "name": "s"}},
+            }));
+            PoolKey::of_address(&address.unwrap()).map(|pool| pool.to_string())
+        };
+        let own = Some("InClusterIPPool/rack-1");
+        assert_eq!(
+            address("IPPoolSet", own).as_deref(),
+            Some("InClusterIPPool n/rack-1")
+        );
+        assert_eq!(
+            address("GlobalIPPoolSet", Some("GlobalInClusterIPPool/all")).as_deref(),
+            Some("GlobalInClusterIPPool all")
+        );
+        assert_eq!(
+            address("InClusterIPPool", own).as_deref(),
+            Some("InClusterIPPool n/s"),
+            "only of a set"
+        );
+        assert_eq!(address("IPPoolSet", None), None);
+        assert_eq!(address("IPPoolSet", Some("IPPoolSet/s")), None);
+        assert_eq!(address("OtherPool", own), None);
     }
 }

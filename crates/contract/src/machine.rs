@@ -42,6 +42,9 @@ impl_resource!(
 pub struct MachineSpec {
     /// The infrastructure machine.
     pub infrastructure_ref: InfrastructureReference,
+    /// The failure domain in which the Machine is created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_domain: Option<String>,
 }
 
 /// A reference to an infrastructure machine, in any version of the contract.

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, PoolKey, Scope, Slot};
+use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, PoolKey, PoolSetKey, Scope, Slot};
 use capi_ipam_contract::{IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_objects::maybe_invalid::{Invalid, readable};
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The former address of a claim.
-struct Former {
+pub(super) struct Former {
     block: Block,
     /// Whether other claims can get it.
     is_remembered: bool,
@@ -73,11 +73,11 @@ fn is_before(
     usage.has_address_of(pool)
 }
 
-/// The result of [`Ledger::pool_or_wait`].
+/// The result of [`Ledger::pool_or_wait`], and of [`Ledger::set_or_wait`] for a set.
 #[derive(Clone, Debug, PartialEq)]
-pub enum PoolLookup {
+pub enum PoolLookup<T = PoolInfo> {
     /// The pool exists.
-    Found(Arc<PoolInfo>),
+    Found(Arc<T>),
     /// The pool does not exist, and this is the first lookup for the claim: if both were created at
     /// the same time, the claim can be observed first.
     NotSeenYet,
@@ -90,8 +90,11 @@ impl Observe<IPAddressClaim> for Ledger {
     fn apply(&mut self, _: &IPAddressClaim) {}
 
     fn delete(&mut self, claim: &IPAddressClaim) {
+        let name = NamespacedName::of(&claim.metadata);
         if let Some(pool) = PoolKey::of_claim(claim) {
-            self.stop_waiting(&pool, &NamespacedName::of(&claim.metadata));
+            self.stop_waiting(&pool, &name);
+        } else if let Some(set) = PoolSetKey::of_claim(claim) {
+            self.leave_set(&set, &name);
         }
     }
 
@@ -350,7 +353,7 @@ impl Ledger {
 
     /// The address that the last claim of this name had, if the pool keeps it for the next one. If
     /// there are several: one that was in use, and that was released last.
-    fn former(&self, pool: &PoolKey, claim: &NamespacedName) -> Option<Former> {
+    pub(super) fn former(&self, pool: &PoolKey, claim: &NamespacedName) -> Option<Former> {
         let entry = self.pools.get(pool)?;
         if !entry.retention().is_sticky {
             return None;
@@ -722,6 +725,7 @@ impl Ledger {
             }
             self.effects.claims.extend(entry.grant_turns(now));
         }
+        self.prune_sets(exists);
     }
 
     /// Records that a reconcile of a claim without an address starts. Of the claims of a pool whose

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use capi_ipam_api::{PoolKey, Slot};
+use capi_ipam_api::{PoolKey, PoolSetKey, Slot};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 /// What changes ask others to do. Taken with [`Ledger::take_effects`](super::Ledger::take_effects).
@@ -13,6 +13,8 @@ pub struct Effects {
     pub claims: Vec<NamespacedName>,
     /// Pools whose counts or conditions may have changed, and whose controller is not notified yet.
     pub pools: Vec<PoolKey>,
+    /// Sets whose counts or conditions may have changed, and whose controller is not notified yet.
+    pub sets: Vec<PoolSetKey>,
     /// Networks whose counts or members may have changed.
     pub networks: Vec<Arc<str>>,
     /// Whether a cool-down has started or ended, or its end may have changed.

@@ -19,6 +19,7 @@ use crate::pools::start::{Phase, PoolInput, Start};
 use crate::pools::views::{self, Derived};
 use crate::pools::{PoolChange, PoolEntry, PoolGateways, Pools, network_of};
 use crate::quota::Consumer;
+use crate::sets::Sets;
 use crate::wait_queue::ClaimAttributes;
 use crate::{PoolInfo, addresses};
 
@@ -39,6 +40,7 @@ pub struct Ledger {
     /// taken.
     pub(super) claims_to_recheck: VecDeque<NamespacedName>,
     pub(super) networks: Networks,
+    pub(super) sets: Sets,
     pub(super) start: Start,
     /// The pools whose network has to be computed again.
     pub(super) pools_to_refresh: VecDeque<PoolKey>,
@@ -115,6 +117,7 @@ impl Ledger {
         pools.dedup();
         let now = Instant::now();
         for pool in pools {
+            self.update_sets_of(&pool);
             let Some(entry) = self.pools.get_mut(&pool) else {
                 self.effects.pools.push(pool);
                 continue;

@@ -28,6 +28,8 @@ mod quota;
 mod registry_names;
 mod repairs;
 mod report;
+mod set_members;
+mod sets;
 mod slice_changes;
 mod slice_refusal;
 mod slices;
@@ -41,7 +43,7 @@ pub use self::block_queries::{BlockMember, BlockView, NetworkBlocks};
 pub use self::block_supply::{BlockObstacle, BlockSupply, MissingBlock, WaitingForBlock};
 pub use self::blocks::BlockSlice;
 pub use self::effects::Effects;
-pub use self::observe::{Observe, allocated_block};
+pub use self::observe::{Observe, allocated_block, block_of};
 
 pub use self::addresses::problems::{
     AbandonedReservation, Conflict, InvalidReservation, Unreserved, Validity,
@@ -55,6 +57,8 @@ pub use self::pools::{MAX_OVERLAPS, Nearby, Pools};
 pub use self::quota::LimitReached;
 pub use self::repairs::Misplaced;
 pub use self::report::{DrainingUse, NetworkReport, PoolCounts, PoolReport, PoolUse};
+pub use self::set_members::{Domains, SetReport};
+pub use self::sets::SetInfo;
 pub use self::slice_refusal::SliceRefusal;
 pub use self::slices::view::{SliceRetention, SliceStep, SliceView};
 pub use self::unavailable::Unavailable;

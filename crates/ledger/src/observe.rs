@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capi_ipam_api::{
-    IPNetwork, IPRegistry, IPReservation, InClusterKind, Pool, PoolKey, Slot, names,
+    IPNetwork, IPRegistry, IPReservation, InClusterKind, Pool, PoolKey, PoolSetKey, Slot, names,
 };
 use capi_ipam_contract::names::CLUSTER_NAME_LABEL;
 use capi_ipam_contract::{IPAddress, Uid};
@@ -49,15 +49,19 @@ pub trait Observe<K> {
 /// the address that they stand for is in use.
 pub fn allocated_block(address: &IPAddress) -> Option<(PoolKey, Block, NamespacedName)> {
     let pool = PoolKey::of_address(address)?;
-    let value = parse_lenient(&address.spec.address)?;
-    let block = match pool.kind {
-        // The prefix of a single address is that of its subnet.
-        InClusterKind::IPPool | InClusterKind::GlobalIPPool => Block::address(value),
-        InClusterKind::PrefixPool | InClusterKind::GlobalPrefixPool => {
-            Block::new(value, u8::try_from(address.spec.prefix).ok()?)
-        }
-    };
+    let block = block_of(address, pool.kind)?;
     Some((pool, block, NamespacedName::of(&address.metadata)))
+}
+
+/// The block of an IPAddress of a pool of this kind; `None` if its address is not valid.
+pub fn block_of(address: &IPAddress, kind: InClusterKind) -> Option<Block> {
+    let value = parse_lenient(&address.spec.address)?;
+    Some(if kind.has_prefixes() {
+        Block::new(value, u8::try_from(address.spec.prefix).ok()?)
+    } else {
+        // The prefix of a single address is that of its subnet.
+        Block::address(value)
+    })
 }
 
 /// When an address was allocated: the manager that created the IPAddress has recorded it.
@@ -87,7 +91,10 @@ impl Observe<IPAddress> for Ledger {
     }
 
     fn apply(&mut self, address: &IPAddress) {
-        let Some((pool, block, name)) = allocated_block(address) else {
+        if let Some(set) = PoolSetKey::of_address(address) {
+            self.change(|ledger| ledger.observe_address_of_set(&set, address));
+        }
+        let Some((pool, block, name)) = self.known_block(address) else {
             return;
         };
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
@@ -119,10 +126,11 @@ impl Observe<IPAddress> for Ledger {
     }
 
     fn delete(&mut self, address: &IPAddress) {
-        let Some((pool, block, name)) = allocated_block(address) else {
+        let Some((pool, block, name)) = self.known_block(address) else {
             return;
         };
         self.change(|ledger| {
+            ledger.sets.forget_address(&name);
             let scope = ledger.pools.scope(&pool);
             let slot = Slot { scope, block };
             ledger.update(&slot, |usage| usage.remove_address(&name));

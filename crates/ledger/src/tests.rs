@@ -24,6 +24,7 @@ mod preview;
 mod recount;
 mod scope_changes;
 mod scopes;
+mod sets;
 mod slices;
 mod start;
 

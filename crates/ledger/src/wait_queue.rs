@@ -605,6 +605,11 @@ impl WaitQueue {
         self.requests.set_free(block, is_free);
     }
 
+    /// Whether the claim has a turn.
+    pub(super) fn has_turn(&self, claim: &NamespacedName) -> bool {
+        self.turns.contains_key(claim)
+    }
+
     /// The number of claims that have a turn.
     pub(super) fn turns(&self) -> usize {
         self.turns.len()

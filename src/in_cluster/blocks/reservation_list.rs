@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, Scope, block_of_name};
+use capi_ipam_api::{IPReservation, PoolKey, PoolSetKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
@@ -140,10 +140,14 @@ async fn read(
 
 /// The address of an IPAddress, and the scope of its pool. A pool that is not known can be one of any network.
 fn place_of(context: &Context, address: &IPAddress) -> Option<(Block, Option<Scope>)> {
-    let pool = PoolKey::of_address(address)?;
-    let info = context
-        .ledger
-        .read(|ledger| ledger.pools().pool_info(&pool));
+    let pool = PoolKey::of_address(address);
+    if pool.is_none() && PoolSetKey::of_address(address).is_none() {
+        return None;
+    }
+    let info = pool.and_then(|pool| {
+        let ledger = &context.ledger;
+        ledger.read(|ledger| ledger.pools().pool_info(&pool))
+    });
     let block = Block::address(address.spec.address.parse().ok()?);
     Some((block, info.map(|info| info.scope.clone())))
 }

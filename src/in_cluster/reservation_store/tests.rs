@@ -126,7 +126,7 @@ fn store(write: Answer, read: Answer) -> (ReservationStore, Arc<AtomicUsize>) {
     };
     let client = Client::new(tower::service_fn(answer), "default");
     let trigger = ControllerBuilder::<IPAddressClaim, ()>::new("claims").trigger();
-    let ledger = Arc::new(SharedLedger::new(trigger, |_| {}, |_| {}));
+    let ledger = Arc::new(SharedLedger::new(trigger, |_| {}, |_| {}, |_| {}));
     let client = ResourceClient::new(Api::all(client), &());
     (
         ReservationStore::new(client, ledger, RestoreDetector::default()),

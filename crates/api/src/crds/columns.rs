@@ -70,11 +70,21 @@ pub(super) fn old_addresses(kind: InClusterKind) -> Value {
 
 /// Columns of networks.
 pub(super) fn networks() -> Value {
+    summed("network")
+}
+
+/// Columns of sets of pools.
+pub(super) fn pool_sets() -> Value {
+    summed("set")
+}
+
+/// Columns of what has several pools.
+fn summed(what: &str) -> Value {
     let number = |name: &str, field: &str, text: &str| {
         column(name, "integer", &format!(".status.{field}"), text)
     };
     json!([
-        number("Pools", "pools", "Pools of the network."),
+        number("Pools", "pools", &format!("Pools of the {what}.")),
         number(
             "Total",
             "total",
@@ -86,7 +96,7 @@ pub(super) fn networks() -> Value {
             "Ready",
             "string",
             ".status.conditions[?(@.type==\"Ready\")].status",
-            "Whether the network is valid."
+            &format!("Whether the {what} is valid.")
         ),
     ])
 }

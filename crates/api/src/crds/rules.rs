@@ -26,6 +26,7 @@ mod access;
 pub(super) mod cluster_addressings;
 mod metadata;
 pub(super) mod networks;
+pub(super) mod pool_sets;
 pub(super) mod pools;
 pub(super) mod registries;
 pub(super) mod registry;

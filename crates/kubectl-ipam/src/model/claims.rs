@@ -1,3 +1,4 @@
+use capi_ipam_api::PoolSetKind;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -60,23 +61,35 @@ pub enum ClaimState {
     Unserved,
 }
 
-/// Returns the lines of claims in their order, those that this provider does not serve first.
+/// Returns the lines of claims in their order, those that name no pool of this provider first.
 pub(crate) fn claims<'a>(
     claims: impl IntoIterator<Item = &'a ClaimRow>,
     unserved: impl IntoIterator<Item = &'a UnservedClaim>,
     objects: &Objects,
 ) -> Vec<ClaimLine> {
-    let mut lines: Vec<ClaimLine> = unserved.into_iter().map(unserved_line).collect();
-    for claim in claims {
-        let mut line = line(claim, (&claim.pool).into());
-        if let Some(key) = claim.address_key() {
-            let found = objects.addresses.get(&key);
-            let is_complete = objects.covers(Kind::Address, Some(key.namespace()));
-            line.address = Fact::of(found.map(|it| it.block.to_string()), is_complete);
+    let mut lines = Vec::new();
+    for claim in unserved {
+        let mut line = unserved_line(claim);
+        if claim.pool.cause == Cause::Set {
+            line.address = address_of(claim, objects);
         }
         lines.push(line);
     }
+    for claim in claims {
+        let mut line = line(claim, (&claim.pool).into());
+        line.address = address_of(claim, objects);
+        lines.push(line);
+    }
     lines
+}
+
+fn address_of<P>(claim: &ClaimRow<P>, objects: &Objects) -> Fact<String> {
+    let Some(key) = claim.address_key() else {
+        return Fact::Absent;
+    };
+    let found = objects.addresses.get(&key);
+    let is_complete = objects.covers(Kind::Address, Some(key.namespace()));
+    Fact::of(found.map(|it| it.block.to_string()), is_complete)
 }
 
 fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
@@ -103,11 +116,16 @@ fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
 
 fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
     let pool = &claim.pool;
-    let name = PoolName {
+    let mut name = PoolName {
         kind: pool.kind.clone(),
         namespace: None,
         name: pool.name.clone(),
     };
+    if pool.cause == Cause::Set {
+        let is_global = pool.kind == PoolSetKind::Global.name();
+        name.namespace = (!is_global).then(|| claim.key.namespace().to_owned());
+        return line(claim, name);
+    }
     let reason = match pool.cause {
         Cause::OtherProvider => OTHER_PROVIDER,
         _ => UNKNOWN_POOL_KIND,
@@ -119,4 +137,41 @@ fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
     line.reason = Some(reason.to_owned());
     line.message = Some(pool.problem());
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::{ClaimEntry, ServedKinds};
+
+    #[test]
+    fn claim_of_a_set_has_its_own_state() {
+        let served = ServedKinds {
+            own: PoolSetKind::ALL.map(|kind| kind.name().to_owned()).into(),
+            ..ServedKinds::default()
+        };
+        let line_of = |kind: &str, status: serde_json::Value| {
+            let claim = serde_json::from_value(json!({
+                "metadata": { "namespace": "n", "name": "a" }, "status": status,
+                "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "racks" } },
+            }));
+            let Some(ClaimEntry::Unserved(claim)) = ClaimEntry::of(&claim.unwrap(), &served) else {
+                panic!("it names no pool");
+            };
+            claims([], [&*claim], &Objects::default()).remove(0)
+        };
+        let full = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "PoolExhausted" }] });
+        let waiting = line_of("IPPoolSet", full);
+        assert_eq!(waiting.pool.namespace.as_deref(), Some("n"));
+        assert_eq!(waiting.state, ClaimState::Waiting);
+        assert_eq!(waiting.reason.as_deref(), Some("PoolExhausted"));
+        let bound = line_of("GlobalIPPoolSet", json!({ "addressRef": { "name": "a" } }));
+        assert_eq!(
+            (&*bound.pool.kind, bound.pool.namespace),
+            ("GlobalIPPoolSet", None)
+        );
+        assert_eq!((bound.state, bound.reason), (ClaimState::Bound, None));
+    }
 }

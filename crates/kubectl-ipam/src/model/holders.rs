@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::fact::Fact;
 use super::pool_name::PoolName;
-use crate::objects::{AddressRow, ClaimRow, Kind, Objects, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimEntry, Kind, Objects, PoolRow, ReservationRow};
 
 /// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may
 /// not be read.
@@ -215,14 +215,14 @@ fn network_of(objects: &Objects, scope: &Scope, pool: &PoolKey) -> Fact<String> 
 
 /// The machine of a claim.
 fn machine_of(objects: &Objects, claim: &NamespacedName) -> Fact<String> {
-    let machine = objects.claim(claim).and_then(|it| it.machine.as_deref());
+    let machine = objects.claims.get(claim).and_then(ClaimEntry::machine);
     let is_complete = objects.covers(Kind::Claim, Some(claim.namespace()));
     Fact::of(machine.map(str::to_owned), is_complete)
 }
 
 /// The Cluster of a claim; `other` is what another object says.
 fn cluster_of(objects: &Objects, claim: &NamespacedName, other: Option<&str>) -> Fact<String> {
-    let cluster = objects.claim(claim).and_then(|it| it.cluster.as_deref());
+    let cluster = objects.claims.get(claim).and_then(ClaimEntry::cluster);
     let is_complete = objects.covers(Kind::Claim, Some(claim.namespace()));
     Fact::of(cluster.or(other).map(str::to_owned), is_complete)
 }
@@ -235,12 +235,12 @@ fn allocated(
     reservation: Option<&ReservationRow>,
 ) -> Holder {
     let claim = address.claim_key();
-    let owner = objects.claim(&claim);
+    let owner = objects.claims.get(&claim);
     let name = reservation.map(|reservation| reservation.slot.reservation_name());
     let has_reservations = knows_scope(objects, &address.pool) && objects.has(&[Kind::Reservation]);
     Holder {
         address: address.block.to_string(),
-        state: if owner.is_some_and(ClaimRow::is_deleting) {
+        state: if owner.is_some_and(ClaimEntry::is_deleting) {
             HolderState::Releasing
         } else {
             HolderState::Allocated

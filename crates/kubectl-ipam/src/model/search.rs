@@ -107,7 +107,7 @@ pub(crate) fn search_text(
     // Without all claims it is unknown which ones no longer exist: what has the text is listed.
     let is_left = |claim: &NamespacedName| {
         let is_named = lists(Some(claim.namespace())) && name_fit(claim, text).is_some();
-        is_named && objects.claim(claim).is_none()
+        is_named && !objects.claims.contains(claim)
     };
     let has_text = |block: Block| is_part_of_address(text) && block.to_string().contains(text);
     let addresses = objects.addresses.iter();

@@ -209,11 +209,6 @@ impl Objects {
         }
         rows
     }
-
-    /// A claim for a pool of this provider.
-    pub(crate) fn claim(&self, key: &NamespacedName) -> Option<&ClaimRow> {
-        served(self.claims.get(key)?)
-    }
 }
 
 /// The claim if this provider serves it.

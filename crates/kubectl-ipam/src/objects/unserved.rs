@@ -1,9 +1,9 @@
-//! Claims that this provider does not serve: their pool has a kind or an API group that does not
-//! exist, or that is of another provider.
+//! Claims that name no pool of this provider: their pool has a kind or an API group that does not
+//! exist, or that is of another provider, or it is a set of pools.
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_api::{InClusterKind, PoolSetKind, names};
 use capi_ipam_provider::api::{IPAddressClaim, PoolReference};
 
 use super::ClaimRow;
@@ -34,7 +34,7 @@ pub(crate) struct ServedKinds {
     pub(crate) omits_others: bool,
 }
 
-/// Why this provider does not serve a claim.
+/// Why a claim names no pool of this provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The claim is right, and the definition of its kind is missing.
@@ -45,6 +45,8 @@ pub(crate) enum Cause {
     UnknownGroup,
     /// Another provider serves the kind, if it runs.
     OtherProvider,
+    /// This provider serves the claim: it is a set of pools. The IPAddress has the pool.
+    Set,
 }
 
 /// A claim for a pool that this provider does not serve, so it does not report it.
@@ -61,7 +63,7 @@ pub(crate) struct UnservedPool {
 }
 
 impl UnservedPool {
-    /// `None` if this provider serves the claim.
+    /// `None` if the claim names a pool of this provider.
     pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
         let PoolReference {
             api_group: group,
@@ -116,6 +118,7 @@ impl UnservedPool {
                     self.full_kind()
                 )
             }
+            Cause::Set => format!("kind {kind} is a set of pools"),
             Cause::OtherProvider => {
                 format!(
                     "{} is of another provider; this one serves {} of {own}",
@@ -136,7 +139,30 @@ pub(crate) enum ClaimEntry {
 }
 
 impl ClaimEntry {
-    pub(super) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
+    /// The machine of the claim.
+    pub(crate) fn machine(&self) -> Option<&str> {
+        match self {
+            Self::Served(claim) => claim.machine.as_deref(),
+            Self::Unserved(claim) => claim.machine.as_deref(),
+        }
+    }
+
+    /// The Cluster of the claim.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        match self {
+            Self::Served(claim) => claim.cluster.as_deref(),
+            Self::Unserved(claim) => claim.cluster.as_deref(),
+        }
+    }
+
+    pub(crate) fn is_deleting(&self) -> bool {
+        match self {
+            Self::Served(claim) => claim.is_deleting(),
+            Self::Unserved(claim) => claim.is_deleting(),
+        }
+    }
+
+    pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
         match UnservedPool::of(claim, served) {
             Some(other) if served.omits_others && other.cause == Cause::OtherProvider => None,
             Some(pool) => Some(Self::Unserved(Box::new(ClaimRow::new(claim, pool)))),
@@ -151,12 +177,14 @@ fn own_kinds() -> String {
 
 /// Why this provider does not serve the claims for pools of a kind; `None` if it does.
 fn cause(group: &str, kind: &str, served: &ServedKinds) -> Option<Cause> {
-    let is_own = InClusterKind::ALL.iter().any(|own| own.name() == kind);
+    let is_pool = InClusterKind::ALL.iter().any(|own| own.name() == kind);
+    let is_set = PoolSetKind::ALL.iter().any(|own| own.name() == kind);
+    let is_own = is_pool || is_set;
     let is_served = served.own.contains(kind);
     let meant = nearest(kind, served);
     if group == names::GROUP {
         return match (is_own, is_served) {
-            (true, true) => None,
+            (true, true) => is_set.then_some(Cause::Set),
             (true, false) => Some(Cause::MissingDefinition),
             (false, true) if !OTHER_KINDS.contains(&kind) => Some(Cause::OtherProvider),
             (false, _) => Some(Cause::Misspelt(meant)),

@@ -20,6 +20,8 @@ pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
     for claim in unserved.filter(|claim| claim.is_waiting()) {
         match claim.pool.cause {
             Cause::MissingDefinition if !snapshot.is_go_provider => {}
+            // It reports why it waits.
+            Cause::Set => {}
             Cause::OtherProvider if !is_old(claim.created, snapshot.now) => {}
             Cause::OtherProvider => of_others.push(claim),
             Cause::MissingDefinition | Cause::Misspelt(_) | Cause::UnknownGroup => {
@@ -63,7 +65,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
             String::new(),
             format!(" (apiGroup: {}, kind: {meant})", names::GROUP),
         ),
-        Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider => (
+        Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider | Cause::Set => (
             format!(
                 "install the provider that has {}; or, since ",
                 claim.pool.full_kind()

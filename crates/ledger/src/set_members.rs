@@ -1,0 +1,310 @@
+//! Which member of a set a claim gets an address from, and what follows from changes of sets and
+//! pools.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use capi_ipam_api::{PoolKey, PoolSetKey, PoolSetKind, PoolSetStatus, Slot, names};
+use capi_ipam_contract::{IPAddress, Uid};
+use capi_ipam_ip::Block;
+use capi_ipam_objects::namespaced_name::NamespacedName;
+
+use crate::pools::{PoolEntry, Pools};
+use crate::sets::{SetEntry, SetInfo};
+use crate::{Ledger, PoolLookup, allocated_block};
+
+/// The failure domains of the pools that may serve a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Domains<'a> {
+    /// All pools, in the order of the set.
+    Any,
+    /// Those of this failure domain.
+    Only(&'a str),
+    /// Those of this failure domain, and then the others.
+    First(&'a str),
+}
+
+/// What the status of a set reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetReport {
+    /// The settings of the set.
+    pub info: Arc<SetInfo>,
+    /// The counts.
+    pub counts: PoolSetStatus,
+    /// The number of pools that can allocate addresses.
+    pub ready: usize,
+    /// The listed pools that do not exist.
+    pub missing: Vec<PoolKey>,
+}
+
+fn zone_of<'a>(pools: &'a Pools, pool: &PoolKey) -> Option<&'a str> {
+    let labels = &pools.info(pool)?.labels;
+    labels.get(names::ZONE_LABEL).map(String::as_str)
+}
+
+impl Ledger {
+    /// A list of the sets of a kind begins.
+    pub fn begin_set_list(&mut self, kind: PoolSetKind) {
+        for (key, entry) in &mut self.sets.entries {
+            entry.is_listed &= key.kind != kind;
+        }
+    }
+
+    /// The list is complete: sets that it has not shown do not exist.
+    pub fn end_set_list(&mut self, kind: PoolSetKind) {
+        let is_missing = |(key, entry): &(&PoolSetKey, &SetEntry)| {
+            key.kind == kind && entry.info.is_some() && !entry.is_listed
+        };
+        let entries = self.sets.entries.iter();
+        let missing: Vec<PoolSetKey> = entries
+            .filter(is_missing)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in &missing {
+            self.set_set(key, None);
+        }
+    }
+
+    /// Records a set that the watch has shown; `None` if it cannot be decoded, and what was known of
+    /// it stays in force.
+    pub fn apply_set(&mut self, key: &PoolSetKey, info: Option<SetInfo>) {
+        let entry = self.sets.entry(key);
+        entry.is_listed = true;
+        if info.is_some() && entry.info.as_deref() != info.as_ref() {
+            self.set_set(key, info);
+        }
+        self.sets.remove_if_empty(key);
+    }
+
+    /// Removes a set.
+    pub fn remove_set(&mut self, key: &PoolSetKey) {
+        self.set_set(key, None);
+    }
+
+    /// Claims that wait for the set are reconciled.
+    fn set_set(&mut self, key: &PoolSetKey, info: Option<SetInfo>) {
+        let entry = self.sets.entry(key);
+        entry.info = info.map(Arc::new);
+        entry.find_members(key, &self.pools);
+        entry.notified = true;
+        self.effects.claims.extend(entry.waiting.keys().cloned());
+        self.effects.sets.push(key.clone());
+        self.sets.remove_if_empty(key);
+    }
+
+    /// Updates the sets after a change of a pool. With other labels it may be in other sets, or in
+    /// another failure domain.
+    pub(super) fn update_sets_of(&mut self, pool: &PoolKey) {
+        let Self {
+            sets,
+            pools,
+            effects,
+            ..
+        } = self;
+        let has_new_labels = sets.labels_changed(pool, pools);
+        for (key, entry) in &mut sets.entries {
+            let was_member = entry.ranks.contains_key(pool);
+            let is_selected = has_new_labels && entry.selects(key, pool, pools);
+            if has_new_labels && (was_member || is_selected) {
+                entry.find_members(key, pools);
+                effects.claims.extend(entry.waiting.keys().cloned());
+            }
+            let is_member = entry.update(pool, pools);
+            if (is_member || was_member) && !std::mem::replace(&mut entry.notified, true) {
+                effects.sets.push(key.clone());
+            }
+        }
+    }
+
+    /// Returns the set of a claim, which waits for a change of the set until it leaves it.
+    pub fn set_or_wait(&mut self, key: &PoolSetKey, claim: &NamespacedName) -> PoolLookup<SetInfo> {
+        let entry = self.sets.entry(key);
+        let was_known = entry.waiting.contains_key(claim);
+        entry.waiting.entry(claim.clone()).or_default();
+        match &entry.info {
+            Some(info) => PoolLookup::Found(Arc::clone(info)),
+            None if !was_known => PoolLookup::NotSeenYet,
+            None => PoolLookup::Missing,
+        }
+    }
+
+    /// The pool of which a claim has a reservation, or may have one whose creation had an unknown
+    /// outcome: the claim chooses no other one.
+    pub fn recorded_pool(&self, claim: &NamespacedName, uid: Uid) -> Option<PoolKey> {
+        let held = self.addresses.held_by(claim, uid);
+        let mut reserved = held.iter().filter(|held| !held.is_promise);
+        let used = reserved.clone().find(|held| held.was_used);
+        match used.or_else(|| reserved.next()) {
+            Some(held) => Some(held.pool.clone()),
+            None => Some(self.addresses.attempt(uid)?.0.clone()),
+        }
+    }
+
+    /// The members that may have an address for a claim, in the order in which they are tried:
+    /// those that keep one for it, and then those with free addresses.
+    pub fn free_members(
+        &self,
+        key: &PoolSetKey,
+        claim: &NamespacedName,
+        uid: Uid,
+        domains: Domains<'_>,
+    ) -> Vec<PoolKey> {
+        let Some(entry) = self.sets.entries.get(key) else {
+            return Vec::new();
+        };
+        let mut found: Vec<PoolKey> = Vec::new();
+        let free = entry.free.iter();
+        let free = free.filter_map(|(_, place)| entry.members.get(*place));
+        let kept = self.kept_for(entry, claim, uid);
+        for pool in kept.iter().chain(free) {
+            if !found.contains(pool) {
+                found.push(pool.clone());
+            }
+        }
+        self.of_domains(found, domains)
+    }
+
+    /// All members that may serve a claim, in order.
+    pub fn members(&self, key: &PoolSetKey, domains: Domains<'_>) -> Vec<PoolKey> {
+        match self.sets.entries.get(key) {
+            Some(entry) => self.of_domains(entry.members.clone(), domains),
+            None => Vec::new(),
+        }
+    }
+
+    fn of_domains(&self, mut members: Vec<PoolKey>, domains: Domains<'_>) -> Vec<PoolKey> {
+        let is_in = |pool: &PoolKey, zone| zone_of(&self.pools, pool) == Some(zone);
+        match domains {
+            Domains::Any => {}
+            Domains::Only(zone) => members.retain(|pool| is_in(pool, zone)),
+            // The sort is stable.
+            Domains::First(zone) => members.sort_by_key(|pool| !is_in(pool, zone)),
+        }
+        members
+    }
+
+    /// The members in which the claim has a turn, that promise it an address, or that keep the one
+    /// which the last claim of its name had.
+    fn kept_for(&self, entry: &SetEntry, claim: &NamespacedName, uid: Uid) -> Vec<PoolKey> {
+        let mut kept = Vec::new();
+        for pool in entry.waiting.get(claim).into_iter().flatten() {
+            let has_turn = |entry: &PoolEntry| entry.wait_queue.has_turn(claim);
+            if self.pools.get(pool).is_some_and(has_turn) {
+                kept.push(pool.clone());
+            }
+        }
+        let promised = self.addresses.slots_of(claim, uid);
+        for slot in promised.chain(self.addresses.released_by(claim)) {
+            let Some(reservation) = self.addresses.reservation(slot) else {
+                continue;
+            };
+            if reservation.is_manual() || self.former(&reservation.pool, claim).is_some() {
+                kept.push(reservation.pool.clone());
+            }
+        }
+        kept.retain(|pool| entry.ranks.contains_key(pool));
+        kept
+    }
+
+    /// Records that a claim requests an address of a member: it may wait in its queue from now on.
+    pub fn try_member(&mut self, key: &PoolSetKey, claim: &NamespacedName, pool: &PoolKey) {
+        let entry = self.sets.entry(key);
+        let pools = entry.waiting.entry(claim.clone()).or_default();
+        if !pools.contains(pool) {
+            pools.push(pool.clone());
+        }
+    }
+
+    /// Removes a claim from the queues of the members: it has an address, or does not exist.
+    pub fn leave_set(&mut self, key: &PoolSetKey, claim: &NamespacedName) {
+        let Some(entry) = self.sets.entries.get_mut(key) else {
+            return;
+        };
+        let pools = entry.waiting.remove(claim);
+        self.sets.remove_if_empty(key);
+        for pool in pools.iter().flatten() {
+            self.stop_waiting(pool, claim);
+        }
+    }
+
+    /// Records an IPAddress that refers to a set: its claim waits for nothing. If it was of another
+    /// pool before, it is no longer of that one.
+    pub(super) fn observe_address_of_set(&mut self, key: &PoolSetKey, address: &IPAddress) {
+        let name = NamespacedName::of(&address.metadata);
+        self.leave_set(key, &name);
+        let Some((pool, block, _)) = allocated_block(address) else {
+            return;
+        };
+        let place = (pool, block);
+        let before = self.sets.addresses.insert(name.clone(), place.clone());
+        if let Some((pool, block)) = before.filter(|before| *before != place) {
+            let scope = self.pools.scope(&pool);
+            self.update(&Slot { scope, block }, |usage| usage.remove_address(&name));
+        }
+    }
+
+    /// The pool, block and key of an IPAddress, as [`allocated_block`]. One that refers to a set and
+    /// does not name the member any more is of the one that is known.
+    pub(super) fn known_block(
+        &self,
+        address: &IPAddress,
+    ) -> Option<(PoolKey, Block, NamespacedName)> {
+        if let Some(allocated) = allocated_block(address) {
+            return Some(allocated);
+        }
+        PoolSetKey::of_address(address)?;
+        let name = NamespacedName::of(&address.metadata);
+        let (pool, block) = self.sets.addresses.get(&name)?.clone();
+        Some((pool, block, name))
+    }
+
+    /// As [`Ledger::end_unused_turn`], in all members.
+    pub fn end_unused_turns(
+        &mut self,
+        key: &PoolSetKey,
+        claim: &NamespacedName,
+        uid: Uid,
+        started: Instant,
+    ) {
+        let entry = self.sets.entries.get(key);
+        let pools = entry.and_then(|entry| entry.waiting.get(claim)).cloned();
+        for pool in pools.iter().flatten() {
+            self.end_unused_turn(pool, claim, uid, started);
+        }
+    }
+
+    /// Removes claims for which `exists` returns false.
+    pub(super) fn prune_sets(&mut self, exists: impl Fn(&NamespacedName) -> bool) {
+        for entry in self.sets.entries.values_mut() {
+            entry.waiting.retain(|claim, _| exists(claim));
+        }
+        self.sets.entries.retain(|_, entry| !entry.is_empty());
+        self.sets.addresses.retain(|name, _| exists(name));
+    }
+
+    /// What the status of a set reports; `None` if it does not exist. The next change of a member
+    /// notifies its controller.
+    pub fn set_report(&mut self, key: &PoolSetKey) -> Option<SetReport> {
+        let entry = self.sets.entries.get_mut(key)?;
+        entry.notified = false;
+        let mut report = SetReport {
+            info: Arc::clone(entry.info.as_ref()?),
+            counts: PoolSetStatus::default(),
+            ready: 0,
+            missing: Vec::new(),
+        };
+        for pool in &entry.members {
+            let Some(info) = self.pools.info(pool) else {
+                report.missing.push(pool.clone());
+                continue;
+            };
+            let (sum, counts) = (&mut report.counts, self.pools.counts(pool));
+            sum.pools = sum.pools.saturating_add(1);
+            sum.total = sum.total.saturating_add(counts.total);
+            sum.used = sum.used.saturating_add(counts.used);
+            sum.free = sum.free.saturating_add(counts.free);
+            report.ready += usize::from(info.can_allocate());
+        }
+        Some(report)
+    }
+}

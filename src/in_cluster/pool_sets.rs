@@ -1,0 +1,292 @@
+//! The controllers of sets of pools: finalizer, counts and conditions.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use capi_ipam_api::conditions::{self, Condition};
+use capi_ipam_api::{PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, names};
+use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
+use capi_ipam_controller::controller::{Action, ControllerBuilder, Protection};
+use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::Manager;
+use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_controller::watch::{EventHandler, Invalid, WatchApi, WatchSpec};
+use capi_ipam_controller::{clock, finalizer, trace_span};
+use capi_ipam_ledger::{SetInfo, SetReport};
+use capi_ipam_provider::advanced::{PoolControl, PoolPlan, STATUS_INTERVAL, run_pools};
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid, is_paused};
+use kube::core::ObjectMeta;
+use kube::{Api, Client};
+use tracing::{Span, field};
+
+use super::context::Context;
+use super::definitions;
+use super::gates::Gates;
+use super::shared_ledger::SharedLedger;
+
+/// The delay before it is checked again whether a set that is being deleted is in use. Nothing
+/// announces the release of its last address.
+const DELETION_CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// The maximum number of pools that a message names.
+const MAX_NAMED: usize = 3;
+
+/// Starts the controller of the sets of one kind, whose watch has the gate `gate`.
+pub(super) fn start(
+    manager: &mut Manager,
+    kind: PoolSetKind,
+    mut controller: ControllerBuilder<PoolSet, Infallible>,
+    context: &Arc<Context>,
+    gate: &ReadinessGate,
+    gates: &Gates,
+) {
+    for other in gates.of_pool() {
+        controller.wait_for(other);
+    }
+    let handler = Arc::new(SetEventHandler {
+        ledger: Arc::clone(&context.ledger),
+        kind,
+    });
+    let api = WatchApi::all_with(manager.client.clone(), &kind);
+    let main = WatchSpec::new(api, kind, handler, gate.clone());
+    let control = SetControl {
+        kind,
+        client: manager.client.clone(),
+        context: Arc::clone(context),
+        pools_synced: gates.pools.to_vec(),
+    };
+    let controller = controller
+        .undecodable(|metadata| Some(undecodable(metadata)))
+        .span(move |set, _| span(kind, set));
+    run_pools(manager, controller, main, kind, control);
+}
+
+/// A set in deletion of which only this is known.
+fn undecodable(metadata: &ObjectMeta) -> PoolSet {
+    PoolSet {
+        metadata: metadata.clone(),
+        ..PoolSet::default()
+    }
+}
+
+fn span(kind: PoolSetKind, set: &PoolSet) -> Span {
+    trace_span!(
+        "pool_set.reconcile",
+        set = %PoolSetKey::new(kind, &set.metadata),
+        outcome = field::Empty,
+    )
+}
+
+/// Records the sets of one kind in the ledger.
+struct SetEventHandler {
+    ledger: Arc<SharedLedger>,
+    kind: PoolSetKind,
+}
+
+impl EventHandler<PoolSet> for SetEventHandler {
+    fn init(&self) {
+        self.ledger.note(|ledger| ledger.begin_set_list(self.kind));
+    }
+
+    fn init_done(&self) {
+        self.ledger.note(|ledger| ledger.end_set_list(self.kind));
+    }
+
+    fn apply(&self, set: &PoolSet) {
+        let key = PoolSetKey::new(self.kind, &set.metadata);
+        let info = SetInfo::of(&key, set);
+        self.ledger
+            .note(|ledger| ledger.apply_set(&key, Some(info)));
+    }
+
+    fn delete(&self, set: &PoolSet) {
+        let key = PoolSetKey::new(self.kind, &set.metadata);
+        self.ledger.note(|ledger| ledger.remove_set(&key));
+    }
+
+    fn apply_invalid(&self, object: &Invalid) {
+        let key = PoolSetKey::new(self.kind, &object.metadata);
+        self.ledger.note(|ledger| ledger.apply_set(&key, None));
+    }
+
+    fn delete_invalid(&self, object: &Invalid) {
+        let key = PoolSetKey::new(self.kind, &object.metadata);
+        self.ledger.note(|ledger| ledger.remove_set(&key));
+    }
+}
+
+/// The sets of one kind.
+struct SetControl {
+    kind: PoolSetKind,
+    client: Client,
+    context: Arc<Context>,
+    /// The gates of all kinds of pools.
+    pools_synced: Vec<ReadinessGate>,
+}
+
+impl PoolControl for SetControl {
+    type Pool = PoolSet;
+
+    fn finalizer(&self) -> Option<&'static str> {
+        Some(names::PROTECT_POOL)
+    }
+
+    fn client(&self, set: &PoolSet) -> ResourceClient<PoolSet> {
+        let client = self.client.clone();
+        let api = match set.metadata.namespace.as_deref() {
+            Some(namespace) if !self.kind.is_global() => {
+                Api::namespaced_with(client, namespace, &self.kind)
+            }
+            _ => Api::all_with(client, &self.kind),
+        };
+        ResourceClient::new(api, &self.kind).requiring_fields()
+    }
+
+    fn protection(&self, set: &PoolSet) -> Protection {
+        if !self.pools_synced.iter().all(ReadinessGate::is_ready) {
+            return Protection::Postponed(Action::Requeue(STATUS_INTERVAL));
+        }
+        let ledger = &self.context.ledger;
+        if ledger.read(|ledger| ledger.networks().have_definitions_problem()) {
+            return Protection::Postponed(Action::Requeue(definitions::RETRY_DELAY));
+        }
+        if is_paused(&set.metadata) {
+            return Protection::Unmanaged;
+        }
+        Protection::Managed
+    }
+
+    /// The watch shows all states in order, and a response may be older than what it has shown.
+    fn seen(&self, _: &PoolSet) {}
+
+    fn conditions(set: &PoolSet) -> Vec<Condition> {
+        let status = set.status.as_ref();
+        status.map_or_else(Vec::new, |status| status.conditions.clone())
+    }
+
+    fn is_warning(condition: &Condition) -> bool {
+        let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
+        let reason = condition.reason.as_deref().unwrap_or_default();
+        condition.type_ == conditions::READY && problems.contains(&reason)
+    }
+
+    async fn plan(
+        &self,
+        set: &PoolSet,
+        finalizer_error: Option<&str>,
+    ) -> Result<PoolPlan<PoolSet>, CallError> {
+        let key = PoolSetKey::new(self.kind, &set.metadata);
+        let report = self.context.ledger.note(|ledger| ledger.set_report(&key));
+        let is_deleting = set.metadata.deletion_timestamp.is_some();
+        let is_protected = finalizer::is_set(set, names::PROTECT_POOL);
+        if is_deleting && is_protected && !is_paused(&set.metadata) && !self.is_in_use(&key).await?
+        {
+            return Ok(PoolPlan::Released);
+        }
+        let Some(report) = report else {
+            return Ok(PoolPlan::Later(STATUS_INTERVAL));
+        };
+        let status = status(set, &report, finalizer_error);
+        let mut wanted = None;
+        if set.status.as_ref() != Some(&status) {
+            let mut changed = set.clone();
+            changed.status = Some(status);
+            wanted = Some(Box::new(changed));
+        }
+        let next = if is_deleting {
+            Action::Requeue(DELETION_CHECK_INTERVAL)
+        } else {
+            Action::AwaitChange
+        };
+        Ok(PoolPlan::Report(wanted, next))
+    }
+}
+
+impl SetControl {
+    /// Whether live lists show a claim with an address, or an IPAddress, that names the set.
+    async fn is_in_use(&self, key: &PoolSetKey) -> Result<bool, CallError> {
+        let namespace = key.namespace.as_deref().unwrap_or_default();
+        let Context {
+            contract, ledger, ..
+        } = &*self.context;
+        // One that only waits has the finalizer, too.
+        let has_address = |claim: &IPAddressClaim| {
+            let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+            let name = NamespacedName::of(&claim.metadata);
+            let recorded = || ledger.read(|ledger| ledger.recorded_pool(&name, uid));
+            claim.bound_address().is_some() || recorded().is_some()
+        };
+        let is_user = |claim: &IPAddressClaim| {
+            PoolSetKey::of_claim(claim).as_ref() == Some(key) && has_address(claim)
+        };
+        let is_of_set = |address: &IPAddress| PoolSetKey::of_address(address).as_ref() == Some(key);
+        Ok(any(&contract.claims(namespace), is_user).await?
+            || any(&contract.addresses(namespace), is_of_set).await?)
+    }
+}
+
+/// Whether any object matches. One that cannot be decoded may match.
+async fn any<K: ApiObject>(
+    client: &ResourceClient<K>,
+    matches: impl Fn(&K) -> bool,
+) -> Result<bool, CallError> {
+    let mut found = false;
+    client
+        .for_each_page(|page| {
+            found |= page
+                .iter()
+                .any(|object| object.0.as_ref().map_or(true, &matches));
+        })
+        .await?;
+    Ok(found)
+}
+
+fn status(set: &PoolSet, report: &SetReport, finalizer_error: Option<&str>) -> PoolSetStatus {
+    let generation = set.metadata.generation;
+    let before = set.status.as_ref();
+    let mut list = before.map_or_else(Vec::new, |status| status.conditions.clone());
+    let ready = ready(report, finalizer_error).with_observed_generation(generation);
+    conditions::set_ready(&mut list, ready, clock::now());
+    PoolSetStatus {
+        observed_generation: generation,
+        conditions: list,
+        ..report.counts.clone()
+    }
+}
+
+fn ready(report: &SetReport, finalizer_error: Option<&str>) -> Condition {
+    let not_ready = |reason, message| Condition::new(conditions::READY, false, reason, message);
+    if report.info.deleting {
+        let message = "waiting until no IPAddressClaim with an address names the set".to_owned();
+        return not_ready(conditions::DELETING, message);
+    }
+    if let Some(error) = finalizer_error {
+        let finalizer = names::PROTECT_POOL;
+        let message = format!("cannot add the finalizer {finalizer}, will retry: {error}");
+        return not_ready(conditions::INITIALIZATION_FAILED, message);
+    }
+    if let Err(problems) = &report.info.members {
+        return not_ready(conditions::INVALID_SPEC, problems.to_string());
+    }
+    let missing = missing(report);
+    if report.ready == 0 {
+        let message = format!("no pool of the set can allocate addresses{missing}");
+        return not_ready(conditions::NO_POOLS, message);
+    }
+    let message = missing.trim_start_matches("; ").to_owned();
+    Condition::new(conditions::READY, true, conditions::POOLS_READY, message)
+}
+
+/// The listed pools that do not exist, after a semicolon.
+fn missing(report: &SetReport) -> String {
+    let named = report.missing.iter().take(MAX_NAMED);
+    let mut names: Vec<String> = named.map(ToString::to_string).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let others = report.missing.len().saturating_sub(names.len());
+    if others > 0 {
+        names.push(format!("{others} more"));
+    }
+    format!("; these do not exist: {}", names.join(", "))
+}
