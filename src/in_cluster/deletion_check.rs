@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{Audience, IPReservation, PoolKey, Scope, block_of_name};
+use capi_ipam_api::{Audience, IPReservation, PoolKey, PoolSetKey, Scope, block_of_name};
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::inherited;
@@ -252,7 +252,19 @@ impl Users {
     fn add_address(&mut self, address: &IPAddress) {
         if let Some(pool) = PoolKey::of_address(address) {
             self.mark_used(&pool, || DeletionBlocker::UnknownAddress);
+        } else if PoolSetKey::of_address(address).is_some() {
+            // Somebody has removed the annotation that names the member.
+            for pool in self.pools_of_claims(address.metadata.namespace.as_deref()) {
+                self.mark_used(&pool, || DeletionBlocker::UnknownAddress);
+            }
         }
+    }
+
+    /// The pools that claims of a namespace can use.
+    fn pools_of_claims(&self, namespace: Option<&str>) -> Vec<PoolKey> {
+        let may_use =
+            |pool: &&PoolKey| pool.namespace.is_none() || pool.namespace.as_deref() == namespace;
+        self.unused.keys().filter(may_use).cloned().collect()
     }
 
     /// The pool of the IPAddress is that of its owner reference. Without one it may be of each pool
@@ -267,16 +279,15 @@ impl Users {
         let owner = owners
             .iter()
             .find_map(|owner| PoolKey::of_owner(owner, namespace));
-        let may_be_of = |pool: &PoolKey| match &owner {
-            Some(owner) => owner == pool,
-            None => pool.namespace.is_none() || pool.namespace.as_deref() == namespace,
-        };
-        let pools: Vec<PoolKey> = self
-            .unused
-            .keys()
-            .filter(|pool| may_be_of(pool))
-            .cloned()
-            .collect();
+        let mut pools = self.pools_of_claims(namespace);
+        if let Some(owner) = owner {
+            pools = self
+                .unused
+                .keys()
+                .filter(|pool| **pool == owner)
+                .cloned()
+                .collect();
+        }
         let name = invalid.metadata.name.as_deref().unwrap_or_default();
         for pool in pools {
             let audience = Audience::of(pool.namespace.as_deref());

@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, names};
+use capi_ipam_api::{MAX_POOLS, PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, counted, names};
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, ControllerBuilder, Protection};
+use capi_ipam_controller::expiring_map::ExpiringMap;
 use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -18,6 +19,7 @@ use capi_ipam_provider::advanced::{PoolControl, PoolPlan, STATUS_INTERVAL, run_p
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim, Uid, is_paused};
 use kube::core::ObjectMeta;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tracing::{Span, field};
 
 use super::context::Context;
@@ -54,6 +56,7 @@ pub(super) fn start(
         client: manager.client.clone(),
         context: Arc::clone(context),
         pools_synced: gates.pools.to_vec(),
+        in_use: Mutex::default(),
     };
     let controller = controller
         .undecodable(|metadata| Some(undecodable(metadata)))
@@ -122,6 +125,8 @@ struct SetControl {
     context: Arc<Context>,
     /// The gates of all kinds of pools.
     pools_synced: Vec<ReadinessGate>,
+    /// Until when each set that is being deleted counts as in use: lists show it.
+    in_use: Mutex<ExpiringMap<Uid, ()>>,
 }
 
 impl PoolControl for SetControl {
@@ -179,9 +184,11 @@ impl PoolControl for SetControl {
         let report = self.context.ledger.note(|ledger| ledger.set_report(&key));
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let is_protected = finalizer::is_set(set, names::PROTECT_POOL);
-        if is_deleting && is_protected && !is_paused(&set.metadata) && !self.is_in_use(&key).await?
-        {
-            return Ok(PoolPlan::Released);
+        if is_deleting && is_protected && !is_paused(&set.metadata) {
+            let uid = Uid::of(set.metadata.uid.as_deref().unwrap_or_default());
+            if !self.is_in_use(&key, uid).await? {
+                return Ok(PoolPlan::Released);
+            }
         }
         let Some(report) = report else {
             return Ok(PoolPlan::Later(STATUS_INTERVAL));
@@ -203,8 +210,12 @@ impl PoolControl for SetControl {
 }
 
 impl SetControl {
-    /// Whether live lists show a claim with an address, or an IPAddress, that names the set.
-    async fn is_in_use(&self, key: &PoolSetKey) -> Result<bool, CallError> {
+    /// Whether live lists show a claim with an address, or an IPAddress, that names the set. Each
+    /// change of a pool of the set asks, so what is found counts for a while.
+    async fn is_in_use(&self, key: &PoolSetKey, uid: Uid) -> Result<bool, CallError> {
+        if self.in_use.lock().get(&uid, Instant::now()).is_some() {
+            return Ok(true);
+        }
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let Context {
             contract, ledger, ..
@@ -220,8 +231,13 @@ impl SetControl {
             PoolSetKey::of_claim(claim).as_ref() == Some(key) && has_address(claim)
         };
         let is_of_set = |address: &IPAddress| PoolSetKey::of_address(address).as_ref() == Some(key);
-        Ok(any(&contract.claims(namespace), is_user).await?
-            || any(&contract.addresses(namespace), is_of_set).await?)
+        let is_used = any(&contract.claims(namespace), is_user).await?
+            || any(&contract.addresses(namespace), is_of_set).await?;
+        if is_used {
+            let mut in_use = self.in_use.lock();
+            in_use.insert(uid, (), DELETION_CHECK_INTERVAL, Instant::now());
+        }
+        Ok(is_used)
     }
 }
 
@@ -268,7 +284,14 @@ fn ready(report: &SetReport, finalizer_error: Option<&str>) -> Condition {
     if let Err(problems) = &report.info.members {
         return not_ready(conditions::INVALID_SPEC, problems.to_string());
     }
-    let missing = missing(report);
+    let mut missing = missing(report);
+    if report.excess > 0 {
+        let excess = counted(report.excess, "pool", "pools");
+        let text = format!(
+            "; the selector matches {excess} more than the {MAX_POOLS} of a set, which are not used"
+        );
+        missing.push_str(&text);
+    }
     if report.ready == 0 {
         let message = format!("no pool of the set can allocate addresses{missing}");
         return not_ready(conditions::NO_POOLS, message);

@@ -122,13 +122,10 @@ fn report_failed(object: &str, error: &CallError) {
 }
 
 /// Whether an IPAddress has this address, from this pool. One that refers to a set may be of any
-/// pool if it does not name the member.
+/// pool: a user can change the annotation that names the member, and the reservation stays.
 fn has_address(address: &IPAddress, slot: &Slot, pool: &PoolKey) -> bool {
-    let from = PoolKey::of_address(address);
-    let may_be_of_pool = match &from {
-        Some(from) => from == pool,
-        None => PoolSetKey::of_address(address).is_some(),
-    };
+    let is_of_set = PoolSetKey::of_address(address).is_some();
+    let may_be_of_pool = is_of_set || PoolKey::of_address(address).as_ref() == Some(pool);
     may_be_of_pool && block_of(address, pool.kind) == Some(slot.block)
 }
 

@@ -197,9 +197,15 @@ impl InClusterHandler {
         Err(refusals.into_error())
     }
 
-    /// Whether another member can be chosen after this error: nothing is reserved for the claim.
+    /// Whether another member can be chosen after this error: nothing is reserved for the claim, or
+    /// the member does not exist or no longer has the address. The creation of the IPAddress decides
+    /// between two members, and the sweeper releases what is not used.
     fn may_try_next(&self, error: &HandlerError) -> bool {
-        is_refusal(error) && self.recorded_pool().is_none()
+        let is_lost = matches!(
+            error,
+            HandlerError::PoolNotFound(_) | HandlerError::PoolExhausted(_)
+        );
+        is_refusal(error) && (is_lost || self.recorded_pool().is_none())
     }
 
     async fn allocate_in(

@@ -413,6 +413,29 @@ async fn address_without_annotation_is_adopted_in_the_pool_that_contains_it() {
 }
 
 #[tokio::test]
+async fn annotation_of_a_user_frees_and_moves_no_address() {
+    let consumer = with_racks(&[1, 2]).await;
+    create_set(&consumer, json!({"pools": members(&["rack-1", "rack-2"])})).await;
+    assert_eq!(bind(&consumer, "a").await, "10.0.1.1");
+    for pool in ["missing", "rack-2"] {
+        consumer
+            .modify(&consumer.addresses(), "a", |address| {
+                let annotations = &mut address["metadata"]["annotations"];
+                annotations[names::MEMBER_POOL_ANNOTATION] =
+                    json!(format!("InClusterIPPool/{pool}"));
+            })
+            .await;
+        // Longer than the interval and the grace period of the sweeper.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        consumer
+            .wait_for_reservations("rack-1", &[("10.0.1.1", "a")])
+            .await;
+        consumer.wait_for_counts("rack-1", (1, 0, 1, 0)).await;
+    }
+    assert_eq!(bind(&consumer, "b").await, "10.0.2.1");
+}
+
+#[tokio::test]
 async fn requested_and_promised_addresses_are_found_in_their_pool() {
     let consumer = consumer().await;
     for rack in [1, 2] {

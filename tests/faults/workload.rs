@@ -89,7 +89,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,

@@ -96,7 +96,9 @@ pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, Sli
 pub use pool_fields::PoolFields;
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
-pub use pool_set::{PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers};
+pub use pool_set::{
+    MAX_POOLS, PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers,
+};
 pub use pool_set_key::{PoolSetKey, PoolSetKind};
 pub use pool_spec::PoolSpec;
 pub use pool_v1alpha1::IPPoolSpecV1Alpha1;

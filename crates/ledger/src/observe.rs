@@ -127,6 +127,11 @@ impl Observe<IPAddress> for Ledger {
 
     fn delete(&mut self, address: &IPAddress) {
         let Some((pool, block, name)) = self.known_block(address) else {
+            // It was of a member that is not known any more.
+            if PoolSetKey::of_address(address).is_some() {
+                let name = NamespacedName::of(&address.metadata);
+                self.change(|ledger| ledger.remove_addresses_of(&name));
+            }
             return;
         };
         self.change(|ledger| {

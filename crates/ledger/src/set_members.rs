@@ -11,7 +11,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use crate::pools::{PoolEntry, Pools};
 use crate::sets::{SetEntry, SetInfo};
-use crate::{Ledger, PoolLookup, allocated_block};
+use crate::{Ledger, PoolLookup, allocated_block, block_of};
 
 /// The failure domains of the pools that may serve a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct SetReport {
     pub ready: usize,
     /// The listed pools that do not exist.
     pub missing: Vec<PoolKey>,
+    /// The number of selected pools that the set does not use: it has too many.
+    pub excess: usize,
 }
 
 fn zone_of<'a>(pools: &'a Pools, pool: &PoolKey) -> Option<&'a str> {
@@ -227,12 +229,12 @@ impl Ledger {
         }
     }
 
-    /// Records an IPAddress that refers to a set: its claim waits for nothing. If it was of another
-    /// pool before, it is no longer of that one.
+    /// Records an IPAddress that refers to a set: its claim waits for nothing. With another address
+    /// than before, it no longer has that one.
     pub(super) fn observe_address_of_set(&mut self, key: &PoolSetKey, address: &IPAddress) {
         let name = NamespacedName::of(&address.metadata);
         self.leave_set(key, &name);
-        let Some((pool, block, _)) = allocated_block(address) else {
+        let Some((pool, block, _)) = self.known_block(address) else {
             return;
         };
         let place = (pool, block);
@@ -243,19 +245,21 @@ impl Ledger {
         }
     }
 
-    /// The pool, block and key of an IPAddress, as [`allocated_block`]. One that refers to a set and
-    /// does not name the member any more is of the one that is known.
+    /// The pool, block and key of an IPAddress, as [`allocated_block`]. One that refers to a set is of
+    /// the member that is known: a user can change the annotation that names it.
     pub(super) fn known_block(
         &self,
         address: &IPAddress,
     ) -> Option<(PoolKey, Block, NamespacedName)> {
-        if let Some(allocated) = allocated_block(address) {
-            return Some(allocated);
+        if PoolSetKey::of_address(address).is_some() {
+            let name = NamespacedName::of(&address.metadata);
+            if let Some((pool, block)) = self.sets.addresses.get(&name)
+                && block_of(address, pool.kind) == Some(*block)
+            {
+                return Some((pool.clone(), *block, name));
+            }
         }
-        PoolSetKey::of_address(address)?;
-        let name = NamespacedName::of(&address.metadata);
-        let (pool, block) = self.sets.addresses.get(&name)?.clone();
-        Some((pool, block, name))
+        allocated_block(address)
     }
 
     /// As [`Ledger::end_unused_turn`], in all members.
@@ -279,7 +283,6 @@ impl Ledger {
             entry.waiting.retain(|claim, _| exists(claim));
         }
         self.sets.entries.retain(|_, entry| !entry.is_empty());
-        self.sets.addresses.retain(|name, _| exists(name));
     }
 
     /// What the status of a set reports; `None` if it does not exist. The next change of a member
@@ -292,6 +295,7 @@ impl Ledger {
             counts: PoolSetStatus::default(),
             ready: 0,
             missing: Vec::new(),
+            excess: entry.excess,
         };
         for pool in &entry.members {
             let Some(info) = self.pools.info(pool) else {

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use capi_ipam_api::{PoolChoice, PoolKey, PoolSet, PoolSetKey, SetMembers, names};
+use capi_ipam_api::{MAX_POOLS, PoolChoice, PoolKey, PoolSet, PoolSetKey, SetMembers, names};
 use capi_ipam_contract::is_paused;
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
@@ -63,6 +63,8 @@ pub(super) type Rank = (Reverse<u128>, usize);
 pub(super) struct SetEntry {
     pub(super) info: Option<Arc<SetInfo>>,
     pub(super) members: Vec<PoolKey>,
+    /// The number of pools that are selected beyond the limit.
+    pub(super) excess: usize,
     /// The place of each member in `members`, and its rank if it has free addresses.
     pub(super) ranks: HashMap<PoolKey, (usize, Option<Rank>)>,
     pub(super) free: BTreeSet<Rank>,
@@ -93,7 +95,7 @@ impl SetEntry {
 
     /// Finds the members. Returns whether they are others than before.
     pub(super) fn find_members(&mut self, key: &PoolSetKey, pools: &Pools) -> bool {
-        let members = match self.info.as_deref().map(|info| &info.members) {
+        let mut members = match self.info.as_deref().map(|info| &info.members) {
             Some(Ok(SetMembers::Listed(listed))) => listed.clone(),
             Some(Ok(SetMembers::Selected(_))) => {
                 let existing = pools.existing_pools();
@@ -104,6 +106,8 @@ impl SetEntry {
             }
             Some(Err(_)) | None => Vec::new(),
         };
+        self.excess = members.len().saturating_sub(MAX_POOLS);
+        members.truncate(MAX_POOLS);
         let is_changed = self.members != members;
         self.free.clear();
         let places = members.iter().enumerate();
