@@ -47,6 +47,7 @@ mod definitions;
 mod deletion_check;
 mod errors;
 mod gates;
+mod gauges;
 mod handler;
 mod kinds;
 mod machines;

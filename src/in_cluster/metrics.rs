@@ -12,11 +12,11 @@ use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_ledger::{BlockObstacle, NetworkCounts, PoolCounts, WaitingForBlock};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::gauge::Gauge;
 
 use super::allocation_log;
+use super::gauges::{Labels, encode};
 use super::readiness;
 use super::shared_ledger::SharedLedger;
 
@@ -175,9 +175,6 @@ pub(super) struct PoolMetrics {
     snapshot: Arc<Mutex<Arc<Snapshot>>>,
     not_in_use: Arc<Mutex<Arc<UseCounts>>>,
 }
-
-/// The labels of a value.
-type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// The values of a label, and the number of each.
 type Counts = Vec<(&'static str, i64)>;
@@ -415,20 +412,6 @@ fn rows<'a>(
         labels.push((label, value));
         (labels, count)
     })
-}
-
-/// Encodes a gauge.
-pub(super) fn encode<'a>(
-    encoder: &mut DescriptorEncoder<'_>,
-    description: &Description,
-    rows: impl Iterator<Item = (Labels<'a>, i64)>,
-) -> Result<(), fmt::Error> {
-    let Description { name, help, .. } = description;
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, count) in rows {
-        ConstGauge::new(count).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

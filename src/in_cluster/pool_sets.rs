@@ -231,13 +231,13 @@ impl SetControl {
             PoolSetKey::of_claim(claim).as_ref() == Some(key) && has_address(claim)
         };
         let is_of_set = |address: &IPAddress| PoolSetKey::of_address(address).as_ref() == Some(key);
-        let is_used = any(&contract.claims(namespace), is_user).await?
+        let found = any(&contract.claims(namespace), is_user).await?
             || any(&contract.addresses(namespace), is_of_set).await?;
-        if is_used {
+        if found {
             let mut in_use = self.in_use.lock();
             in_use.insert(uid, (), DELETION_CHECK_INTERVAL, Instant::now());
         }
-        Ok(is_used)
+        Ok(found)
     }
 }
 
@@ -302,8 +302,8 @@ fn ready(report: &SetReport, finalizer_error: Option<&str>) -> Condition {
 
 /// The listed pools that do not exist, after a semicolon.
 fn missing(report: &SetReport) -> String {
-    let named = report.missing.iter().take(MAX_NAMED);
-    let mut names: Vec<String> = named.map(ToString::to_string).collect();
+    let first = report.missing.iter().take(MAX_NAMED);
+    let mut names: Vec<String> = first.map(ToString::to_string).collect();
     if names.is_empty() {
         return String::new();
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use super::metrics::encode;
+use super::gauges::encode;
 
 pub(super) const NOT_READY: Description = Description {
     name: "capi_ipam_not_ready",

@@ -1,6 +1,7 @@
 //! Validation by the CRD of sets of pools. What it rejects is also rejected by the types.
 
 use capi_ipam_api::{PoolSetKey, PoolSetKind, PoolSetSpec};
+use kube::core::ObjectMeta;
 use support::prelude::*;
 
 use super::{ControlPlane, object, with_file};
@@ -81,7 +82,7 @@ fn sets_of_pools_are_validated() {
         with_file(&plane, &["create", "--dry-run=server"], &set)
     };
     let is_valid = |kind: PoolSetKind, spec: &Value| {
-        let key = PoolSetKey::new(kind, &Default::default());
+        let key = PoolSetKey::new(kind, &ObjectMeta::default());
         serde_json::from_value::<PoolSetSpec>(spec.clone())
             .is_ok_and(|spec| spec.members(&key).is_ok())
     };
