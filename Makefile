@@ -136,8 +136,8 @@ cluster-api: ## Build clusterctl and the core manager of Cluster API for the tes
 	@hack/control-plane/ensure.sh cluster-api >/dev/null
 
 .PHONY: test-tools
-test-tools: ## Build helm, NATS, Prometheus and the OpenTelemetry collector for the tests, and install Chromium
-	@for set in chromium helm nats otel-collector prometheus; do hack/control-plane/ensure.sh $$set >/dev/null || exit 1; done
+test-tools: ## Build helm, Lua, NATS, Prometheus and the OpenTelemetry collector for the tests, and install Chromium
+	@for set in chromium cilium cluster-api-operator helm lua metallb nats otel-collector prometheus; do hack/control-plane/ensure.sh $$set >/dev/null || exit 1; done
 
 .PHONY: fuzz
 fuzz: rust ## Fuzz TARGET until interrupted (ARGS: libFuzzer flags)

@@ -17,15 +17,17 @@ use crate::{
 };
 
 /// The kinds that a manager watches.
-const WATCHED: [&str; 12] = [
+const WATCHED: [&str; 14] = [
     "clusters",
     "globalinclusterippools",
     "globalinclusterprefixpools",
+    "globalippoolsets",
     "inclusterippools",
     "inclusterprefixpools",
     "ipaddressclaims",
     "ipaddresses",
     "ipnetworks",
+    "ippoolsets",
     "ipregistries",
     "ipreservations",
     "ipslices",
