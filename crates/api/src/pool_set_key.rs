@@ -5,7 +5,7 @@ use kube::core::ObjectMeta;
 
 use super::{InClusterKind, names};
 
-/// The kinds of sets of pools. The dynamic type of [`PoolSet`].
+/// The kinds of sets of pools. The dynamic type of [`PoolSet`](crate::PoolSet).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PoolSetKind {
     /// `IPPoolSet`: pools of its namespace and global ones, for the claims of its namespace.
