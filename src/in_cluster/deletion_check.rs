@@ -175,7 +175,7 @@ impl DeletionChecker {
                 .for_each_page(|page| {
                     for address in page {
                         match address.0 {
-                            Ok(address) => users.add_address(&address),
+                            Ok(address) => users.add_address(&address, &self.ledger),
                             Err(invalid) => users.add_undecodable_address(&invalid),
                         }
                     }
@@ -249,22 +249,16 @@ impl Users {
         }
     }
 
-    fn add_address(&mut self, address: &IPAddress) {
-        if let Some(pool) = PoolKey::of_address(address) {
-            self.mark_used(&pool, || DeletionBlocker::UnknownAddress);
-        } else if PoolSetKey::of_address(address).is_some() {
+    fn add_address(&mut self, address: &IPAddress, ledger: &SharedLedger) {
+        let mut pools: Vec<PoolKey> = PoolKey::of_address(address).into_iter().collect();
+        if pools.is_empty() && PoolSetKey::of_address(address).is_some() {
             // Somebody has removed the annotation that names the member.
-            for pool in self.pools_of_claims(address.metadata.namespace.as_deref()) {
-                self.mark_used(&pool, || DeletionBlocker::UnknownAddress);
-            }
+            let contains = |pool: &&PoolKey| ledger.read(|it| it.contains_address(pool, address));
+            pools = self.unused.keys().filter(contains).cloned().collect();
         }
-    }
-
-    /// The pools that claims of a namespace can use.
-    fn pools_of_claims(&self, namespace: Option<&str>) -> Vec<PoolKey> {
-        let may_use =
-            |pool: &&PoolKey| pool.namespace.is_none() || pool.namespace.as_deref() == namespace;
-        self.unused.keys().filter(may_use).cloned().collect()
+        for pool in pools {
+            self.mark_used(&pool, || DeletionBlocker::UnknownAddress);
+        }
     }
 
     /// The pool of the IPAddress is that of its owner reference. Without one it may be of each pool
@@ -279,15 +273,16 @@ impl Users {
         let owner = owners
             .iter()
             .find_map(|owner| PoolKey::of_owner(owner, namespace));
-        let mut pools = self.pools_of_claims(namespace);
-        if let Some(owner) = owner {
-            pools = self
-                .unused
-                .keys()
-                .filter(|pool| **pool == owner)
-                .cloned()
-                .collect();
-        }
+        let may_be_of = |pool: &PoolKey| match &owner {
+            Some(owner) => owner == pool,
+            None => pool.namespace.is_none() || pool.namespace.as_deref() == namespace,
+        };
+        let pools: Vec<PoolKey> = self
+            .unused
+            .keys()
+            .filter(|pool| may_be_of(pool))
+            .cloned()
+            .collect();
         let name = invalid.metadata.name.as_deref().unwrap_or_default();
         for pool in pools {
             let audience = Audience::of(pool.namespace.as_deref());

@@ -240,13 +240,7 @@ impl InClusterHandler {
             if let Some(held) = held.iter().find(is_address) {
                 return Some(held.pool.clone());
             }
-            let contains = |pool: &PoolKey| {
-                let info = ledger.pools().pool_info(pool);
-                let blocks = info.as_ref().and_then(|info| info.blocks());
-                blocks
-                    .zip(block_of(existing, pool.kind))
-                    .is_some_and(|(blocks, block)| blocks.contains(block))
-            };
+            let contains = |pool: &PoolKey| ledger.contains_address(pool, existing);
             let members = ledger.members(set, Domains::Any);
             members.into_iter().find(contains)
         });

@@ -262,6 +262,16 @@ impl Ledger {
         allocated_block(address)
     }
 
+    /// Whether a pool contains the address of an IPAddress.
+    pub fn contains_address(&self, pool: &PoolKey, address: &IPAddress) -> bool {
+        let info = self.pools.info(pool);
+        let blocks = info.and_then(|info| info.blocks());
+        let block = block_of(address, pool.kind);
+        blocks
+            .zip(block)
+            .is_some_and(|(blocks, block)| blocks.contains(block))
+    }
+
     /// As [`Ledger::end_unused_turn`], in all members.
     pub fn end_unused_turns(
         &mut self,
