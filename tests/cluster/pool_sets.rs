@@ -92,6 +92,36 @@ async fn waits(consumer: &Consumer, name: &str, reason: &str) -> String {
     consumer.wait_for_reason(name, reason).await
 }
 
+/// Writes the name of a pool into the annotation of an IPAddress.
+async fn write_member(consumer: &Consumer, name: &str, pool: &str) {
+    consumer
+        .modify(&consumer.addresses(), name, |address| {
+            let annotations = &mut address["metadata"]["annotations"];
+            annotations[names::MEMBER_POOL_ANNOTATION] = json!(format!("InClusterIPPool/{pool}"));
+        })
+        .await;
+}
+
+/// Pauses the set `racks`, and creates a claim that waits for it. Returns its name.
+async fn create_paused_claim(consumer: &Consumer) -> String {
+    consumer
+        .set_paused(&own_sets(consumer), "racks", true)
+        .await;
+    eventually("a claim reports that its set is paused", || async {
+        let name = unique("p");
+        create_claim(consumer, &name).await;
+        until(&format!("claim {name} is bound or waits"), async || {
+            let claim = consumer.claims().get(&name).await.ok().flatten()?;
+            Some(claim.bound_address().is_some() || ready(&claim).message.is_some())
+        })
+        .await;
+        let text = ready(&consumer.the_claim(&name).await).message;
+        text.is_some_and(|text| text.contains("racks is paused"))
+            .then_some(name)
+    })
+    .await
+}
+
 /// Waits until the set `racks` has these numbers of pools, of addresses in use, and of free ones.
 async fn wait_for_counts(consumer: &Consumer, expected: (i64, i64, i64)) {
     eventually_ok(&format!("the set counts {expected:?}"), || async {
@@ -384,7 +414,7 @@ async fn set_of_prefix_pools_allocates_prefixes() {
 }
 
 #[tokio::test]
-async fn address_without_annotation_is_adopted_in_the_pool_that_contains_it() {
+async fn address_without_annotation_is_of_the_pool_that_contains_it() {
     let consumer = with_racks(&[2, 2]).await;
     create_set(&consumer, json!({"pools": members(&["rack-1", "rack-2"])})).await;
     let pool = json!({"apiGroup": names::GROUP, "kind": SET, "name": "racks"});
@@ -418,13 +448,7 @@ async fn annotation_of_a_user_frees_and_moves_no_address() {
     create_set(&consumer, json!({"pools": members(&["rack-1", "rack-2"])})).await;
     assert_eq!(bind(&consumer, "a").await, "10.0.1.1");
     for pool in ["missing", "rack-2"] {
-        consumer
-            .modify(&consumer.addresses(), "a", |address| {
-                let annotations = &mut address["metadata"]["annotations"];
-                annotations[names::MEMBER_POOL_ANNOTATION] =
-                    json!(format!("InClusterIPPool/{pool}"));
-            })
-            .await;
+        write_member(&consumer, "a", pool).await;
         // Longer than the interval and the grace period of the sweeper.
         tokio::time::sleep(Duration::from_secs(5)).await;
         consumer
@@ -511,26 +535,31 @@ async fn paused_pool_is_passed_over_and_paused_set_waits() {
         })
         .await;
     assert_eq!(bind(&consumer, "a").await, "10.0.2.1");
-    consumer
-        .set_paused(&own_sets(&consumer), "racks", true)
-        .await;
-    let paused = eventually("a claim reports that its set is paused", || async {
-        let name = unique("p");
-        create_claim(&consumer, &name).await;
-        until(&format!("claim {name} is bound or waits"), async || {
-            let claim = consumer.claims().get(&name).await.ok().flatten()?;
-            Some(claim.bound_address().is_some() || ready(&claim).message.is_some())
-        })
-        .await;
-        let text = ready(&consumer.the_claim(&name).await).message;
-        text.is_some_and(|text| text.contains("racks is paused"))
-            .then_some(name)
-    })
-    .await;
+    let paused = create_paused_claim(&consumer).await;
     consumer
         .set_paused(&own_sets(&consumer), "racks", false)
         .await;
     assert_contains(&consumer.wait_for_address(&paused).await, "10.0.2.");
+}
+
+#[tokio::test]
+async fn reserved_address_that_left_its_pool_does_not_block_a_claim() {
+    let consumer = with_racks(&[1, 99]).await;
+    create_set(&consumer, json!({"pools": members(&["rack-1", "rack-2"])})).await;
+    assert_eq!(bind(&consumer, "a").await, "10.0.1.1");
+    // What an interrupted attempt has left: the address is not one of the pool any more.
+    let claim = create_paused_claim(&consumer).await;
+    let uid = consumer.the_claim(&claim).await.uid();
+    let holder = json!({"namespace": consumer.namespace, "name": claim, "uid": uid});
+    consumer.reserve("rack-1", "10.0.1.9", holder).await;
+    consumer
+        .set_paused(&own_sets(&consumer), "racks", false)
+        .await;
+    assert_contains(&consumer.wait_for_address(&claim).await, "10.0.2.");
+    // The sweeper releases what is not used.
+    consumer
+        .wait_for_reservations("rack-1", &[("10.0.1.1", "a")])
+        .await;
 }
 
 #[tokio::test]
@@ -546,6 +575,8 @@ async fn restarted_manager_keeps_members_and_queues() {
     world.manager.kill();
     // The member has left the set while no manager ran.
     change_set(&consumer, |spec| spec["pools"] = members(&["rack-1"])).await;
+    // A user has written another member into the annotation meanwhile.
+    write_member(&consumer, "a", "rack-2").await;
     let before = consumer.allocated_addresses().await;
     // A process has reserved an address for a claim, and ended. The member has left the set since.
     create_claim(&consumer, "crashed").await;
@@ -557,9 +588,13 @@ async fn restarted_manager_keeps_members_and_queues() {
         &world.control_plane,
         &["--sweep-interval=1s", "--sweep-grace=2s"],
     );
-    wait_for_counts(&consumer, (1, 1, 0)).await;
     consumer.assert_address("crashed", "10.0.3.1").await;
     consumer.release("crashed").await;
+    // Longer than the interval and the grace period of the sweeper.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    consumer
+        .wait_for_reservations("rack-1", &[("10.0.1.1", "a")])
+        .await;
     consumer.assert_stays_unbound("c").await;
     assert_eq!(consumer.allocated_addresses().await, before);
     consumer.wait_for_counts("rack-2", (1, 0, 1, 0)).await;

@@ -142,7 +142,7 @@ fn name_of_a_later_claim_is_that_of_the_template() {
 }
 
 #[test]
-fn machine_that_is_being_deleted_and_allocated_address_are_skipped() {
+fn machines_in_deletion_and_allocated_addresses_are_skipped() {
     let objects = Objects::of(pools(), [address("a", "10.0.0.20")], [], []);
     let mut leaving = machine("b", &["10.0.0.11"]);
     leaving.metadata.deletion_timestamp =
