@@ -171,7 +171,7 @@ impl PoolControl for SetControl {
 
     fn is_warning(condition: &Condition) -> bool {
         let problems = [conditions::INVALID_SPEC, conditions::INITIALIZATION_FAILED];
-        let reason = condition.reason.as_deref().unwrap_or_default();
+        let reason = condition.reason();
         condition.type_ == conditions::READY && problems.contains(&reason)
     }
 

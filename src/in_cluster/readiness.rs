@@ -61,7 +61,7 @@ impl Readiness {
                     kind,
                     namespace: namespace.to_owned(),
                     name: name.to_owned(),
-                    reason: ready.reason.as_deref().unwrap_or_default().to_owned(),
+                    reason: ready.reason().to_owned(),
                 })
             })
         };

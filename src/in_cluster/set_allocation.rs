@@ -1,8 +1,8 @@
 //! Claims that name a set of pools: chooses the member, of which the claim gets an address as if it
 //! had named it.
 //!
-//! The reservation of the address records the choice. So a claim that has one, or may have one, keeps
-//! its member.
+//! The reservation of the address records the choice. So a claim that has one, or may have one, tries
+//! that member first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,7 +155,7 @@ impl InClusterHandler {
         };
         if let Some(pool) = recorded {
             match self.allocate_in(set, &pool, existing).await {
-                // The attempt did not succeed.
+                // The member is gone, or no longer has the address.
                 Err(error) if existing.is_none() && self.may_try_next(&error) => {}
                 result => return result,
             }

@@ -9,7 +9,7 @@ use support::control_plane::{ensure, kustomize};
 use support::prelude::*;
 use support::repository::in_repository;
 
-/// The kinds that no user creates in the usual way.
+/// Kinds without a health check: users do not apply them.
 const UNTRACKED: [&str; 1] = ["IPSlice"];
 
 /// A value as an expression of Lua.

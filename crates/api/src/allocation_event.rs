@@ -77,7 +77,7 @@ pub enum AllocationCause {
     ClaimGone,
     /// Released: the sweeper found a reservation to which its claim is not entitled.
     Abandoned,
-    /// Scope changed: the pool joined or left a network.
+    /// ScopeChanged: the pool joined or left a network.
     PoolMoved,
 }
 

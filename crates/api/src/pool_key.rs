@@ -86,6 +86,11 @@ impl PoolKey {
         Self::of_kind(kind, address.metadata.namespace.as_deref(), name)
     }
 
+    /// The value of the annotation [`names::MEMBER_POOL_ANNOTATION`] for this pool.
+    pub fn to_member_annotation(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
     pub(super) fn of_kind(kind: &str, namespace: Option<&str>, name: &str) -> Option<Self> {
         let kind = InClusterKind::of(kind)?;
         let namespace = if kind.is_global() {

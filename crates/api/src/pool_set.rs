@@ -20,9 +20,9 @@ pub(crate) const POOLS_OR_SELECTOR: &str =
 pub(crate) const UNIQUE_POOLS: &str = "each pool must be listed once";
 pub(crate) const ONE_SORT: &str =
     "all pools must have single addresses, or all of them must have prefixes";
-pub(crate) const MEMBER_KINDS: &str = "must be InClusterIPPool, GlobalInClusterIPPool, \
+const MEMBER_KINDS: &str = "must be InClusterIPPool, GlobalInClusterIPPool, \
     InClusterPrefixPool or GlobalInClusterPrefixPool; a set contains no sets";
-pub(crate) const GLOBAL_MEMBER_KINDS: &str = "must be GlobalInClusterIPPool or \
+const GLOBAL_MEMBER_KINDS: &str = "must be GlobalInClusterIPPool or \
     GlobalInClusterPrefixPool; a GlobalIPPoolSet contains neither pools of a namespace nor sets";
 pub(crate) const FALLBACK: &str = "must only be set with spec.choose ByFailureDomain";
 
@@ -120,6 +120,14 @@ pub struct SetMember {
     pub name: String,
 }
 
+/// What is wrong with a pool of another kind.
+pub(crate) const fn member_kinds(kind: PoolSetKind) -> &'static str {
+    match kind {
+        PoolSetKind::Namespaced => MEMBER_KINDS,
+        PoolSetKind::Global => GLOBAL_MEMBER_KINDS,
+    }
+}
+
 /// How the pool of a claim is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PoolChoice {
@@ -130,14 +138,6 @@ pub enum PoolChoice {
     MostFree,
     /// The first pool with a free address in the failure domain of the claim.
     ByFailureDomain,
-}
-
-impl PoolSetKey {
-    /// The key of a pool that the set can contain: of its namespace, or global.
-    fn pool(&self, kind: InClusterKind, name: &str) -> PoolKey {
-        let namespace = self.namespace.as_deref();
-        PoolKey::new(kind, namespace.filter(|_| !kind.is_global()), name)
-    }
 }
 
 /// The pools of a set.
@@ -165,10 +165,10 @@ impl PoolSetSpec {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let pools = self.pools.iter().filter_map(|member| {
-            let kind = InClusterKind::of(&member.kind)?;
-            Some(key.pool(kind, &member.name))
-        });
+        let namespace = key.namespace.as_deref();
+        let pools = self.pools.iter();
+        let pools =
+            pools.filter_map(|member| PoolKey::of_kind(&member.kind, namespace, &member.name));
         Ok(SetMembers::Listed(pools.collect()))
     }
 
@@ -186,12 +186,8 @@ impl PoolSetSpec {
             match InClusterKind::of(&member.kind) {
                 Some(pool) if kind.may_contain(pool) => sorts.push(pool.has_prefixes()),
                 _ => {
-                    let text = match kind {
-                        PoolSetKind::Namespaced => MEMBER_KINDS,
-                        PoolSetKind::Global => GLOBAL_MEMBER_KINDS,
-                    };
                     let field = format!("spec.pools[{index}].kind");
-                    add(field, json!(member.kind), text);
+                    add(field, json!(member.kind), member_kinds(kind));
                 }
             }
             if self.pools.iter().take(index).any(|other| other == member) {
@@ -240,13 +236,6 @@ pub struct PoolSetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "conditions::list_schema")]
     pub conditions: Vec<Condition>,
-}
-
-impl PoolKey {
-    /// The value of the annotation [`names::MEMBER_POOL_ANNOTATION`] for this pool.
-    pub fn to_member_annotation(&self) -> String {
-        format!("{}/{}", self.kind, self.name)
-    }
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ impl Ledger {
     }
 
     /// The pool of which a claim has a reservation, or may have one whose creation had an unknown
-    /// outcome: the claim chooses no other one.
+    /// outcome: it is tried before all others.
     pub fn recorded_pool(&self, claim: &NamespacedName, uid: Uid) -> Option<PoolKey> {
         let held = self.addresses.held_by(claim, uid);
         let mut reserved = held.iter().filter(|held| !held.is_promise);

@@ -93,8 +93,8 @@ impl SetEntry {
                 .is_some_and(|info| selector.matches(&*info.labels))
     }
 
-    /// Finds the members. Returns whether they are others than before.
-    pub(super) fn find_members(&mut self, key: &PoolSetKey, pools: &Pools) -> bool {
+    /// Finds the members, and their ranks.
+    pub(super) fn find_members(&mut self, key: &PoolSetKey, pools: &Pools) {
         let mut members = match self.info.as_deref().map(|info| &info.members) {
             Some(Ok(SetMembers::Listed(listed))) => listed.clone(),
             Some(Ok(SetMembers::Selected(_))) => {
@@ -108,7 +108,6 @@ impl SetEntry {
         };
         self.excess = members.len().saturating_sub(MAX_POOLS);
         members.truncate(MAX_POOLS);
-        let is_changed = self.members != members;
         self.free.clear();
         let places = members.iter().enumerate();
         self.ranks = places
@@ -118,7 +117,6 @@ impl SetEntry {
         for pool in self.members.clone() {
             self.update(&pool, pools);
         }
-        is_changed
     }
 
     /// Updates the rank of a pool. Returns whether it is a member.

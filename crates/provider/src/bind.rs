@@ -32,7 +32,7 @@ struct Binding<'a, A: ProviderAdapter> {
     /// The result of A2, if it was concurrent with A1.
     early_allocation: Option<AllocationResult>,
     allocation: Option<Allocation>,
-    /// Whether the API server has not answered to the creation of the IPAddress.
+    /// Whether the outcome of a creation of the IPAddress is unknown.
     may_have_created: bool,
     /// Why the provider does not allocate the address of the IPAddress to the claim.
     rejection: String,

@@ -65,8 +65,8 @@ impl Clusters {
         without_requested(claim, state)
     }
 
-    /// Whether nothing says that the claim must not be changed: it is not paused, and its Cluster
-    /// exists and is not paused either.
+    /// Whether the claim may be changed: it is not paused, and its Cluster, if it has one, exists and
+    /// is not paused.
     pub(super) fn permit_changes(&self, claim: &IPAddressClaim) -> bool {
         let state = self.state_for(claim);
         !is_paused(&claim.metadata) && matches!(state, ClusterState::None | ClusterState::Running)

@@ -64,7 +64,7 @@ impl<H: ClaimHandler> ClaimHandler for Guarded<H> {
 
     fn address_bound(&mut self, allocation: &Allocation, origin: AddressOrigin) {
         let call = || self.handler.address_bound(allocation, origin);
-        // The claim is bound, whatever the provider makes of it.
+        // A panic of the provider does not undo the binding.
         let _ = std::panic::catch_unwind(AssertUnwindSafe(call));
     }
 

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 /// The delay before a line that cannot be written is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What the thread is asked to do.
+/// A message to the thread.
 pub(super) enum Message {
     /// Write this line.
     Line(String),
@@ -46,7 +46,7 @@ impl Destination {
     }
 }
 
-/// Writes lines until no more can come.
+/// Writes lines until all senders are dropped.
 pub(super) struct Writer {
     destination: Destination,
     errors: Counter,

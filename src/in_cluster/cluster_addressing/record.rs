@@ -16,6 +16,7 @@ pub(super) const SET_BY_USER: &str = "set by the user";
 /// A key of a record that was written when the Cluster was created: its ConfigMaps, which the
 /// Cluster owns, do not exist yet, or claims that it does not use are not released.
 pub(super) const UNFINISHED: &str = "unfinished";
+
 /// What the annotation of a Cluster says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
@@ -23,7 +24,8 @@ pub(super) enum Record {
     Missing,
     /// The text is not a record. The addresses may be written.
     Invalid,
-    /// What was written into the fields. The ConfigMaps do not exist.
+    /// What was written when the Cluster was created. ConfigMaps, or the release of unused claims,
+    /// follow.
     Unfinished(BTreeMap<String, String>),
     /// What was written, by field and by item.
     Written(BTreeMap<String, String>),

@@ -5,8 +5,7 @@ use serde_json::Value;
 use super::{Rule, add, limit};
 use crate::crds::CrdError;
 use crate::pool_set::{
-    FALLBACK, GLOBAL_MEMBER_KINDS, MAX_POOLS, MEMBER_KINDS, ONE_SORT, POOLS_OR_SELECTOR,
-    UNIQUE_POOLS,
+    FALLBACK, MAX_POOLS, ONE_SORT, POOLS_OR_SELECTOR, UNIQUE_POOLS, member_kinds,
 };
 use crate::{InClusterKind, PoolSetKind};
 
@@ -37,10 +36,9 @@ pub(in crate::crds) fn pool_sets(schema: &mut Value, kind: PoolSetKind) -> Resul
     let kinds = InClusterKind::ALL.into_iter();
     let kinds = kinds.filter(|pool| kind.may_contain(*pool));
     let names: Vec<String> = kinds.map(|pool| format!("'{pool}'")).collect();
-    let text = match kind {
-        PoolSetKind::Namespaced => MEMBER_KINDS,
-        PoolSetKind::Global => GLOBAL_MEMBER_KINDS,
-    };
-    let member = Rule::new(format!("self in [{}]", names.join(", ")), text);
+    let member = Rule::new(
+        format!("self in [{}]", names.join(", ")),
+        member_kinds(kind),
+    );
     add(schema, "spec.pools[].kind", [member])
 }

@@ -16,8 +16,7 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
         let status = addressing.status.as_ref()?;
         let find = |type_| conditions::find(&status.conditions, type_);
         let ready = find(conditions::READY).filter(|ready| ready.status == "False");
-        let is_expected =
-            |it: &&Condition| EXPECTED.contains(&it.reason.as_deref().unwrap_or_default());
+        let is_expected = |it: &&Condition| EXPECTED.contains(&it.reason());
         if let Some(ready) = ready.filter(|ready| !is_expected(ready)) {
             return Some(finding(addressing, ready));
         }
@@ -29,8 +28,8 @@ pub(super) fn not_ready(snapshot: &Snapshot) -> Examination {
 fn finding(addressing: &ClusterAddressing, condition: &Condition) -> Finding {
     let namespace = addressing.namespace().unwrap_or_default();
     let name = addressing.name_any();
-    let reason = condition.reason.as_deref().unwrap_or_default();
-    let text = condition.message.as_deref().unwrap_or_default();
+    let reason = condition.reason();
+    let text = condition.message();
     let subject = Subject::from(format!("ClusterAddressing {namespace}/{name}"));
     let command = format!("kubectl describe clusteraddressings {name} --namespace {namespace}");
     Check::ClusterAddressingNotReady
