@@ -42,7 +42,7 @@ use tracing::info;
 
 use self::failures::{Failures, States};
 use self::plan::{ItemClaim, Problem, Step, Versions, addressing_of, is_unused, plan};
-use self::record::{is_delivered, item_names, recorded_names};
+use self::record::{has_record, is_delivered, item_names, recorded_names};
 use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
 use self::seen::Seen;
@@ -391,19 +391,21 @@ impl AddressingReconciler {
     ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
         let namespace = cluster.namespace().unwrap_or_default();
         let recorded = recorded_names(cluster, addressing);
+        let is_delivered = is_delivered(cluster, addressing);
+        let is_unfinished = !is_delivered && has_record(&cluster.metadata, &addressing.name_any());
         let mut found = Vec::new();
         for item in items {
             let name = AddressingItem::claim_name(&cluster.name_any(), item);
             let known = self.claims.get(&namespace, &name);
             let mut claim = known.map(|claim| claim.as_ref().clone());
             // The webhook, in another process, can have created the claim of a new Cluster.
-            if claim.is_none() && recorded.contains(item) {
+            if claim.is_none() && (is_unfinished || recorded.contains(item)) {
                 claim = self.contract.claims(&namespace).get(&name).await?;
             }
             found.push((item, claim));
         }
         let claims = claims_of_items(found.into_iter());
-        if is_delivered(cluster, addressing) {
+        if is_delivered {
             return Ok(claims);
         }
         let is_unused =

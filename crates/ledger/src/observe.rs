@@ -806,6 +806,11 @@ impl Ledger {
             .addresses
             .slots(|usage| usage.owners.iter().any(is_missing));
         for slot in &slots {
+            let sets = &mut self.sets;
+            if let Some(usage) = self.addresses.usage(slot) {
+                let missing = usage.owners.iter().filter(|owner| is_missing(owner));
+                missing.for_each(|owner| sets.forget_address(&owner.name));
+            }
             self.update(slot, |usage| {
                 usage.owners.retain(|owner| !is_missing(owner))
             });
@@ -823,6 +828,7 @@ impl Ledger {
 
     /// Removes the IPAddress of this name, whatever address it has. Linear in the addresses in use.
     pub(super) fn remove_addresses_of(&mut self, name: &NamespacedName) {
+        self.sets.forget_address(name);
         for slot in self.addresses.slots(|usage| usage.is_owned_by(name)) {
             self.update(&slot, |usage| usage.remove_address(name));
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::{ClusterRecord, MAX_EXCLUSIONS};
 use capi_ipam_controller::clock;
-use capi_ipam_registry::{Created, Entry, Key, Record, RegistryError};
+use capi_ipam_registry::{Created, Entry, Key, Record, RegistryError, Version};
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -29,6 +29,9 @@ pub(super) struct Heartbeat {
     process: String,
     /// When the first write began whose outcome is not known.
     began: Option<Instant>,
+    /// The version and count of the last write, and when it began, if the cache has not recorded the
+    /// response.
+    unrecorded: Option<(Version, Option<u64>, Instant)>,
     disturbance: Disturbance,
 }
 
@@ -42,6 +45,7 @@ impl Heartbeat {
             registry,
             process: format!("{:016x}", rand::random::<u64>()),
             began: None,
+            unrecorded: None,
             disturbance: Disturbance::default(),
         }
     }
@@ -104,6 +108,7 @@ impl Heartbeat {
         registry.backend.check().await?;
         let held = registry.read(&self.key).await?;
         let record = held.as_ref().and_then(cluster_record);
+        self.note_unrecorded_write();
         let is_own = record.is_some_and(|record| record.process == self.process);
         if registry.is_confirmed() {
             registry.compare_read(record);
@@ -139,6 +144,15 @@ impl Heartbeat {
         }
         self.suspend();
         Ok(true)
+    }
+
+    /// Records the last write whose response the cache has not recorded, after a read: that shows
+    /// whether the registry still has it.
+    fn note_unrecorded_write(&mut self) {
+        if let Some((version, writes, began)) = self.unrecorded.take() {
+            self.registry.wrote_heartbeat(version, writes, began);
+            self.began = None;
+        }
     }
 
     /// The record as it is written now.
@@ -178,6 +192,12 @@ impl Heartbeat {
         };
         match written {
             Ok(entry) => {
+                let known = registry.records.get(&self.key);
+                if known.is_none_or(|known| known.version.is_older_than(&entry.version)) {
+                    // A list has begun since the request, and may not show it.
+                    self.unrecorded = Some((entry.version, writes, began));
+                    return Ok(false);
+                }
                 registry.wrote_heartbeat(entry.version, writes, began);
                 self.began = None;
                 // The watch may have shown it before the answer.

@@ -157,6 +157,9 @@ pub(super) fn plan(
         Record::Written(written) => {
             let problems = planner.differences(&written, claims);
             steps.extend(problems.into_iter().map(Step::Report));
+            if request.is_none() {
+                steps.extend(planner.release_late_claims(claims));
+            }
         }
     }
     steps
@@ -405,6 +408,20 @@ impl Planner<'_> {
             Some(_) => ItemState::SetByUser,
             None => ItemState::Missing(Some(self.release(claim))),
         }
+    }
+
+    /// Releases claims that the API server has created late, for items of which the Cluster has values
+    /// of the user. What is bound stays: its address is not read.
+    fn release_late_claims(&self, claims: &BTreeMap<&str, ItemClaim>) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (item, known) in claims {
+            let ownership = self.ownership(item, &known.claim);
+            let is_ours = matches!(ownership, Ownership::Ours | Ownership::Unowned);
+            if is_ours && !known.is_bound() && self.is_unused(item, known) {
+                steps.push(self.release(&known.claim));
+            }
+        }
+        steps
     }
 
     fn is_unused(&self, item: &str, known: &ItemClaim) -> bool {

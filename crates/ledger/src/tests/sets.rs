@@ -358,6 +358,19 @@ fn address_of_a_set_is_in_use_in_its_member() {
 }
 
 #[test]
+fn address_that_a_list_lacks_is_of_no_known_member() {
+    let mut ledger = with_set([2, 1, 1]);
+    ledger.apply(&address_of_set("1", "InClusterIPPool/a"));
+    Observe::<IPAddress>::init(&mut ledger);
+    Observe::<IPAddress>::init_done(&mut ledger);
+    assert_eq!(ledger.pools().counts(&named("a")).used, 0);
+    // Another IPAddress of the name, in another member with the same addresses.
+    ledger.apply(&address_of_set("1", "InClusterIPPool/b"));
+    assert_eq!(ledger.pools().counts(&named("a")).used, 0);
+    assert_eq!(ledger.pools().counts(&named("b")).out_of_range, 1);
+}
+
+#[test]
 fn claim_that_another_manager_has_served_leaves_the_set() {
     let mut ledger = with_set([0, 0, 0]);
     assert_eq!(request(&mut ledger, "1"), None);

@@ -180,3 +180,28 @@ fn claim_without_an_address_is_kept_if_the_cluster_can_have_it() {
     stored.annotations_mut().remove(&record);
     assert!(!is_released(&stored, None));
 }
+
+#[test]
+fn claim_that_is_created_late_is_released_without_an_address() {
+    let (mut cluster, mut claims) = requested();
+    let own = json!({"pods": {"cidrBlocks": ["192.168.0.0/16"]}});
+    cluster.spec.cluster_network = serde_json::from_value(own).unwrap();
+    let mut late = claims.remove("pods").unwrap();
+    let addressing = endpoint_and_pods();
+    let versions = Versions::default();
+    let mut stored = delivered(&plan(&cluster, &addressing, &claims, versions, Some("1")));
+    assert!(is_delivered(&stored, &addressing));
+    stored.metadata.uid = Some(CLUSTER_UID.to_owned());
+    let is_released = |late: &ItemClaim| {
+        let mut claims = claims.clone();
+        claims.insert("pods", late.clone());
+        let steps = super::plan(&stored, &addressing, &claims, versions, None);
+        let is_release = |step: &Step| matches!(step, Step::ReleaseClaim(unused) if unused.claim.name_any() == "alpha-pods");
+        steps.iter().any(is_release)
+    };
+    // The address of a delivered Cluster is not read.
+    late.address = None;
+    assert!(!is_released(&late));
+    late.claim.status = None;
+    assert!(is_released(&late));
+}
