@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use capi_ipam_api::advice::MISSING_POOL;
 use capi_ipam_api::{PoolChoice, PoolKey, PoolSetKey, conditions, names};
-use capi_ipam_ledger::{Domains, PoolLookup, SetInfo, block_of};
+use capi_ipam_ledger::{Domains, PoolLookup, SetInfo};
 use capi_ipam_provider::advanced::{Ensured, PoolView};
 use capi_ipam_provider::api::{IPAddress, MachineOwner};
 use capi_ipam_provider::prelude::HandlerError;
@@ -226,19 +226,12 @@ impl InClusterHandler {
         Ok(ensured)
     }
 
-    /// The member of which an IPAddress is: the one that its annotation names, or else the one of
-    /// the reservation, or the first one that contains the address.
+    /// The member of which an IPAddress is: the one that the ledger knows, or else the first one that
+    /// contains the address.
     fn member_of(&self, set: &PoolSetKey, existing: &IPAddress) -> Result<PoolKey, HandlerError> {
-        if let Some(pool) = PoolKey::of_address(existing) {
-            return Ok(pool);
-        }
         let found = self.ledger().read(|ledger| {
-            let held = ledger.addresses().held_by(&self.key, self.uid);
-            let is_address = |held: &&capi_ipam_ledger::Held| {
-                block_of(existing, held.pool.kind) == Some(held.slot.block)
-            };
-            if let Some(held) = held.iter().find(is_address) {
-                return Some(held.pool.clone());
+            if let Some(pool) = ledger.member_of_address(existing, self.uid) {
+                return Some(pool);
             }
             let contains = |pool: &PoolKey| ledger.contains_address(pool, existing);
             let members = ledger.members(set, Domains::Any);

@@ -1,3 +1,4 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,25 @@ impl_resource!(
     ContractVersion,
     |version| version.as_str()
 );
+
+impl IPAddress {
+    /// The claim among the owners, in any version.
+    pub fn claim_owner(&self) -> Option<&OwnerReference> {
+        let owners = self.metadata.owner_references.as_deref()?;
+        owners.iter().find(|owner| is_claim_owner(owner))
+    }
+
+    /// The uid of the claim that owns the IPAddress.
+    pub fn claim_uid(&self) -> Option<&str> {
+        Some(&self.claim_owner()?.uid)
+    }
+}
+
+/// Whether an owner is a claim, in any version.
+pub fn is_claim_owner(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    owner.kind == "IPAddressClaim" && group == Some(names::GROUP)
+}
 
 /// The specification of an [`IPAddress`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ mod contract;
 mod machine;
 mod metadata;
 
-pub use address::{IPAddress, IPAddressSpec};
+pub use address::{IPAddress, IPAddressSpec, is_claim_owner};
 pub use addressable::{
     AddressableClusterSpec, Cluster as AddressableCluster, ClusterNetwork, Endpoint, NetworkRanges,
     Topology, Variable,

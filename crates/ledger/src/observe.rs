@@ -82,6 +82,8 @@ fn readable_address(object: &Invalid) -> IPAddress {
 impl Observe<IPAddress> for Ledger {
     fn init(&mut self) {
         self.addresses.begin_list();
+        // The list shows the ones that exist.
+        self.sets.without_member.clear();
         self.start.begin_list(PoolInput::Addresses);
     }
 
@@ -94,7 +96,8 @@ impl Observe<IPAddress> for Ledger {
         if let Some(set) = PoolSetKey::of_address(address) {
             self.change(|ledger| ledger.observe_address_of_set(&set, address));
         }
-        let Some((pool, block, name)) = self.known_block(address) else {
+        let claim_uid = address.claim_uid().map(Uid::of);
+        let Some((pool, block, name)) = self.known_block(address, claim_uid) else {
             return;
         };
         let cluster = address.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
@@ -126,7 +129,8 @@ impl Observe<IPAddress> for Ledger {
     }
 
     fn delete(&mut self, address: &IPAddress) {
-        let Some((pool, block, name)) = self.known_block(address) else {
+        let claim_uid = address.claim_uid().map(Uid::of);
+        let Some((pool, block, name)) = self.known_block(address, claim_uid) else {
             // It was of a member that is not known any more.
             if PoolSetKey::of_address(address).is_some() {
                 let name = NamespacedName::of(&address.metadata);
@@ -699,6 +703,7 @@ impl Ledger {
         self.addresses.index_holder(slot, Some(&reservation));
         let claim = reservation.claim.clone();
         let claim_uid = reservation.claim_uid;
+        let is_released = reservation.released_at.is_some();
         let pool = reservation.pool.clone();
         self.update(slot, |usage| {
             usage.candidate = None;
@@ -708,6 +713,9 @@ impl Ledger {
         if let Some(claim) = claim
             && let Some(uid) = claim_uid
         {
+            if !is_released {
+                self.correct_member(&claim, &pool, slot);
+            }
             self.leave_when_served(&pool, &claim, uid);
         }
         to_wake

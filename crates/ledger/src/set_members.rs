@@ -11,7 +11,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 
 use crate::pools::{PoolEntry, Pools};
 use crate::sets::{SetEntry, SetInfo};
-use crate::{Ledger, PoolLookup, allocated_block, block_of};
+use crate::{Ledger, Observe, PoolLookup, allocated_block, block_of};
 
 /// The failure domains of the pools that may serve a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,9 +234,12 @@ impl Ledger {
     pub(super) fn observe_address_of_set(&mut self, key: &PoolSetKey, address: &IPAddress) {
         let name = NamespacedName::of(&address.metadata);
         self.leave_set(key, &name);
-        let Some((pool, block, _)) = self.known_block(address) else {
+        let claim_uid = address.claim_uid().map(Uid::of);
+        let Some((pool, block, _)) = self.known_block(address, claim_uid) else {
+            self.sets.without_member.insert(name, address.clone());
             return;
         };
+        self.sets.without_member.remove(&name);
         let place = (pool, block);
         let before = self.sets.addresses.insert(name.clone(), place.clone());
         if let Some((pool, block)) = before.filter(|before| *before != place) {
@@ -246,20 +249,71 @@ impl Ledger {
     }
 
     /// The pool, block and key of an IPAddress, as [`allocated_block`]. One that refers to a set is of
-    /// the member that is known: a user can change the annotation that names it.
+    /// the member in which its claim, with this uid, has reserved the address: a user can change the
+    /// annotation that names it.
     pub(super) fn known_block(
         &self,
         address: &IPAddress,
+        claim_uid: Option<Uid>,
     ) -> Option<(PoolKey, Block, NamespacedName)> {
-        if PoolSetKey::of_address(address).is_some() {
-            let name = NamespacedName::of(&address.metadata);
-            if let Some((pool, block)) = self.sets.addresses.get(&name)
-                && block_of(address, pool.kind) == Some(*block)
-            {
-                return Some((pool.clone(), *block, name));
-            }
+        if PoolSetKey::of_address(address).is_none() {
+            return allocated_block(address);
         }
-        allocated_block(address)
+        let name = NamespacedName::of(&address.metadata);
+        let known = self.sets.addresses.get(&name).cloned();
+        let reserved = match claim_uid {
+            Some(uid) => self.addresses.held_by(&name, uid),
+            None => Vec::new(),
+        };
+        let reserved = reserved.into_iter().filter(|held| !held.is_promise);
+        let reserved = reserved.map(|held| (held.pool, held.slot.block));
+        let mut places = known.into_iter().chain(reserved);
+        let place = places.find(|(pool, block)| block_of(address, pool.kind) == Some(*block));
+        match place {
+            Some((pool, block)) => Some((pool, block, name)),
+            None => allocated_block(address),
+        }
+    }
+
+    /// The member of a set of which an IPAddress is; `None` if it is not known.
+    pub fn member_of_address(&self, address: &IPAddress, claim_uid: Uid) -> Option<PoolKey> {
+        let (pool, ..) = self.known_block(address, Some(claim_uid))?;
+        Some(pool)
+    }
+
+    /// Records that the IPAddress of a claim is of the member in which its address is reserved. It was
+    /// observed before the reservation, with an annotation that names another member, or none.
+    pub(super) fn correct_member(&mut self, claim: &NamespacedName, pool: &PoolKey, slot: &Slot) {
+        if let Some(address) = self.sets.without_member.get(claim).cloned() {
+            self.apply(&address);
+            return;
+        }
+        let Some((known, block)) = self.sets.addresses.get(claim) else {
+            return;
+        };
+        if known == pool || *block != slot.block {
+            return;
+        }
+        let before = Slot {
+            scope: self.pools.scope(known),
+            block: *block,
+        };
+        let Some(usage) = self.addresses.usage(&before) else {
+            return;
+        };
+        let reservation = usage.reservation.as_ref();
+        if reservation.and_then(|it| it.claim.as_ref()) == Some(claim) {
+            return;
+        }
+        let mut owners = usage.owners.iter();
+        let Some(mut owner) = owners.find(|owner| owner.name == *claim).cloned() else {
+            return;
+        };
+        owner.pool = pool.clone();
+        let place = (pool.clone(), slot.block);
+        self.sets.addresses.insert(claim.clone(), place);
+        self.update(&before, |usage| usage.remove_address(claim));
+        self.update(slot, |usage| usage.insert_address(owner));
     }
 
     /// Whether a pool contains the address of an IPAddress.

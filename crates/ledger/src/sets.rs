@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use capi_ipam_api::{MAX_POOLS, PoolChoice, PoolKey, PoolSet, PoolSetKey, SetMembers, names};
-use capi_ipam_contract::is_paused;
+use capi_ipam_contract::{IPAddress, is_paused};
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use kube::core::SelectorExt;
@@ -152,6 +152,9 @@ pub(super) struct Sets {
     /// The pool and the block of each IPAddress that refers to a set. A user can remove the annotation
     /// that has the pool.
     pub(super) addresses: HashMap<NamespacedName, (PoolKey, Block)>,
+    /// IPAddresses that refer to a set, of which neither an annotation nor a reservation has shown the
+    /// member yet.
+    pub(super) without_member: HashMap<NamespacedName, IPAddress>,
     /// The labels of pools when sets were last compared with them.
     pub(super) labels: HashMap<PoolKey, Arc<BTreeMap<String, String>>>,
 }
@@ -170,6 +173,7 @@ impl Sets {
     /// The IPAddress of that name does not exist.
     pub(super) fn forget_address(&mut self, name: &NamespacedName) {
         self.addresses.remove(name);
+        self.without_member.remove(name);
     }
 
     /// Whether the labels of a pool are others than before.

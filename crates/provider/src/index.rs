@@ -175,7 +175,7 @@ impl AddressIndex {
         let mut state = self.state.lock();
         let pool = state.intern(&address.spec.pool_ref);
         let record = AddressRecord {
-            claim: owning_claim(address).map(Uid::of),
+            claim: address.claim_uid().map(Uid::of),
             owner_version: owner_version(address),
             owned_by_pool: address
                 .owner_references()
@@ -239,25 +239,9 @@ impl ObservedCache for AddressIndex {
     }
 }
 
-fn claim_owner(address: &IPAddress) -> Option<&OwnerReference> {
-    let mut owners = address.owner_references().iter();
-    owners.find(|owner| is_claim_owner(owner))
-}
-
-/// The uid of the claim that owns an IPAddress, if any.
-pub(super) fn owning_claim(address: &IPAddress) -> Option<&str> {
-    Some(&claim_owner(address)?.uid)
-}
-
-/// Whether an owner is a claim of the contract, in any version.
-pub(super) fn is_claim_owner(owner: &OwnerReference) -> bool {
-    let group = owner.api_version.split_once('/').map(|(group, _)| group);
-    owner.kind == "IPAddressClaim" && group == Some(names::GROUP)
-}
-
 /// The version in which the claim is an owner of an IPAddress.
 fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
-    let (_, version) = claim_owner(address)?.api_version.split_once('/')?;
+    let (_, version) = address.claim_owner()?.api_version.split_once('/')?;
     ContractVersion::ALL
         .into_iter()
         .find(|known| known.as_str() == version)

@@ -11,7 +11,6 @@ use crate::api::{
     names,
 };
 use crate::contract::api_version;
-use crate::index::owning_claim;
 
 /// Builds the IPAddress of a claim, as the reconciler creates it: with finalizer, owner references
 /// and labels. For a program that imports allocations: the reconciler binds a claim to an IPAddress
@@ -98,7 +97,7 @@ pub(super) fn is_for(address: &IPAddress, claim: &IPAddressClaim) -> bool {
 
 /// What the protocol depends on, of an IPAddress with the name of a claim.
 pub(super) fn found_address(address: &IPAddress, claim: &IPAddressClaim) -> FoundAddress {
-    let owner = match owning_claim(address) {
+    let owner = match address.claim_uid() {
         Some(owner) if Some(owner) == claim.metadata.uid.as_deref() => Owner::ThisClaim,
         Some(_) => Owner::OtherClaim,
         None => Owner::NoClaim,

@@ -17,9 +17,8 @@ use capi_ipam_controller::{finalizer, patch};
 use tracing::{debug, info};
 
 use crate::adapter::ProviderAdapter;
-use crate::api::{ContractVersion, IPAddress, names};
+use crate::api::{ContractVersion, IPAddress, is_claim_owner, names};
 use crate::contract::api_version;
-use crate::index::{is_claim_owner, owning_claim};
 use crate::reconciler::ClaimReconciler;
 
 /// The time between two passes. IPAddresses that cannot be written in one, such as those of a
@@ -80,7 +79,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let Some(address) = addresses.get(name).await? else {
             return Ok(false);
         };
-        let is_ours = owning_claim(&address) == claim.metadata.uid.as_deref()
+        let is_ours = address.claim_uid() == claim.metadata.uid.as_deref()
             && finalizer::is_set(&address, names::PROTECT_ADDRESS)
             && !address.is_deleting();
         if !is_ours {

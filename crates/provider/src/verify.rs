@@ -14,7 +14,6 @@ use crate::api::{IPAddress, IPAddressClaim, conditions};
 use crate::attempt_state::AttemptState;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
-use crate::index::owning_claim;
 use crate::ip_address::is_for;
 use crate::reconciler::ClaimReconciler;
 
@@ -90,7 +89,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             let is_deleted = found.metadata.deletion_timestamp.is_some();
             is_for(found, claim)
                 && !is_deleted
-                && owning_claim(found) == claim.metadata.uid.as_deref()
+                && found.claim_uid() == claim.metadata.uid.as_deref()
         };
         let Some(address) = addresses.get(&claim.name_any()).await?.filter(is_owned) else {
             return Ok(None);

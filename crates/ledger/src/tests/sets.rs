@@ -324,9 +324,16 @@ fn address_of_set(name: &str, member: &str) -> IPAddress {
     let mut address = address(name, 1);
     address.spec.pool_ref.kind = "IPPoolSet".to_owned();
     address.spec.pool_ref.name = "s".to_owned();
-    let annotation = json!({"ipam.cluster.x-k8s.io/member-pool": member});
-    address.metadata.annotations = Some(serde_json::from_value(annotation).unwrap());
+    let owner = json!([{"apiVersion": "ipam.cluster.x-k8s.io/v1beta2", "kind": "IPAddressClaim", "name": name,
+                        "uid": format!("uid-{name}")}]);
+    address.metadata.owner_references = Some(serde_json::from_value(owner).unwrap());
+    annotate(&mut address, Some(member.to_owned()));
     address
+}
+
+fn annotate(address: &mut IPAddress, member: Option<String>) {
+    let key = "ipam.cluster.x-k8s.io/member-pool".to_owned();
+    address.metadata.annotations = member.map(|member| BTreeMap::from([(key, member)]));
 }
 
 #[test]
@@ -338,23 +345,46 @@ fn address_of_a_set_is_in_use_in_its_member() {
     let counts = ledger.pools().counts(&named("a"));
     assert_eq!((counts.used, counts.free), (1, 1));
     // Without the annotation it is of the pool that is known.
-    let annotations = address.metadata.annotations.take();
+    annotate(&mut address, None);
     ledger.apply(&address);
     assert_eq!(ledger.pools().counts(&named("a")).used, 1);
-    address.metadata.annotations = annotations.map(|mut all| {
-        all.insert(
-            "ipam.cluster.x-k8s.io/member-pool".to_owned(),
-            "InClusterIPPool/b".to_owned(),
-        );
-        all
-    });
+    annotate(&mut address, Some("InClusterIPPool/b".to_owned()));
     // A user can write any annotation: the address stays in use where it is.
     ledger.apply(&address);
     assert_eq!(ledger.pools().counts(&named("a")).used, 1);
     assert_eq!(ledger.pools().counts(&named("b")).out_of_range, 0);
-    address.metadata.annotations = None;
+    annotate(&mut address, None);
     ledger.delete(&address);
     assert_eq!(ledger.pools().counts(&named("a")).used, 0);
+}
+
+#[test]
+fn reservation_decides_of_which_member_an_address_is() {
+    let pool = named("a");
+    let slot = Slot {
+        scope: Scope::Pool(pool.clone()),
+        block: Block::address([10, 0, 0, 1].into()),
+    };
+    let reservation = reserved(&pool, &slot, "1");
+    // A user has edited the annotation while no manager ran.
+    let address = address_of_set("1", "InClusterIPPool/b");
+    for reservation_is_first in [true, false] {
+        let mut ledger = with_set([2, 1, 1]);
+        if reservation_is_first {
+            ledger.insert_reservation(&reservation);
+        }
+        ledger.apply(&address);
+        ledger.insert_reservation(&reservation);
+        let used = |name| ledger.pools().counts(&named(name)).used;
+        assert_eq!((used("a"), used("b")), (1, 0), "{reservation_is_first}");
+        let others = ledger.pools().counts(&named("b")).out_of_range;
+        assert_eq!(others, 0, "{reservation_is_first}");
+        let uid = Uid::of("uid-1");
+        assert_eq!(ledger.member_of_address(&address, uid), Some(pool.clone()));
+        ledger.delete(&address);
+        ledger.remove_reservation_of(&slot, "r-1");
+        assert_eq!(ledger.pools().counts(&pool).free, 2);
+    }
 }
 
 #[test]
@@ -375,7 +405,7 @@ fn claim_that_another_manager_has_served_leaves_the_set() {
     let mut ledger = with_set([0, 0, 0]);
     assert_eq!(request(&mut ledger, "1"), None);
     let mut address = address_of_set("1", "");
-    address.metadata.annotations = None;
+    annotate(&mut address, None);
     ledger.apply(&address);
     for name in LISTED {
         assert!(
@@ -397,6 +427,8 @@ enum Step {
     Create(u8),
     /// The same, and the process ends between the reservation and its response.
     Crash(u8),
+    /// A user changes the annotation of the IPAddress, or removes it.
+    Annotate(u8, u8),
     /// The claim is deleted.
     Delete(u8),
     /// The set has these members.
@@ -409,6 +441,8 @@ struct World {
     members: Vec<&'static str>,
     /// The reservation of each claim that has one, as the API server has it.
     reservations: BTreeMap<u8, IPReservation>,
+    /// The IPAddress of each claim that has one.
+    addresses: BTreeMap<u8, IPAddress>,
     waiting: BTreeSet<u8>,
     /// The number of reservations that were created.
     created: u32,
@@ -418,12 +452,35 @@ impl World {
     fn start(&mut self) {
         self.ledger = with_set([1, 2, 1]);
         apply_set(&mut self.ledger, listed(&self.members));
-        for reservation in self.reservations.values() {
-            self.ledger.apply(reservation);
+        let addresses_are_first = self.created.is_multiple_of(2);
+        for are_addresses in [addresses_are_first, !addresses_are_first] {
+            if are_addresses {
+                for address in self.addresses.values() {
+                    self.ledger.apply(address);
+                }
+            } else {
+                for reservation in self.reservations.values() {
+                    self.ledger.apply(reservation);
+                }
+            }
+        }
+        for (number, reservation) in self.reservations.clone() {
+            if !self.addresses.contains_key(&number) {
+                self.bind(number, &reservation);
+            }
         }
         for number in self.waiting.clone() {
             self.request(number, false);
         }
+    }
+
+    /// Creates the IPAddress of a claim.
+    fn bind(&mut self, number: u8, reservation: &IPReservation) {
+        let member = PoolKey::of_reservation(&reservation.spec.pool_ref).unwrap();
+        let mut address = address_of_set(&number.to_string(), &member.to_member_annotation());
+        address.spec.address.clone_from(&reservation.spec.address);
+        self.ledger.apply(&address);
+        self.addresses.insert(number, address);
     }
 
     fn request(&mut self, number: u8, crashes: bool) {
@@ -450,6 +507,7 @@ impl World {
             }
             ledger.insert_reservation(&reservation);
             ledger.leave_set(&set_key(), &key);
+            self.bind(number, &reservation);
             return;
         }
         self.waiting.insert(number);
@@ -468,8 +526,21 @@ impl World {
                 self.waiting.remove(&number);
                 self.ledger
                     .leave_set(&set_key(), &claim(&number.to_string()));
+                if let Some(address) = self.addresses.remove(&number) {
+                    self.ledger.delete(&address);
+                }
                 if let Some(reservation) = self.reservations.remove(&number) {
                     self.ledger.delete(&reservation);
+                }
+            }
+            Step::Annotate(number, member) => {
+                if let Some(address) = self.addresses.get_mut(&number) {
+                    let member = LISTED.get(usize::from(member));
+                    annotate(
+                        address,
+                        member.map(|name| format!("InClusterIPPool/{name}")),
+                    );
+                    self.ledger.apply(&*address);
                 }
             }
             Step::Members(mask) => {
@@ -506,6 +577,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..7_u8).prop_map(Step::Create),
         2 => (0..7_u8).prop_map(Step::Crash),
         4 => (0..7_u8).prop_map(Step::Delete),
+        2 => (0..7_u8, 0..4_u8).prop_map(|(number, member)| Step::Annotate(number, member)),
         1 => (1..8_u8).prop_map(Step::Members),
     ];
     proptest::collection::vec(step, 1..60)
@@ -520,6 +592,7 @@ proptest! {
             ledger: ledger(),
             members: LISTED.into(),
             reservations: BTreeMap::new(),
+            addresses: BTreeMap::new(),
             waiting: BTreeSet::new(),
             created: 0,
         };
@@ -531,6 +604,12 @@ proptest! {
                 let name = number.to_string();
                 let recorded = world.ledger.recorded_pool(&claim(&name), Uid::of(&format!("uid-{name}")));
                 prop_assert_eq!(recorded, PoolKey::of_reservation(&reservation.spec.pool_ref));
+            }
+            for name in LISTED {
+                let of_pool = |found: &&IPReservation| found.spec.pool_ref.name == name;
+                let used = world.reservations.values().filter(of_pool).count();
+                let counts = world.ledger.pools().counts(&named(name));
+                prop_assert_eq!((counts.used, counts.out_of_range), (i64::try_from(used).unwrap(), 0), "{}", name);
             }
             let pools = world.ledger.members(&set_key(), Domains::Any);
             let free: i64 = pools.iter().map(|pool| world.ledger.pools().counts(pool).free).sum();

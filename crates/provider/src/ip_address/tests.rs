@@ -1,7 +1,6 @@
 use serde_json::json;
 
 use super::*;
-use crate::index::owning_claim;
 
 fn claim() -> IPAddressClaim {
     serde_json::from_value(json!({
@@ -106,7 +105,7 @@ fn repair_keeps_foreign_metadata() {
         ["other.io/keep", names::PROTECT_ADDRESS]
     );
     assert_eq!(repaired.owner_references().len(), 3);
-    assert_eq!(owning_claim(&repaired), Some("c-uid"));
+    assert_eq!(repaired.claim_uid(), Some("c-uid"));
 }
 
 #[test]

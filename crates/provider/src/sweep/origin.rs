@@ -3,7 +3,7 @@
 use capi_ipam_controller::finalizer;
 
 use crate::api::{IPAddress, names};
-use crate::index::{AddressRecord, owning_claim};
+use crate::index::AddressRecord;
 
 /// Who created an IPAddress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Origin {
         Self::of(
             is_protected,
             address.metadata.deletion_timestamp.is_some(),
-            owning_claim(address).is_some(),
+            address.claim_uid().is_some(),
         )
     }
 }

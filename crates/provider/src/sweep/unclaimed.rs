@@ -16,7 +16,6 @@ use crate::adapter::{ClaimHandler, HandlerError, ProviderAdapter};
 use crate::api::{IPAddress, IPAddressClaim, PoolReference, Uid, conditions, names};
 use crate::claim_cache::ClaimCache;
 use crate::error::ReconcileError;
-use crate::index::owning_claim;
 use crate::reconciler::ClaimReconciler;
 use crate::repair::{AbandonedObjects, Found, Release};
 
@@ -165,7 +164,7 @@ impl<A: ProviderAdapter> UnclaimedAddresses<A> {
     async fn awaited(&self, address: &IPAddress) -> Result<Option<Duration>, CallError> {
         // The garbage collector deletes a restored IPAddress whose owner has another uid. Without
         // an owner, a user has deleted it, to release it.
-        if address.metadata.deletion_timestamp.is_some() && owning_claim(address).is_none() {
+        if address.metadata.deletion_timestamp.is_some() && address.claim_uid().is_none() {
             return Ok(None);
         }
         let namespace = address.namespace().unwrap_or_default();
@@ -301,7 +300,7 @@ fn former_claim(address: &IPAddress) -> IPAddressClaim {
     let mut claim = IPAddressClaim::default();
     claim.metadata.namespace = address.namespace();
     claim.metadata.name = Some(address.name_any());
-    claim.metadata.uid = owning_claim(address).map(str::to_owned);
+    claim.metadata.uid = address.claim_uid().map(str::to_owned);
     claim.spec.pool_ref = address.spec.pool_ref.clone();
     claim
 }
