@@ -45,6 +45,7 @@ mod context;
 mod cooldown;
 mod definitions;
 mod deletion_check;
+mod dns_endpoints;
 mod errors;
 mod gates;
 mod gauges;

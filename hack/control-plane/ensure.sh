@@ -8,6 +8,7 @@
 #   ensure.sh metallb         the folder with the CRDs of MetalLB
 #   ensure.sh cilium          the folder with those of Cilium, in a folder for each version
 #   ensure.sh cluster-api-operator  the folder with the CRDs of the Cluster API operator
+#   ensure.sh external-dns    the folder with the CRDs of ExternalDNS
 #   ensure.sh lua             the folder with glua, the Lua interpreter of Argo CD
 #   ensure.sh cluster-api     the folder with clusterctl, and the core manager of Cluster API under the name core
 #   ensure.sh helm            the folder with helm
@@ -77,6 +78,7 @@ check_versions() {
   requires definitions go.universe.tf/metallb "$METALLB_VERSION"
   requires definitions github.com/cilium/cilium "$CILIUM_VERSION"
   requires definitions sigs.k8s.io/cluster-api-operator "$CLUSTER_API_OPERATOR_VERSION"
+  requires definitions sigs.k8s.io/external-dns "$EXTERNAL_DNS_VERSION"
   requires lua github.com/yuin/gopher-lua "$LUA_VERSION"
   requires nats github.com/nats-io/nats-server/v2 "$NATS_VERSION"
 }
@@ -458,6 +460,7 @@ case ${1:-programs} in
   cluster-api-operator)
     crds definitions sigs.k8s.io/cluster-api-operator "$CLUSTER_API_OPERATOR_VERSION" config/crd/bases
     ;;
+  external-dns) crds definitions sigs.k8s.io/external-dns "$EXTERNAL_DNS_VERSION" config/crd/standard ;;
   lua) programs_of lua "$LUA_VERSION" 'a Lua interpreter' github.com/yuin/gopher-lua/cmd/glua ;;
   cluster-api) cluster_api ;;
   otel-collector) programs_of otel-collector "$OTEL_COLLECTOR_VERSION" 'the OpenTelemetry collector' . ;;
@@ -473,5 +476,5 @@ case ${1:-programs} in
     programs_of prometheus "$PROMETHEUS_VERSION" 'Prometheus and promtool' \
       github.com/prometheus/prometheus/cmd/{prometheus,promtool}
     ;;
-  *) die "unknown argument '$1' (expected none, 'chromium', 'cilium', 'crds', 'cluster-api', 'cluster-api-operator', 'go-provider', 'helm', 'lua', 'metallb', 'nats', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
+  *) die "unknown argument '$1' (expected none, 'chromium', 'cilium', 'crds', 'cluster-api', 'cluster-api-operator', 'external-dns', 'go-provider', 'helm', 'lua', 'metallb', 'nats', 'otel-collector', 'prometheus', 'server' or 'typescript')" ;;
 esac

@@ -48,6 +48,8 @@ pub enum Generated {
     RbacSelfManagedCerts,
     /// The additional ClusterRoles for --cluster-addressing.
     RbacClusterAddressing,
+    /// The additional ClusterRole for --dns-endpoints.
+    RbacDnsEndpoints,
     /// The ValidatingWebhookConfiguration.
     Webhooks,
     /// The MutatingWebhookConfiguration for --cluster-addressing.
@@ -83,6 +85,7 @@ pub fn text(file: Generated) -> Result<String, GenerateError> {
         Generated::Rbac => documents(&rbac::documents()),
         Generated::RbacSelfManagedCerts => documents(&rbac::self_managed_certs_documents()),
         Generated::RbacClusterAddressing => documents(&rbac::cluster_addressing_documents()),
+        Generated::RbacDnsEndpoints => documents(&rbac::dns_endpoints_documents()),
         Generated::Webhooks => documents(&webhook_configuration::documents()),
         Generated::ClusterWebhook => documents(&webhook_configuration::mutating_documents()),
         Generated::Registry => {

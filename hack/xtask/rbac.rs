@@ -348,6 +348,15 @@ const EDITOR_RULES: &[Rule] = &[Rule {
     reason: "manage pools and sets of them",
 }];
 
+/// The additional rules for `--dns-endpoints`.
+pub const DNS_ENDPOINTS_RULES: &[Rule] = &[Rule {
+    group: "externaldns.k8s.io",
+    resources: &["dnsendpoints"],
+    names: &[],
+    verbs: &["get", "list", "watch", "create", "patch", "delete"],
+    reason: "DNS records of IPAddresses",
+}];
+
 /// Rules of the editor role of ClusterAddressings, with which the manager writes Clusters: so they
 /// are in no other role.
 const CLUSTER_ADDRESSING_EDITOR_RULES: &[Rule] = &[Rule {
@@ -414,6 +423,12 @@ pub(crate) fn cluster_addressing_documents() -> [Value; 2] {
         role("ClusterRole", name, CLUSTER_ADDRESSING_RULES),
         role("ClusterRole", editor, CLUSTER_ADDRESSING_EDITOR_RULES),
     ]
+}
+
+/// The ClusterRole for `--dns-endpoints`.
+pub(crate) fn dns_endpoints_documents() -> [Value; 1] {
+    let name = "capi-ipam-in-cluster-dns-endpoints-role";
+    [role("ClusterRole", name, DNS_ENDPOINTS_RULES)]
 }
 
 /// The ClusterRole and the Role for `--webhook-certs=self-managed`.

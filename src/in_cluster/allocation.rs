@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use capi_ipam_api::advice::DUPLICATE;
-use capi_ipam_api::{AddressMetadata, AllocationOrder, Audience, PoolKey, Slot, names};
+use capi_ipam_api::{
+    AddressMetadata, AllocationOrder, Audience, DnsSettings, NameServers, PoolKey, Slot, names,
+};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::{clock, trace_span, traces};
 use capi_ipam_ip::{Block, UsableBlocks};
@@ -14,7 +16,9 @@ use capi_ipam_protocol::allocate::{
     Allocate, EarlierAttempt, End, Event, HeldAddress, Origin, Proposed, Step,
 };
 use capi_ipam_provider::advanced::Ensured;
+use capi_ipam_provider::api::{IPAddressClaim, MachineOwner};
 use capi_ipam_provider::prelude::{Allocation, HandlerError};
+use kube::ResourceExt;
 use tracing::debug;
 
 use super::errors::{cannot_allocate, request_error, unexpected_event};
@@ -37,10 +41,15 @@ impl Drop for Candidate<'_> {
     }
 }
 
-/// The allocation of a new address. With the order RoundRobin, the time of the allocation is an
-/// annotation of the IPAddress: the pool continues above the newest one after a restart, and after
-/// `clusterctl move`.
-fn allocation(block: Block, info: &PoolInfo, usable: &UsableBlocks) -> Allocation {
+/// The allocation of a new address to a claim. With the order RoundRobin, the time of the allocation
+/// is an annotation of the IPAddress: the pool continues above the newest one after a restart, and
+/// after `clusterctl move`.
+fn allocation(
+    block: Block,
+    info: &PoolInfo,
+    usable: &UsableBlocks,
+    claim: &IPAddressClaim,
+) -> Allocation {
     let AddressMetadata {
         labels,
         mut annotations,
@@ -51,6 +60,10 @@ fn allocation(block: Block, info: &PoolInfo, usable: &UsableBlocks) -> Allocatio
             format!("{:.6}", clock::now_micro().0),
         );
     }
+    if let Some(dns) = &info.dns {
+        let name_servers = dns.ranges.get(usable.range_index_of(block));
+        annotations.extend(dns_annotations(dns, name_servers, claim));
+    }
     let gateway = usable.gateway_of(block);
     Allocation {
         gateway,
@@ -58,6 +71,34 @@ fn allocation(block: Block, info: &PoolInfo, usable: &UsableBlocks) -> Allocatio
         annotations,
         ..Allocation::new(block.base(), usable.prefix_of(block))
     }
+}
+
+/// The annotations with the name servers and the DNS name of the address of a claim.
+fn dns_annotations(
+    dns: &DnsSettings,
+    name_servers: Option<&NameServers>,
+    claim: &IPAddressClaim,
+) -> Vec<(String, String)> {
+    let mut annotations = Vec::new();
+    let mut add = |name: &str, value: String| {
+        if !value.is_empty() {
+            annotations.push((name.to_owned(), value));
+        }
+    };
+    if let Some(name_servers) = name_servers {
+        let domains = name_servers.search_domains.join(",");
+        add(
+            names::DNS_SERVERS_ANNOTATION,
+            name_servers.servers.join(","),
+        );
+        add(names::SEARCH_DOMAINS_ANNOTATION, domains);
+    }
+    if let Some(names_of_pool) = &dns.names {
+        let machine = MachineOwner::of(claim).map(|owner| owner.name);
+        let name = names_of_pool.name(&claim.name_any(), machine);
+        add(names::DNS_NAME_ANNOTATION, name.unwrap_or_default());
+    }
+    annotations
 }
 
 /// One attempt to allocate an address of a pool.
@@ -160,7 +201,8 @@ impl Allocating<'_> {
             End::Allocated => {
                 let block = self.slot()?.block;
                 self.handler.report_ignored_request(pool, &self.info, block);
-                Ok(allocation(block, &self.info, &self.usable).into())
+                let claim = &self.handler.claim;
+                Ok(allocation(block, &self.info, &self.usable, claim).into())
             }
             End::Duplicate => Err(self.duplicate()?),
             End::HeldChanges => {

@@ -41,6 +41,12 @@ pub struct InClusterOptions {
           action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
     pub cluster_addressing: bool,
 
+    /// Create a DNSEndpoint of ExternalDNS for each IPAddress of a pool with spec.dns. It needs the
+    /// permissions of config/dns-endpoints.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
+          action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
+    pub dns_endpoints: bool,
+
     /// How long a moved or restored claim waits for its IPAddress to be restored.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub restored_claim_timeout: Duration,

@@ -45,7 +45,7 @@ use super::slices_listed::SlicesListed;
 use super::standby::LedgerHandle;
 use super::terminating::TerminatingClaims;
 use super::use_check::UseCheck;
-use super::{networks, pool_sets, pools};
+use super::{dns_endpoints, networks, pool_sets, pools};
 
 /// Adds everything to the manager, and creates the adapter. The ledger is published with
 /// `ledger_handle`.
@@ -83,6 +83,9 @@ pub(super) fn set_up(
     add_tasks(setup, options, &context, &gates, slices);
     if options.cluster_addressing {
         cluster_addressing::start(setup, options, &readiness);
+    }
+    if options.dns_endpoints {
+        dns_endpoints::start(setup, &context, &gates);
     }
     ledger_handle.publish(Arc::clone(&context.ledger), gates.of_ledger());
     Ok(InClusterAdapter { context })

@@ -20,6 +20,7 @@ mod exhaustion;
 mod finalizers;
 mod kstatus;
 mod lifecycle;
+mod name_servers;
 mod networks;
 mod pausing;
 mod pool_sets;
@@ -58,19 +59,21 @@ fn lenient_environment() -> &'static Environment {
 }
 
 fn start(prepare: impl FnOnce(&ControlPlane)) -> Environment {
+    start_with(&[], prepare)
+}
+
+fn start_with(flags: &[&str], prepare: impl FnOnce(&ControlPlane)) -> Environment {
     let control_plane = ControlPlane::start(Options {
         controller_manager: true,
         ..Options::default()
     });
     prepare(&control_plane);
-    let manager = Manager::start(
-        &control_plane,
-        &[
-            "--sweep-interval=1s",
-            "--sweep-grace=2s",
-            "--verify-interval=1s",
-        ],
-    );
+    let all = [
+        "--sweep-interval=1s",
+        "--sweep-grace=2s",
+        "--verify-interval=1s",
+    ];
+    let manager = Manager::start(&control_plane, &[&all, flags].concat());
     Environment {
         control_plane,
         manager,

@@ -243,7 +243,7 @@ async fn records_and_pools_of_others_are_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_works_without_the_definition() {
     let plane = ControlPlane::new();
-    plane.permit_cluster_addressing();
+    plane.permit("cluster-addressing");
     let definition = "clusteraddressings.ipam.cluster.x-k8s.io";
     let saved = plane.kubectl(&["get", "crd", definition, "-o=json"]);
     plane.kubectl(&["delete", "crd", definition]);

@@ -67,7 +67,7 @@ impl Scene {
     }
 
     async fn on(plane: ControlPlane, webhooks: Option<Webhooks>, flags: &[&str]) -> Self {
-        plane.permit_cluster_addressing();
+        plane.permit("cluster-addressing");
         let own = webhooks.as_ref().map(Webhooks::flags);
         let own = own.iter().flatten().map(String::as_str);
         let flags: Vec<&str> = own.chain(flags.iter().copied()).collect();

@@ -53,7 +53,7 @@ async fn single_faults_are_tolerated() {
         .unwrap_or(3);
     let start = || {
         let plane = ControlPlane::new();
-        plane.permit_cluster_addressing();
+        plane.permit("cluster-addressing");
         Arc::new(plane)
     };
     let launch = || tokio::task::spawn_blocking(start);

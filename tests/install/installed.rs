@@ -33,7 +33,7 @@ pub(crate) fn pod(deployment: &Value) -> Value {
 
 /// Installs the component for addresses of Clusters, and its webhook.
 pub(crate) fn apply_cluster_addressing(plane: &ControlPlane) {
-    plane.permit_cluster_addressing();
+    plane.permit("cluster-addressing");
     let file = in_repository("config/cluster-addressing-webhook/manifests.yaml");
     plane.kubectl(&["apply", "-f", &file.display().to_string()]);
     let configuration =

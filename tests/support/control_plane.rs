@@ -59,9 +59,9 @@ impl ControlPlane {
         Self(generic::ControlPlane::start(options, installation()))
     }
 
-    /// Grants the permissions of the component `config/cluster-addressing`.
-    pub fn permit_cluster_addressing(&self) {
-        let folder = config("cluster-addressing");
+    /// Grants the permissions of a component, a folder of `config`.
+    pub fn permit(&self, component: &str) {
+        let folder = config(component);
         for file in ["role.yaml", "role_binding.yaml"] {
             self.kubectl(&["apply", "-f", &folder.join(file).display().to_string()]);
         }

@@ -41,6 +41,9 @@ The files are those of the kustomize tree. These templates change what the value
 {{- if $values.clusterAddressing -}}
 {{- $_ := set $container "args" (append $container.args "--cluster-addressing") -}}
 {{- end -}}
+{{- if $values.dnsEndpoints -}}
+{{- $_ := set $container "args" (append $container.args "--dns-endpoints") -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- end }}
 

@@ -115,7 +115,8 @@ pub struct VariableTarget {
     #[schemars(length(min = 1, max = 256))]
     pub path: Option<String>,
     /// Address by default, the first one of a prefix; CIDR for the address with its prefix length;
-    /// Range for the first and the last address.
+    /// Range for the first and the last address; DNSServers and SearchDomains for the lists of the
+    /// pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<AddressFormat>,
 }
@@ -131,6 +132,11 @@ pub enum AddressFormat {
     Cidr,
     /// The first and the last address.
     Range,
+    /// The name servers of the pool, as a list.
+    #[serde(rename = "DNSServers")]
+    DnsServers,
+    /// The search domains of the pool, as a list.
+    SearchDomains,
 }
 
 /// A network of a Cluster.

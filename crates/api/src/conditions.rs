@@ -192,6 +192,10 @@ pub const ADDRESSES_UNCHANGED: &str = "AddressesUnchanged";
 /// Reason of a Cluster for which an IPAddressClaim cannot be created: another object has its name.
 pub const CLAIM_NAME_IN_USE: &str = "ClaimNameInUse";
 
+/// Reason of the event on an IPAddress without a DNSEndpoint: its DNS name is not in the zone of its
+/// pool, or another object has the name of the DNSEndpoint.
+pub const DNS_NAME_REFUSED: &str = "DNSNameRefused";
+
 /// Reason of the event on a Cluster that has got its addresses.
 pub const ADDRESSES_DELIVERED: &str = "AddressesDelivered";
 

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use super::access::{Headroom, NamespaceAccess, PoolLimits};
 use super::address_metadata::AddressMetadata;
 use super::allocation::AllocationPolicy;
+use super::name_servers::PoolDns;
 use super::ranges::AddressRange;
 use super::reclaim::ReclaimPolicy;
 use super::slice_policy::SlicePolicy;
@@ -58,6 +59,17 @@ pub struct IPPoolSpec {
     /// Labels and annotations of each new IPAddress. A change does not affect existing ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_metadata: Option<AddressMetadata>,
+    /// Addresses of the name servers for the machines. They are set as an annotation on each new
+    /// IPAddress.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dns_servers: Vec<String>,
+    /// Search domains for the machines. They are set as an annotation on each new IPAddress.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search_domains: Vec<String>,
+    /// DNS names of the addresses. The name is set as an annotation on each new IPAddress, and
+    /// optionally as a DNSEndpoint of ExternalDNS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<PoolDns>,
     /// How the pool chooses the address of a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationPolicy>,

@@ -27,6 +27,7 @@ pub mod advice;
 pub mod conditions;
 pub mod crds;
 pub mod installed;
+mod name_servers;
 pub mod names;
 
 mod access;
@@ -42,6 +43,7 @@ mod network;
 mod network_refusal;
 mod network_view;
 mod pool;
+mod pool_dns;
 mod pool_fields;
 mod pool_key;
 mod pool_kind;
@@ -86,6 +88,9 @@ pub use ip_block::{
     NetworkRecord, RegistryRecord, exclusions_hash,
 };
 pub use ip_pool::IPPoolSpec;
+pub use name_servers::{
+    DnsRecord, DnsSettings, MAX_DNS_SERVERS, MAX_SEARCH_DOMAINS, NameServers, PoolDns,
+};
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember,
     NetworkProblem, NetworkRules,

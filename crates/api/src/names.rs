@@ -17,6 +17,15 @@ pub const ALLOCATED_AT_ANNOTATION: &str = "ipam.cluster.x-k8s.io/allocated-at";
 /// address, such as `InClusterIPPool/rack-1`.
 pub const MEMBER_POOL_ANNOTATION: &str = "ipam.cluster.x-k8s.io/member-pool";
 
+/// Annotation on an IPAddress: the addresses of the name servers of its pool, separated by commas.
+pub const DNS_SERVERS_ANNOTATION: &str = "ipam.cluster.x-k8s.io/dns-servers";
+
+/// Annotation on an IPAddress: the search domains of its pool, separated by commas.
+pub const SEARCH_DOMAINS_ANNOTATION: &str = "ipam.cluster.x-k8s.io/search-domains";
+
+/// Annotation on an IPAddress: its DNS name, in the zone of its pool.
+pub const DNS_NAME_ANNOTATION: &str = "ipam.cluster.x-k8s.io/dns-name";
+
 /// Label of pools, claims and Machines with the failure domain, for sets of pools.
 pub const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 

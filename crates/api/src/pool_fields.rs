@@ -1,6 +1,6 @@
 //! The optional fields of a pool: those that a client which does not know them removes.
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 15] = [
     "spec.network",
     "spec.excludedAddresses",
     "spec.excludedPrefixes",
@@ -13,6 +13,9 @@ const NAMES: [&str; 12] = [
     "spec.limits",
     "spec.headroom",
     "spec.addressMetadata",
+    "spec.dnsServers",
+    "spec.searchDomains",
+    "spec.dns",
 ];
 
 /// A set of optional fields of a specification. A client whose types do not have them removes them

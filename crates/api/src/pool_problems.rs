@@ -26,6 +26,7 @@ impl PoolSpec {
                 problem.kind.to_string(),
             ));
         }
+        problems.extend(self.dns_problems());
         problems.extend(self.invalid_network_name());
         problems.extend(self.short_terminating_limit());
         for problem in self.access().rules().err().unwrap_or_default() {

@@ -80,6 +80,9 @@ impl PoolSpec {
                 spec.limits.is_some(),
                 spec.headroom.is_some(),
                 spec.address_metadata.is_some(),
+                !spec.dns_servers.is_empty(),
+                !spec.search_domains.is_empty(),
+                spec.dns.is_some(),
             ],
             Self::Prefixes(spec) => [
                 spec.network.is_some(),
@@ -94,6 +97,9 @@ impl PoolSpec {
                 spec.limits.is_some(),
                 spec.headroom.is_some(),
                 spec.address_metadata.is_some(),
+                false,
+                false,
+                false,
             ],
         };
         PoolFields::new(is_set)

@@ -18,6 +18,12 @@ pub struct AddressRange {
     /// Gateway of the subnet. It is set on each IPAddress of the range and never allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<String>,
+    /// Addresses of the name servers; by default those of the pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dns_servers: Vec<String>,
+    /// Search domains; by default those of the pool.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub search_domains: Vec<String>,
 }
 
 /// Prefixes of a pool with their gateway.

@@ -72,16 +72,20 @@ impl UsableBlocks {
             .is_some_and(|number| self.set.contains(number))
     }
 
+    /// The place in [`ranges`](Self::ranges) of the range that contains a block; the first one if none
+    /// does.
+    pub fn range_index_of(&self, block: Block) -> usize {
+        let Some(number) = self.number(block).filter(|_| self.ranges.len() > 1) else {
+            return 0;
+        };
+        let mut ranges = self.ranges.iter();
+        let found = ranges.position(|range| range.set.contains(number));
+        found.unwrap_or_default()
+    }
+
     /// The range that contains a block; the first range if none does.
     pub fn range_of(&self, block: Block) -> Option<&UsableRange> {
-        let first = self.ranges.first();
-        let Some(number) = self.number(block).filter(|_| self.ranges.len() > 1) else {
-            return first;
-        };
-        self.ranges
-            .iter()
-            .find(|range| range.set.contains(number))
-            .or(first)
+        self.ranges.get(self.range_index_of(block))
     }
 
     /// The prefix length that an allocated block has: that of its range.

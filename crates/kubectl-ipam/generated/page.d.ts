@@ -464,7 +464,7 @@ export interface PoolName {
 export interface PoolWindow {
   /** Who may use a global pool, in words. */
   access?: Array<string>;
-  /** Keys of the labels and annotations that new IPAddresses get. */
+  /** Keys of the labels and annotations in `spec.addressMetadata`. */
   addressMetadata?: Array<string>;
   /** Whether the pool allocates the first and the last address of its subnet. */
   allocatesReserved: boolean;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use capi_ipam_api::{
-    AccessRules, AddressMetadata, AllocationOrder, NetworkRefusal, Pool, PoolFields, PoolKey,
-    PoolSpec, ReclaimPolicy, Scope, SliceRules, names,
+    AccessRules, AddressMetadata, AllocationOrder, DnsSettings, NetworkRefusal, Pool, PoolFields,
+    PoolKey, PoolSpec, ReclaimPolicy, Scope, SliceRules, names,
 };
 use capi_ipam_contract::is_paused;
 use capi_ipam_ip::UsableBlocks;
@@ -68,6 +68,8 @@ pub struct PoolInfo {
     pub is_draining: bool,
     /// Labels and annotations of new IPAddress objects.
     pub metadata: Option<Arc<AddressMetadata>>,
+    /// The name servers and DNS names of new IPAddress objects; `None` without any.
+    pub dns: Option<Arc<DnsSettings>>,
     /// Who may use the pool; `None` without restrictions.
     pub access: Option<Arc<AccessRules>>,
     /// How the pool is divided into slices; `None` without slices.
@@ -142,6 +144,7 @@ impl PoolInfo {
         if let Some(metadata) = metadata {
             add(&metadata.problems(), &mut problems);
         }
+        add(&spec.dns_problems(), &mut problems);
         let usable = match usable {
             Some(usable) if problems.is_empty() => Ok(Arc::new(usable)),
             _ => Err(problems.join("; ").into()),
@@ -173,6 +176,7 @@ impl PoolInfo {
             reclaim: spec.reclaim(),
             is_draining: !spec.draining().is_empty(),
             metadata: metadata.cloned().map(Arc::new),
+            dns: spec.dns_settings().map(Arc::new),
             access: access.map(Arc::new),
             slices: slices.map(Arc::new),
             generation: pool.metadata.generation,

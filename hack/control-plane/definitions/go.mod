@@ -7,4 +7,5 @@ require (
 	github.com/cilium/cilium v1.20.2
 	go.universe.tf/metallb v0.15.2
 	sigs.k8s.io/cluster-api-operator v0.29.0
+	sigs.k8s.io/external-dns v0.22.0
 )

@@ -58,7 +58,7 @@ pub(super) fn read(cluster: &AddressableCluster, field: &ClusterField) -> Option
 }
 
 /// The text of a value; `None` if it is empty.
-fn text(value: &Value) -> Option<String> {
+pub(super) fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(text) => (!text.is_empty()).then(|| text.clone()),
@@ -82,11 +82,12 @@ fn network(spec: &AddressableClusterSpec, kind: ClusterNetworkKind) -> Option<&N
 pub(super) fn write(
     cluster: &mut AddressableCluster,
     field: &ClusterField,
-    value: &str,
+    value: &Value,
     port: Option<i32>,
 ) -> Result<(), FieldError> {
+    let text = text(value).unwrap_or_default();
     match read(cluster, field) {
-        Some(found) if found == value => return Ok(()),
+        Some(found) if found == text => return Ok(()),
         Some(found) => {
             return Err(FieldError::Present {
                 field: field.clone(),
@@ -99,7 +100,7 @@ pub(super) fn write(
     match field {
         ClusterField::Endpoint => {
             let endpoint = spec.control_plane_endpoint.get_or_insert_default();
-            value.clone_into(&mut endpoint.host);
+            endpoint.host = text;
             if endpoint.port.unwrap_or_default() == 0 {
                 endpoint.port = port;
             }
@@ -110,7 +111,7 @@ pub(super) fn write(
                 ClusterNetworkKind::Pods => &mut networks.pods,
                 ClusterNetworkKind::Services => &mut networks.services,
             };
-            network.get_or_insert_default().cidr_blocks = vec![value.to_owned()];
+            network.get_or_insert_default().cidr_blocks = vec![text];
         }
         ClusterField::Variable { name, path } => {
             let Some(topology) = &mut spec.topology else {
@@ -140,7 +141,7 @@ pub(super) fn write(
 
 /// Sets a field of a value, and creates the objects around it. Fails with the part of the path that
 /// is not an object.
-fn insert(mut target: &mut Value, path: &[String], value: &str) -> Result<(), String> {
+fn insert(mut target: &mut Value, path: &[String], value: &Value) -> Result<(), String> {
     for part in path {
         if target.is_null() {
             *target = Value::Object(Map::new());
@@ -150,6 +151,6 @@ fn insert(mut target: &mut Value, path: &[String], value: &str) -> Result<(), St
         };
         target = fields.entry(part.clone()).or_insert(Value::Null);
     }
-    *target = Value::String(value.to_owned());
+    *target = value.clone();
     Ok(())
 }

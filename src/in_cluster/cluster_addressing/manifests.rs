@@ -16,6 +16,10 @@ pub(super) struct Allocated {
     pub(super) block: Block,
     /// The prefix length in the IPAddress: that of the subnet, or of the prefix.
     pub(super) prefix: u8,
+    /// The name servers of the address.
+    pub(super) dns_servers: Vec<String>,
+    /// The search domains of the address.
+    pub(super) search_domains: Vec<String>,
 }
 
 impl Allocated {
@@ -83,6 +87,15 @@ pub(super) fn add_values(values: &mut Map<String, Value>, item: &str, allocated:
     values.insert(format!("{item}.address"), json!(allocated.address()));
     values.insert(format!("{item}.cidr"), json!(allocated.cidr()));
     values.insert(format!("{item}.range"), json!(allocated.range()));
+    let lists = [
+        ("dnsServers", &allocated.dns_servers),
+        ("searchDomains", &allocated.search_domains),
+    ];
+    for (name, list) in lists {
+        if !list.is_empty() {
+            values.insert(format!("{item}.{name}"), json!(list.join(",")));
+        }
+    }
 }
 
 fn config_map(name: &str, data: &Value) -> Value {
@@ -106,5 +119,10 @@ pub(super) fn allocated(address: &str, prefix: i64, has_prefix: bool) -> Option<
     } else {
         Block::address(address)
     };
-    Some(Allocated { block, prefix })
+    Some(Allocated {
+        block,
+        prefix,
+        dns_servers: Vec::new(),
+        search_domains: Vec::new(),
+    })
 }

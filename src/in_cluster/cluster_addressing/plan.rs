@@ -16,13 +16,13 @@ use capi_ipam_provider::api::names::{
     CLUSTER_GROUP, CLUSTER_NAME_LABEL, CLUSTER_REQUESTED, WATCH_FILTER_LABEL,
 };
 use capi_ipam_provider::api::{
-    AddressableCluster, ContractVersion, IPAddressClaim, IPAddressClaimSpec, IPAddressSpec,
-    PoolReference,
+    AddressableCluster, ContractVersion, IPAddress, IPAddressClaim, IPAddressClaimSpec,
+    IPAddressSpec, PoolReference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::fields;
 use super::manifests::{Allocated, add_values, allocated, manifest};
@@ -38,7 +38,7 @@ const ANY_VALUE: &str = "0.0.0.0";
 #[derive(Clone, Debug, Default)]
 pub(super) struct ItemClaim {
     pub(super) claim: IPAddressClaim,
-    pub(super) address: Option<IPAddressSpec>,
+    pub(super) address: Option<IPAddress>,
 }
 
 impl ItemClaim {
@@ -51,7 +51,20 @@ impl ItemClaim {
         let address = self.address.as_ref()?;
         let kind = InClusterKind::of(&self.claim.spec.pool_ref.kind);
         let has_prefix = kind.is_some_and(InClusterKind::has_prefixes);
-        allocated(&address.address, address.prefix, has_prefix)
+        let IPAddressSpec {
+            address: text,
+            prefix,
+            ..
+        } = &address.spec;
+        let list = |annotation| {
+            let listed = address.annotations().get(annotation)?;
+            Some(listed.split(',').map(str::to_owned).collect())
+        };
+        Some(Allocated {
+            dns_servers: list(names::DNS_SERVERS_ANNOTATION).unwrap_or_default(),
+            search_domains: list(names::SEARCH_DOMAINS_ANNOTATION).unwrap_or_default(),
+            ..allocated(text, *prefix, has_prefix)?
+        })
     }
 }
 
@@ -209,7 +222,7 @@ fn is_set_by_user(
 ) -> bool {
     item.destinations().all(|destination| match destination {
         Destination::Field { field, format, .. } => {
-            let ours = allocated.map(|allocated| text(allocated, format));
+            let ours = allocated.and_then(|allocated| fields::text(&value(allocated, format)));
             let found = fields::read(cluster, &field);
             found.is_some() && found != ours
         }
@@ -305,7 +318,7 @@ impl Planner<'_> {
                 if fields::read(self.cluster, &field).is_some() {
                     continue;
                 }
-                if let Err(error) = fields::write(&mut copy, &field, ANY_VALUE, port) {
+                if let Err(error) = fields::write(&mut copy, &field, &json!(ANY_VALUE), port) {
                     let message = format!("item {}: {error}", item.name);
                     return Some(Problem::new(conditions::VALUE_PRESENT, message));
                 }
@@ -680,18 +693,19 @@ impl Planner<'_> {
                 else {
                     continue;
                 };
-                let value = text(allocated, format);
+                let value = value(allocated, format);
+                let text = fields::text(&value).unwrap_or_default();
                 fields::write(&mut wanted, &field, &value, port).map_err(|error| {
-                    let message = format!("item {} has {value}, and {error}", item.name);
+                    let message = format!("item {} has {text}, and {error}", item.name);
                     Problem::new(conditions::VALUE_PRESENT, message)
                 })?;
-                written.insert(field.to_string(), value);
+                written.insert(field.to_string(), text);
             }
         }
         if is_unfinished {
             written.insert(UNFINISHED.to_owned(), "at creation".to_owned());
         }
-        let record = serde_json::json!(written).to_string();
+        let record = json!(written).to_string();
         let annotations = wanted.annotations_mut();
         annotations.insert(annotation(&self.addressing.name_any()), record);
         Ok(wanted)
@@ -778,11 +792,13 @@ fn is_cluster(owner: &OwnerReference) -> bool {
 }
 
 /// What is allocated, as it is written.
-fn text(allocated: &Allocated, format: AddressFormat) -> String {
+fn value(allocated: &Allocated, format: AddressFormat) -> Value {
     match format {
-        AddressFormat::Address => allocated.address(),
-        AddressFormat::Cidr => allocated.cidr(),
-        AddressFormat::Range => allocated.range(),
+        AddressFormat::Address => json!(allocated.address()),
+        AddressFormat::Cidr => json!(allocated.cidr()),
+        AddressFormat::Range => json!(allocated.range()),
+        AddressFormat::DnsServers => json!(allocated.dns_servers),
+        AddressFormat::SearchDomains => json!(allocated.search_domains),
     }
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn convert(objects: &Objects, source: &str) -> Result<Converted, Vec<
     let mut reserved = Reserved::default();
     for pool in &objects.pools {
         let key = NamespacedName::of(&pool.metadata);
-        match manifest(pool, &key, &mut converted.warnings) {
+        match manifest(pool, &key) {
             Ok((manifest, usable)) => {
                 converted.objects.push(manifest);
                 reserved.pools.insert(pool_key(&key, key.name()), usable);
@@ -210,11 +210,7 @@ fn pool_key(object: &NamespacedName, name: &str) -> PoolKey {
 }
 
 /// The manifest of a pool, and its addresses.
-fn manifest(
-    pool: &IPPool,
-    key: &NamespacedName,
-    warnings: &mut Vec<String>,
-) -> Result<(Value, UsableBlocks), Vec<String>> {
+fn manifest(pool: &IPPool, key: &NamespacedName) -> Result<(Value, UsableBlocks), Vec<String>> {
     let spec = &pool.spec;
     let (mut ranges, mut problems) = (Vec::new(), Vec::new());
     for part in &spec.pools {
@@ -226,20 +222,23 @@ fn manifest(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut ranges = ranges.into_iter();
-    let Some(first) = ranges.next() else {
+    if ranges.is_empty() {
         return Err(vec!["spec.pools is empty".to_owned()]);
-    };
-    let has_dns = |part: &Part| !part.dns_servers.is_empty();
-    if !spec.dns_servers.is_empty() || spec.pools.iter().any(has_dns) {
-        warnings.push(format!("IPPool {key}: dnsServers are left out"));
     }
+    // Name servers of the pool are the default of all ranges, so those of the first one stay there.
+    let is_plain = |range: &AddressRange| range.dns_servers.is_empty();
+    let first = if ranges.first().is_some_and(is_plain) {
+        ranges.remove(0)
+    } else {
+        AddressRange::default()
+    };
     let is_random = spec.allocation_strategy == "random";
     let spec = PoolSpec::Addresses(IPPoolSpec {
         addresses: first.addresses,
         prefix: first.prefix,
         gateway: first.gateway,
-        ranges: ranges.collect(),
+        ranges,
+        dns_servers: spec.dns_servers.clone(),
         allocation: is_random.then(|| AllocationPolicy {
             order: Some(AllocationOrder::Random),
             ..AllocationPolicy::default()
@@ -281,6 +280,8 @@ fn range(spec: &IPPoolParts, part: &Part) -> Result<AddressRange, String> {
         addresses: vec![entry],
         prefix: prefix.ok_or_else(|| "spec.prefix is missing".to_owned())?,
         gateway: part.gateway.clone().or_else(|| spec.gateway.clone()),
+        dns_servers: part.dns_servers.clone(),
+        search_domains: Vec::new(),
     })
 }
 

@@ -65,7 +65,7 @@ pub struct PoolDetails {
     /// How the pool is divided into slices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slice_policy: Option<SlicePolicy>,
-    /// Keys of the labels and annotations that new IPAddresses get.
+    /// Keys of the labels and annotations in `spec.addressMetadata`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub address_metadata: Vec<String>,
     /// Who may use a global pool, in words.

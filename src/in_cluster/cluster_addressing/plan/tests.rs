@@ -57,10 +57,9 @@ fn claim(item: &str, address: Option<(&str, i64)>) -> ItemClaim {
         },
         "spec": {"clusterName": "alpha", "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "p"}},
     });
-    let address = address.map(|(address, prefix)| IPAddressSpec {
-        address: address.to_owned(),
-        prefix,
-        ..IPAddressSpec::default()
+    let address = address.map(|(address, prefix)| {
+        let address = json!({"metadata": {}, "spec": {"address": address, "prefix": prefix}});
+        serde_json::from_value(address).unwrap()
     });
     ItemClaim {
         claim: serde_json::from_value(claim).unwrap(),
@@ -559,6 +558,45 @@ fn values_have_what_the_user_has_written() {
         "pods.address": "192.168.0.0", "pods.cidr": "192.168.0.0/16", "pods.range": "192.168.0.0-192.168.255.255",
     });
     assert_eq!(manifest["data"], expected);
+}
+
+#[test]
+fn name_servers_are_written_as_lists() {
+    let variable = |name, format| json!({"variable": {"name": name, "format": format}});
+    let to = json!([variable("servers", "DNSServers"), variable("domains", "SearchDomains"), {"resource": "Values"}]);
+    let addressing = addressing(&[item("endpoint", "InClusterIPPool", &to)]);
+    let mut bound = claim("endpoint", Some(("10.0.0.10", 24)));
+    let annotations = bound.address.as_mut().unwrap().annotations_mut();
+    annotations.insert(
+        names::DNS_SERVERS_ANNOTATION.to_owned(),
+        "10.0.0.53,10.0.1.53".to_owned(),
+    );
+    let claims = BTreeMap::from([("endpoint", bound)]);
+    let steps = steps(
+        &cluster(&json!({"topology": {"class": "c"}})),
+        &addressing,
+        &claims,
+    );
+    let written = delivered(&steps);
+    let topology = written.spec.topology.as_ref().unwrap();
+    let values: Vec<&Value> = topology
+        .variables
+        .iter()
+        .map(|variable| &variable.value)
+        .collect();
+    assert_eq!(values, [&json!(["10.0.0.53", "10.0.1.53"]), &json!([])]);
+    let config_map = steps.iter().find_map(|step| match step {
+        Step::CreateConfigMap(config_map) => config_map.data.as_ref(),
+        _ => None,
+    });
+    let manifest: Value = serde_json::from_str(&config_map.unwrap()["manifest.yaml"]).unwrap();
+    assert_eq!(
+        manifest["data"]["endpoint.dnsServers"],
+        "10.0.0.53,10.0.1.53"
+    );
+    assert_eq!(manifest["data"].get("endpoint.searchDomains"), None);
+    // The Cluster has what was written.
+    assert_eq!(self::steps(&written, &addressing, &claims), []);
 }
 
 #[test]

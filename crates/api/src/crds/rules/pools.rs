@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::{Rule, access, add, limit, metadata, slices};
 use crate::crds::CrdError;
+use crate::{MAX_DNS_SERVERS, MAX_SEARCH_DOMAINS};
 
 /// Maximum number of entries of a list. With this many full-length IPv6 ranges, each rule stays
 /// below the cost limit of the API server; tests/crds.rs verifies it.
@@ -20,6 +21,8 @@ const MAX_ENTRIES: usize = 4096;
 const MAX_RANGE_ENTRIES: usize = 64;
 /// Maximum length of an address in bytes: a full IPv6 address with an embedded IPv4 address.
 const MAX_ADDRESS_LENGTH: usize = 45;
+/// Maximum length of a DNS subdomain (RFC 1123).
+const MAX_DOMAIN_LENGTH: usize = 253;
 /// Maximum length of a DNS label (RFC 1123).
 const MAX_LABEL_LENGTH: usize = 63;
 
@@ -53,8 +56,44 @@ pub(in crate::crds) fn addresses(schema: &mut Value, is_global: bool) -> Result<
         "!has(self.addresses) || size(self.addresses) == 0 || has(self.prefix)",
         "prefix is required with addresses: the prefix length of their subnet, such as 24",
     );
+    name_servers(schema)?;
     let has_entry = has_entry("addresses", "addresses or ranges is required");
     add(schema, "spec", [has_entry, has_prefix])
+}
+
+/// Adds the limits and rules of name servers and search domains.
+fn name_servers(schema: &mut Value) -> Result<(), CrdError> {
+    let lists = [
+        ("spec.dnsServers", "spec.dnsServers[]"),
+        ("spec.ranges[].dnsServers", "spec.ranges[].dnsServers[]"),
+    ];
+    for (list, entry) in lists {
+        limit(schema, list, "maxItems", MAX_DNS_SERVERS)?;
+        limit(schema, entry, "maxLength", MAX_ADDRESS_LENGTH)?;
+        let is_address = Rule::new("isIP(self)", "must be an IPv4 or IPv6 address");
+        add(schema, entry, [is_address])?;
+    }
+    let lists = [
+        ("spec.searchDomains", "spec.searchDomains[]"),
+        (
+            "spec.ranges[].searchDomains",
+            "spec.ranges[].searchDomains[]",
+        ),
+    ];
+    for (list, entry) in lists {
+        limit(schema, list, "maxItems", MAX_SEARCH_DOMAINS)?;
+        limit(schema, entry, "maxLength", MAX_DOMAIN_LENGTH)?;
+        add(schema, entry, [domain_rule()])?;
+    }
+    limit(schema, "spec.dns.zone", "maxLength", MAX_DOMAIN_LENGTH)?;
+    add(schema, "spec.dns.zone", [domain_rule()])
+}
+
+fn domain_rule() -> Rule {
+    Rule::new(
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",
+        "must be a domain of lower case letters, digits, dashes and dots, such as example.com",
+    )
 }
 
 /// Adds the limits and rules to the schema of a pool of prefixes.

@@ -112,7 +112,6 @@ fn addresses_are_reserved_for_their_claims() {
     assert_eq!(
         converted.warnings,
         [
-            "IPPool m/provisioning: dnsServers are left out",
             "10.0.0.99 of the claim m/gone is left out: InClusterIPPool m/provisioning cannot allocate it",
             "10.0.0.15 of the claim m/No_Claim is left out: \"No_Claim\" is not the name of a claim: at most 253 lower case \
              letters, digits, dashes and dots, with a letter or digit at both ends and beside each dot",
