@@ -490,7 +490,7 @@ async fn with_addresses<'a>(
         if let Some(address) = known.claim.bound_address() {
             let addresses = contract.addresses(&known.claim.namespace().unwrap_or_default());
             let found = addresses.get(address).await?;
-            known.address = found.map(|found| found.spec);
+            known.address = found;
         }
     }
     Ok(claims)

@@ -9,14 +9,14 @@ use std::collections::BTreeMap;
 
 use capi_ipam_api::conditions;
 use capi_ipam_api::{
-    AddressFormat, AddressingItem, ClusterAddressing, Destination, InClusterKind, names,
+    AddressFormat, AddressingItem, ClusterAddressing, Destination, PoolKey, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_provider::api::names::{
     CLUSTER_GROUP, CLUSTER_NAME_LABEL, CLUSTER_REQUESTED, WATCH_FILTER_LABEL,
 };
 use capi_ipam_provider::api::{
-    AddressableCluster, ContractVersion, IPAddressClaim, IPAddressClaimSpec, IPAddressSpec,
+    AddressableCluster, ContractVersion, IPAddress, IPAddressClaim, IPAddressClaimSpec,
     PoolReference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -38,7 +38,7 @@ const ANY_VALUE: &str = "0.0.0.0";
 #[derive(Clone, Debug, Default)]
 pub(super) struct ItemClaim {
     pub(super) claim: IPAddressClaim,
-    pub(super) address: Option<IPAddressSpec>,
+    pub(super) address: Option<IPAddress>,
 }
 
 impl ItemClaim {
@@ -48,10 +48,21 @@ impl ItemClaim {
 
     /// What is allocated; `None` if the address is not known or not valid.
     fn allocated(&self) -> Option<Allocated> {
-        let address = self.address.as_ref()?;
-        let kind = InClusterKind::of(&self.claim.spec.pool_ref.kind);
-        let has_prefix = kind.is_some_and(InClusterKind::has_prefixes);
-        allocated(&address.address, address.prefix, has_prefix)
+        let spec = &self.address.as_ref()?.spec;
+        allocated(&spec.address, spec.prefix, self.has_prefix()?)
+    }
+
+    /// Whether a prefix is allocated; `None` if the pool is not known.
+    fn has_prefix(&self) -> Option<bool> {
+        let pool = PoolKey::of_address(self.address.as_ref()?)?;
+        Some(pool.kind.has_prefixes())
+    }
+
+    /// Why the address cannot be written into the targets of its item.
+    fn mismatch(&self, item: &AddressingItem) -> Option<&'static str> {
+        let has_prefix = self.has_prefix()?;
+        item.destinations()
+            .find_map(|destination| destination.mismatch(has_prefix))
     }
 }
 
@@ -392,12 +403,15 @@ impl Planner<'_> {
             let (reason, why) = self.reason_of(claim);
             return waits(&reason, &why);
         }
-        match known.allocated() {
-            Some(allocated) if is_set_by_user(self.cluster, item, Some(&allocated)) => {
-                self.unused(claim)
-            }
-            Some(allocated) => ItemState::Bound(allocated),
-            None => waits(conditions::DELIVERY_FAILED, "its IPAddress is not valid"),
+        let Some(allocated) = known.allocated() else {
+            return waits(conditions::DELIVERY_FAILED, "its IPAddress is not valid");
+        };
+        if is_set_by_user(self.cluster, item, Some(&allocated)) {
+            return self.unused(claim);
+        }
+        match known.mismatch(item) {
+            Some(why) => waits(conditions::DELIVERY_FAILED, why),
+            None => ItemState::Bound(allocated),
         }
     }
 
