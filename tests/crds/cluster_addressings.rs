@@ -115,7 +115,11 @@ fn addresses_of_clusters_are_validated() {
         item("a", "InClusterIPPool", &to),
         item("b", "InClusterPrefixPool", &pods),
         item("c", "IPPoolSet", &json!([{"resource": "Values"}])),
-        item("d", "GlobalIPPoolSet", &json!([{"clusterNetwork": "Services"}])),
+        item(
+            "d",
+            "GlobalIPPoolSet",
+            &json!([{"clusterNetwork": "Services"}]),
+        ),
     ];
     let valid = spec(&items);
     create("bonn", &valid).unwrap_or_else(|error| panic!("{error}"));

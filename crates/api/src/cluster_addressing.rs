@@ -518,20 +518,20 @@ impl AddressingItem {
             let text = match target.destination() {
                 None => ONE_TARGET,
                 // What the pools of a set allocate is checked when the claim is bound.
-                Some(destination) => match kind
-                    .and_then(|kind| destination.mismatch(kind.has_prefixes()))
-                {
-                    Some(text) => text,
-                    None if self
-                        .to
-                        .iter()
-                        .take(position)
-                        .any(|earlier| earlier == target) =>
-                    {
-                        "the item has this target already"
+                Some(destination) => {
+                    match kind.and_then(|kind| destination.mismatch(kind.has_prefixes())) {
+                        Some(text) => text,
+                        None if self
+                            .to
+                            .iter()
+                            .take(position)
+                            .any(|earlier| earlier == target) =>
+                        {
+                            "the item has this target already"
+                        }
+                        None => continue,
                     }
-                    None => continue,
-                },
+                }
             };
             add(&format!("to[{position}]"), json!(target), text);
         }

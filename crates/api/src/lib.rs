@@ -38,6 +38,7 @@ mod dns;
 mod field_problem;
 mod ip_block;
 mod ip_pool;
+mod named_pool;
 mod network;
 mod network_refusal;
 mod network_view;
@@ -86,6 +87,7 @@ pub use ip_block::{
     NetworkRecord, RegistryRecord, exclusions_hash,
 };
 pub use ip_pool::IPPoolSpec;
+pub use named_pool::NamedPool;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember,
     NetworkProblem, NetworkRules,
@@ -97,7 +99,7 @@ pub use pool_fields::PoolFields;
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
 pub use pool_set::{
-    MAX_POOLS, PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers,
+    MAX_SET_POOLS, PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers,
 };
 pub use pool_set_key::{PoolSetKey, PoolSetKind};
 pub use pool_spec::PoolSpec;
@@ -124,4 +126,4 @@ pub use slice::{
 };
 pub use slice_policy::{SlicePolicy, SliceRules};
 pub use spec_warnings::{gateway_warnings, host_bits_warning, network_warnings, pool_warnings};
-pub use visibility::{Audience, counted};
+pub use visibility::{Audience, counted, first_texts};

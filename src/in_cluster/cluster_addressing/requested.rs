@@ -269,7 +269,8 @@ impl RequestedClusters {
         let is_unused = |item: &str, known: &ItemClaim| {
             is_unused(cluster, addressing, item, known, Some(request))
         };
-        let claims = with_addresses(contract, claims, is_unused).await?;
+        let is_delivered = is_delivered(cluster, addressing);
+        let claims = with_addresses(contract, claims, is_unused, is_delivered).await?;
         let mut problems = Vec::new();
         for step in plan(cluster, addressing, &claims, versions, Some(request)) {
             match step {

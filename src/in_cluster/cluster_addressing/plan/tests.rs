@@ -58,7 +58,8 @@ fn claim(item: &str, address: Option<(&str, i64)>) -> ItemClaim {
         "spec": {"clusterName": "alpha", "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "p"}},
     });
     let address = address.map(|(address, prefix)| {
-        let spec = json!({"address": address, "prefix": prefix, "poolRef": claim["spec"]["poolRef"]});
+        let spec =
+            json!({"address": address, "prefix": prefix, "poolRef": claim["spec"]["poolRef"]});
         let address = json!({"metadata": {"namespace": "n"}, "spec": spec});
         serde_json::from_value(address).unwrap()
     });
@@ -159,10 +160,7 @@ fn nothing_is_written_before_all_claims_are_bound() {
 fn claim_of_set(item: &str, address: (&str, i64), member: &str) -> ItemClaim {
     let mut known = claim(item, Some(address));
     let address = known.address.as_mut().unwrap();
-    for pool in [
-        &mut known.claim.spec.pool_ref,
-        &mut address.spec.pool_ref,
-    ] {
+    for pool in [&mut known.claim.spec.pool_ref, &mut address.spec.pool_ref] {
         pool.kind = "IPPoolSet".to_owned();
     }
     let annotations = address.annotations_mut();
@@ -173,11 +171,16 @@ fn claim_of_set(item: &str, address: (&str, i64), member: &str) -> ItemClaim {
 
 #[test]
 fn member_of_a_set_decides_whether_a_prefix_is_written() {
-    let pods = json!([{"clusterNetwork": "Pods"}, {"variable": {"name": "range", "format": "Range"}}]);
+    let pods =
+        json!([{"clusterNetwork": "Pods"}, {"variable": {"name": "range", "format": "Range"}}]);
     let addressing = addressing(&[item("pods", "IPPoolSet", &pods)]);
     let steps_of = |member| {
         let known = claim_of_set("pods", ("10.128.16.0", 20), member);
-        steps(&with_class(), &addressing, &BTreeMap::from([("pods", known)]))
+        steps(
+            &with_class(),
+            &addressing,
+            &BTreeMap::from([("pods", known)]),
+        )
     };
     let cluster = delivered(&steps_of("InClusterPrefixPool"));
     let value = |field: &str| fields::read(&cluster, &ClusterField::parse(field).unwrap());
