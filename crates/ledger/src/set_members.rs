@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{NamedPool, PoolKey, PoolSetKey, PoolSetKind, PoolSetStatus, Slot, names};
+use capi_ipam_api::{
+    NamedPool, PoolChoice, PoolKey, PoolSetKey, PoolSetKind, PoolSetStatus, Slot, names,
+};
 use capi_ipam_contract::{IPAddress, IPAddressClaim, Machine, Uid};
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
@@ -52,9 +54,10 @@ pub struct SetReport {
 }
 
 impl SetInfo {
-    /// The pools for a claim of this failure domain; `None` if any pool can be chosen.
+    /// The pools for a claim of this failure domain; `None` if it is not known, and any pool can be
+    /// chosen.
     pub fn domains<'a>(&self, zone: Option<&'a str>) -> Domains<'a> {
-        match zone {
+        match zone.filter(|_| self.choose == PoolChoice::ByFailureDomain) {
             None => Domains::Any,
             Some(zone) if self.fallback => Domains::First(zone),
             Some(zone) => Domains::Only(zone),

@@ -27,6 +27,11 @@ const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-s
 const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
 /// The kind that this label is about.
 const MACHINE_DEPLOYMENT: &str = "MachineDeployment";
+/// Where an object has the failure domain of its Machines.
+const TEMPLATE_ZONES: [&str; 2] = [
+    "/spec/template/metadata/labels/topology.kubernetes.io~1zone",
+    "/spec/template/spec/failureDomain",
+];
 /// Why a pool or a set gives no further address.
 const NO_FURTHER: &str = "no further address is free for it";
 /// Where the versions of MachineDeployments and control planes have the strategy of a rollout.
@@ -51,6 +56,9 @@ pub struct PlanLine {
     pub replicas: u64,
     /// The number of further Machines during a rollout.
     pub max_surge: u64,
+    /// The failure domain of its template.
+    #[serde(skip)]
+    pub(crate) zone: Option<String>,
     /// What its Machines use of one pool; omitted if none of them has a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<PlanAddresses>,
@@ -112,6 +120,7 @@ impl PlanLine {
         let max = object.annotations().get(MAX_SIZE);
         let max = max.and_then(|max| max.parse().ok()).unwrap_or_default();
         let replicas = planned.unwrap_or(stored.max(max)).min(MAX_REPLICAS);
+        let zone = |path: &&str| object.data.pointer(path)?.as_str();
         // Only the other kinds have a rollout of their Machines.
         let max_surge = match kind.kind.as_str() {
             "MachineSet" | "MachinePool" => 0,
@@ -123,6 +132,7 @@ impl PlanLine {
             name: object.name_any(),
             replicas,
             max_surge,
+            zone: TEMPLATE_ZONES.iter().find_map(zone).map(str::to_owned),
             addresses: None,
         })
     }
@@ -230,15 +240,14 @@ fn set_info(named: &NamedPool, ledger: &mut Ledger) -> Option<Arc<SetInfo>> {
 }
 
 /// What is assumed of the failure domain of further Machines.
-fn assumption(named: &NamedPool, claims: &[Claimed<'_>], ledger: &mut Ledger) -> Option<String> {
+fn assumption(named: &NamedPool, zone: Option<&str>, ledger: &mut Ledger) -> Option<String> {
     let info = set_info(named, ledger)?;
     if info.choose != PoolChoice::ByFailureDomain {
         return None;
     }
-    Some(match common_zone(claims) {
-        Some(zone) => format!("further Machines are in failure domain {zone}, as all others"),
-        None => "further Machines can use all pools of the set: the failure domains of the others \
-                 are unknown, or differ"
+    Some(match zone {
+        Some(zone) => format!("further Machines are assumed to be in failure domain {zone}"),
+        None => "the failure domain of further Machines is unknown: all pools of the set count"
             .to_owned(),
     })
 }
@@ -333,7 +342,9 @@ pub(crate) fn plan(
         }
         let other = &[*other];
         let wanted = 1_u64.saturating_sub(held(other, named, ledger));
-        let (got, _) = propose(ledger, &mut proposals, (named, other, wanted));
+        let zone = common_zone(other);
+        let need = (named, &other[..], zone.as_deref(), wanted);
+        let (got, _) = propose(ledger, &mut proposals, need);
         if let Some(line) = pools.get_mut(named) {
             line.needed = line.needed.saturating_add(got);
         }
@@ -352,8 +363,10 @@ pub(crate) fn plan(
             };
             let held = held(claims, pool, ledger);
             let wanted = needed.saturating_sub(held);
-            let assumption = assumption(pool, claims, ledger);
-            let (got, reason) = propose(ledger, &mut proposals, (pool, claims, wanted));
+            let zone = workload.zone.clone().or_else(|| common_zone(claims));
+            let assumption = assumption(pool, zone.as_deref(), ledger);
+            let need = (pool, &claims[..], zone.as_deref(), wanted);
+            let (got, reason) = propose(ledger, &mut proposals, need);
             let short = wanted.saturating_sub(got);
             if let Some(line) = pools.get_mut(pool) {
                 line.needed = line.needed.saturating_add(wanted);
@@ -388,18 +401,13 @@ type Offer = Result<ClaimAttributes, String>;
 fn propose(
     ledger: &mut Ledger,
     proposals: &mut u64,
-    (named, claims, wanted): (&NamedPool, &[Claimed<'_>], u64),
+    (named, claims, zone, wanted): (&NamedPool, &[Claimed<'_>], Option<&str>, u64),
 ) -> (u64, Option<String>) {
     let Some((claim, _)) = claims.first().filter(|_| wanted > 0) else {
         return (0, None);
     };
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
     let set = set_info(named, ledger);
-    let by_zone = |info: &Arc<SetInfo>| info.choose == PoolChoice::ByFailureDomain;
-    let zone = set
-        .as_ref()
-        .filter(|info| by_zone(info))
-        .and_then(|_| common_zone(claims));
     let mut offers: BTreeMap<PoolKey, Offer> = BTreeMap::new();
     for got in 0..wanted {
         // No claim has such a name. Each proposal holds its address for its claim.
@@ -408,7 +416,7 @@ fn propose(
         let candidates = match (named, &set) {
             (NamedPool::Pool(pool), _) => vec![pool.clone()],
             (NamedPool::Set(key), Some(info)) if info.can_allocate() => {
-                let domains = info.domains(zone.as_deref());
+                let domains = info.domains(zone);
                 ledger.free_members(key, &claim, Uid::of(""), domains)
             }
             (NamedPool::Set(_), _) => {

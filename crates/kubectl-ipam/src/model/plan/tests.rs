@@ -473,7 +473,7 @@ fn failure_domain_of_the_machines_selects_pools_of_a_set() {
     };
     let by_domain = json!({ "choose": "ByFailureDomain" });
     let (found, _) = plan_of_set(machine(with_set(&by_domain), "m-1", "a"));
-    let assumption = "further Machines are in failure domain a, as all others";
+    let assumption = "further Machines are assumed to be in failure domain a";
     assert_eq!(
         (found.short, found.assumption.as_deref()),
         (2, Some(assumption))
@@ -483,11 +483,19 @@ fn failure_domain_of_the_machines_selects_pools_of_a_set() {
     assert_eq!(found.short, 1);
     let site = machine(machine(with_set(&by_domain), "m-1", "a"), "m-2", "b");
     let (found, _) = plan_of_set(site);
-    assert!(
-        found
-            .assumption
-            .unwrap()
-            .starts_with("further Machines can use all pools")
-    );
+    let unknown = "the failure domain of further Machines is unknown: all pools of the set count";
+    assert_eq!(found.assumption.as_deref(), Some(unknown));
     assert_eq!(found.short, 1);
+    // The template precedes what exists.
+    let site = machine(with_set(&by_domain), "m-1", "a");
+    let template = json!({ "spec": { "failureDomain": "b" } });
+    let object = object(json!({ "replicas": 3, "template": template }), json!({}));
+    let planned = PlanLine::of(&kind(MACHINE_DEPLOYMENT), &object, None).unwrap();
+    let (lines, _) = site.plan(&[planned]);
+    let found = lines[0].addresses.as_ref().unwrap();
+    let assumption = "further Machines are assumed to be in failure domain b";
+    assert_eq!(
+        (found.short, found.assumption.as_deref()),
+        (3, Some(assumption))
+    );
 }
