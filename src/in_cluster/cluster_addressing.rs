@@ -410,7 +410,7 @@ impl AddressingReconciler {
         }
         let is_unused =
             |item: &str, known: &ItemClaim| is_unused(cluster, addressing, item, known, None);
-        with_addresses(&self.contract, claims, is_unused).await
+        with_addresses(&self.contract, claims, is_unused, false).await
     }
 
     /// Creates a claim. Returns why the Cluster does not have its addresses yet.
@@ -476,17 +476,22 @@ fn claims_of_items<'a>(
     claims
 }
 
-/// Reads the addresses of claims if all that are used are bound.
+/// Reads the addresses of claims if all that are used are bound. If the Cluster has its addresses,
+/// reads only those that decide whether a claim is used.
 async fn with_addresses<'a>(
     contract: &ContractClient,
     mut claims: BTreeMap<&'a str, ItemClaim>,
     is_unused: impl Fn(&str, &ItemClaim) -> bool,
+    is_delivered: bool,
 ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
     let mut known = claims.iter();
     if !known.all(|(item, known)| known.is_bound() || is_unused(item, known)) {
         return Ok(claims);
     }
-    for known in claims.values_mut() {
+    for (item, known) in &mut claims {
+        if is_delivered && !is_unused(item, known) {
+            continue;
+        }
         if let Some(address) = known.claim.bound_address() {
             let addresses = contract.addresses(&known.claim.namespace().unwrap_or_default());
             let found = addresses.get(address).await?;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{AllocationCause, IPReservation, PoolKey, PoolSetKey, Slot, advice, names};
+use capi_ipam_api::{AllocationCause, IPReservation, NamedPool, PoolKey, Slot, advice, names};
 use capi_ipam_controller::finalizer;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
@@ -59,25 +59,10 @@ impl ProviderAdapter for InClusterAdapter {
             started: Instant::now(),
             key: NamespacedName::of(&claim.metadata),
             uid: Uid::of(claim.metadata.uid.as_deref().unwrap_or_default()),
-            named: Named::by(&claim),
+            named: NamedPool::of_claim(&claim),
             set: None,
             deleted: None,
             claim,
-        }
-    }
-}
-
-/// What a claim names.
-enum Named {
-    Pool(PoolKey),
-    Set(PoolSetKey),
-}
-
-impl Named {
-    fn by(claim: &IPAddressClaim) -> Option<Self> {
-        match PoolKey::of_claim(claim) {
-            Some(pool) => Some(Self::Pool(pool)),
-            None => PoolSetKey::of_claim(claim).map(Self::Set),
         }
     }
 }
@@ -103,7 +88,7 @@ pub struct InClusterHandler {
     pub(super) claim: Arc<IPAddressClaim>,
     pub(super) key: NamespacedName,
     pub(super) uid: Uid,
-    named: Option<Named>,
+    named: Option<NamedPool>,
     /// The set that the claim names, once it is looked up.
     set: Option<Arc<SetInfo>>,
     /// The pool and the block of the IPAddress of the claim that was deleted during this reconcile.
@@ -116,8 +101,8 @@ impl Drop for InClusterHandler {
     fn drop(&mut self) {
         let (claim, uid, started) = (&self.key, self.uid, self.started);
         self.context.ledger.note(|ledger| match &self.named {
-            Some(Named::Pool(pool)) => ledger.end_unused_turn(pool, claim, uid, started),
-            Some(Named::Set(set)) => ledger.end_unused_turns(set, claim, uid, started),
+            Some(NamedPool::Pool(pool)) => ledger.end_unused_turn(pool, claim, uid, started),
+            Some(NamedPool::Set(set)) => ledger.end_unused_turns(set, claim, uid, started),
             None => {}
         });
     }
@@ -126,8 +111,8 @@ impl Drop for InClusterHandler {
 impl ClaimHandler for InClusterHandler {
     async fn fetch_pool(&mut self) -> Result<PoolView, HandlerError> {
         let set = match self.named()? {
-            Named::Pool(pool) => return self.fetch_named_pool(pool),
-            Named::Set(set) => set,
+            NamedPool::Pool(pool) => return self.fetch_named_pool(pool),
+            NamedPool::Set(set) => set,
         };
         let (view, info) = self.fetch_set(set)?;
         self.set = Some(info);
@@ -139,9 +124,9 @@ impl ClaimHandler for InClusterHandler {
         existing: Option<&IPAddress>,
     ) -> Result<Ensured, HandlerError> {
         match (self.named()?, &self.set) {
-            (Named::Pool(pool), _) => self.allocate(pool, existing).await,
-            (Named::Set(set), Some(info)) => self.allocate_from_set(set, info, existing).await,
-            (Named::Set(_), None) => Err(unexpected_event()),
+            (NamedPool::Pool(pool), _) => self.allocate(pool, existing).await,
+            (NamedPool::Set(set), Some(info)) => self.allocate_from_set(set, info, existing).await,
+            (NamedPool::Set(_), None) => Err(unexpected_event()),
         }
     }
 
@@ -153,8 +138,8 @@ impl ClaimHandler for InClusterHandler {
                 AddressOrigin::Existing => AllocationCause::AddressExisted,
             };
             let pool = match self.named.as_ref()? {
-                Named::Pool(pool) => pool.clone(),
-                Named::Set(_) => self.recorded_pool()?,
+                NamedPool::Pool(pool) => pool.clone(),
+                NamedPool::Set(_) => self.recorded_pool()?,
             };
             let mut held = self.held().into_iter();
             let bound =
@@ -200,7 +185,7 @@ impl InClusterHandler {
             .read(|ledger| ledger.addresses().held_by(&self.key, self.uid))
     }
 
-    fn named(&self) -> Result<&Named, HandlerError> {
+    fn named(&self) -> Result<&NamedPool, HandlerError> {
         let kind = &self.claim.spec.pool_ref.kind;
         let unsupported = || {
             HandlerError::Permanent(format!(

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
-use capi_ipam_api::{MAX_POOLS, PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, counted, names};
+use capi_ipam_api::{
+    MAX_SET_POOLS, PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, counted, first_texts, names,
+};
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, ControllerBuilder, Protection};
 use capi_ipam_controller::expiring_map::ExpiringMap;
@@ -30,8 +32,6 @@ use super::shared_ledger::SharedLedger;
 /// The delay before it is checked again whether a set that is being deleted is in use. Nothing
 /// announces the release of its last address.
 const DELETION_CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// The maximum number of pools that a message names.
-const MAX_NAMED: usize = 3;
 
 /// Starts the controller of the sets of one kind, whose watch has the gate `gate`.
 pub(super) fn start(
@@ -56,7 +56,7 @@ pub(super) fn start(
         client: manager.client.clone(),
         context: Arc::clone(context),
         pools_synced: gates.pools.to_vec(),
-        in_use: Mutex::default(),
+        users: Mutex::default(),
     };
     let controller = controller
         .undecodable(|metadata| Some(undecodable(metadata)))
@@ -125,8 +125,9 @@ struct SetControl {
     context: Arc<Context>,
     /// The gates of all kinds of pools.
     pools_synced: Vec<ReadinessGate>,
-    /// Until when each set that is being deleted counts as in use: lists show it.
-    in_use: Mutex<ExpiringMap<Uid, ()>>,
+    /// Until when each set that is being deleted counts as in use, as lists show, and what cannot be
+    /// decoded and may use it.
+    users: Mutex<ExpiringMap<Uid, String>>,
 }
 
 impl PoolControl for SetControl {
@@ -184,16 +185,18 @@ impl PoolControl for SetControl {
         let report = self.context.ledger.note(|ledger| ledger.set_report(&key));
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let is_protected = finalizer::is_set(set, names::PROTECT_POOL);
+        let mut user = String::new();
         if is_deleting && is_protected && !is_paused(&set.metadata) {
             let uid = Uid::of(set.metadata.uid.as_deref().unwrap_or_default());
-            if !self.is_in_use(&key, uid).await? {
-                return Ok(PoolPlan::Released);
+            match self.user(&key, uid).await? {
+                Some(found) => user = found,
+                None => return Ok(PoolPlan::Released),
             }
         }
         let Some(report) = report else {
             return Ok(PoolPlan::Later(STATUS_INTERVAL));
         };
-        let status = status(set, &report, finalizer_error);
+        let status = status(set, &report, finalizer_error, &user);
         let mut wanted = None;
         if set.status.as_ref() != Some(&status) {
             let mut changed = set.clone();
@@ -210,11 +213,11 @@ impl PoolControl for SetControl {
 }
 
 impl SetControl {
-    /// Whether live lists show a claim with an address, or an IPAddress, that names the set. Each
-    /// change of a pool of the set asks, so what is found counts for a while.
-    async fn is_in_use(&self, key: &PoolSetKey, uid: Uid) -> Result<bool, CallError> {
-        if self.in_use.lock().get(&uid, Instant::now()).is_some() {
-            return Ok(true);
+    /// Whether live lists show a claim with an address, or an IPAddress, that names the set, as
+    /// [`user`]. Each change of a pool of the set asks, so what is found counts for a while.
+    async fn user(&self, key: &PoolSetKey, uid: Uid) -> Result<Option<String>, CallError> {
+        if let Some(found) = self.users.lock().get(&uid, Instant::now()) {
+            return Ok(Some(found.clone()));
         }
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let Context {
@@ -231,37 +234,61 @@ impl SetControl {
             PoolSetKey::of_claim(claim).as_ref() == Some(key) && has_address(claim)
         };
         let is_of_set = |address: &IPAddress| PoolSetKey::of_address(address).as_ref() == Some(key);
-        let found = any(&contract.claims(namespace), is_user).await?
-            || any(&contract.addresses(namespace), is_of_set).await?;
-        if found {
-            let mut in_use = self.in_use.lock();
-            in_use.insert(uid, (), DELETION_CHECK_INTERVAL, Instant::now());
+        let claims = contract.claims(namespace);
+        let mut found = user(&claims, "IPAddressClaim", is_user).await?;
+        if found.as_deref() != Some("") {
+            let addresses = contract.addresses(namespace);
+            let of_addresses = user(&addresses, "IPAddress", is_of_set).await?;
+            if found.is_none() || of_addresses.as_deref() == Some("") {
+                found = of_addresses;
+            }
+        }
+        if let Some(found) = &found {
+            let mut users = self.users.lock();
+            let now = Instant::now();
+            users.insert(uid, found.clone(), DELETION_CHECK_INTERVAL, now);
         }
         Ok(found)
     }
 }
 
-/// Whether any object matches. One that cannot be decoded may match.
-async fn any<K: ApiObject>(
+/// What uses a set: an empty text if an object matches, or else the name of one that cannot be decoded
+/// and may match.
+async fn user<K: ApiObject>(
     client: &ResourceClient<K>,
+    kind: &str,
     matches: impl Fn(&K) -> bool,
-) -> Result<bool, CallError> {
-    let mut found = false;
+) -> Result<Option<String>, CallError> {
+    let mut is_used = false;
+    let mut undecodable = None;
     client
         .for_each_page(|page| {
-            found |= page
-                .iter()
-                .any(|object| object.0.as_ref().map_or(true, &matches));
+            for object in page {
+                match &object.0 {
+                    Ok(valid) => is_used |= matches(valid),
+                    Err(invalid) => undecodable = Some(NamespacedName::of(&invalid.metadata)),
+                }
+            }
         })
         .await?;
-    Ok(found)
+    if is_used {
+        return Ok(Some(String::new()));
+    }
+    Ok(undecodable.map(|name| {
+        format!("; {kind} {name} cannot be decoded and may name it: correct or delete it")
+    }))
 }
 
-fn status(set: &PoolSet, report: &SetReport, finalizer_error: Option<&str>) -> PoolSetStatus {
+fn status(
+    set: &PoolSet,
+    report: &SetReport,
+    finalizer_error: Option<&str>,
+    user: &str,
+) -> PoolSetStatus {
     let generation = set.metadata.generation;
     let before = set.status.as_ref();
     let mut list = before.map_or_else(Vec::new, |status| status.conditions.clone());
-    let ready = ready(report, finalizer_error).with_observed_generation(generation);
+    let ready = ready(report, finalizer_error, user).with_observed_generation(generation);
     conditions::set_ready(&mut list, ready, clock::now());
     PoolSetStatus {
         observed_generation: generation,
@@ -270,10 +297,11 @@ fn status(set: &PoolSet, report: &SetReport, finalizer_error: Option<&str>) -> P
     }
 }
 
-fn ready(report: &SetReport, finalizer_error: Option<&str>) -> Condition {
+fn ready(report: &SetReport, finalizer_error: Option<&str>, user: &str) -> Condition {
     let not_ready = |reason, message| Condition::new(conditions::READY, false, reason, message);
     if report.info.deleting {
-        let message = "waiting until no IPAddressClaim with an address names the set".to_owned();
+        let message =
+            format!("waiting until no IPAddressClaim with an address names the set{user}");
         return not_ready(conditions::DELETING, message);
     }
     if let Some(error) = finalizer_error {
@@ -288,7 +316,7 @@ fn ready(report: &SetReport, finalizer_error: Option<&str>) -> Condition {
     if report.excess > 0 {
         let excess = counted(report.excess, "pool", "pools");
         let text = format!(
-            "; the selector matches {excess} more than the {MAX_POOLS} of a set, which are not used"
+            "; the selector matches {excess} more than the {MAX_SET_POOLS} of a set, which are not used"
         );
         missing.push_str(&text);
     }
@@ -302,14 +330,9 @@ fn ready(report: &SetReport, finalizer_error: Option<&str>) -> Condition {
 
 /// The listed pools that do not exist, after a semicolon.
 fn missing(report: &SetReport) -> String {
-    let first = report.missing.iter().take(MAX_NAMED);
-    let mut names: Vec<String> = first.map(ToString::to_string).collect();
-    if names.is_empty() {
+    if report.missing.is_empty() {
         return String::new();
     }
-    let others = report.missing.len().saturating_sub(names.len());
-    if others > 0 {
-        names.push(format!("{others} more"));
-    }
-    format!("; these do not exist: {}", names.join(", "))
+    let names = first_texts(&report.missing, ", ");
+    format!("; these do not exist: {names}")
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_api::advice::MISSING_POOL;
-use capi_ipam_api::{PoolChoice, PoolKey, PoolSetKey, conditions, names};
-use capi_ipam_ledger::{Domains, PoolLookup, SetInfo};
+use capi_ipam_api::{PoolChoice, PoolKey, PoolSetKey, conditions, first_texts, names};
+use capi_ipam_ledger::{Domains, PoolLookup, SetInfo, failure_domain};
 use capi_ipam_provider::advanced::{Ensured, PoolView};
 use capi_ipam_provider::api::{IPAddress, MachineOwner};
 use capi_ipam_provider::prelude::HandlerError;
@@ -17,9 +17,6 @@ use kube::ResourceExt;
 
 use super::errors::{not_seen_yet, request_error};
 use super::handler::InClusterHandler;
-
-/// The maximum number of members that a message names.
-const MAX_NAMED: usize = 3;
 
 /// Why the members of a set have no address for a claim.
 struct Refusals<'a> {
@@ -50,13 +47,7 @@ impl Refusals<'_> {
         } else {
             format!("none of its {count} pools{place} can serve it")
         };
-        let named = self.errors.iter().take(MAX_NAMED);
-        let mut reasons: Vec<String> = named.map(ToString::to_string).collect();
-        let others = count.saturating_sub(reasons.len());
-        if others > 0 {
-            reasons.push(format!("and {others} more"));
-        }
-        let reasons = reasons.join("; ");
+        let reasons = first_texts(&self.errors, "; ");
         let message = format!("{set} has no address for the claim: {summary}: {reasons}");
         let mut errors = self.errors;
         let first = errors.iter().position(is_exhausted).unwrap_or_default();
@@ -162,11 +153,7 @@ impl InClusterHandler {
         }
         let zone = self.zone(set, info).await?;
         let zone = zone.as_deref();
-        let domains = match (zone, info.fallback) {
-            (None, _) => Domains::Any,
-            (Some(zone), false) => Domains::Only(zone),
-            (Some(zone), true) => Domains::First(zone),
-        };
+        let domains = info.domains(zone);
         let mut refusals = Refusals {
             set,
             zone: zone.filter(|_| !info.fallback),
@@ -246,27 +233,21 @@ impl InClusterHandler {
         })
     }
 
-    /// The failure domain of the claim, if the set chooses by it: the label of the claim, or else of
-    /// its Machine, or else `spec.failureDomain` of its Machine. `None` if any pool can be chosen.
+    /// The failure domain of the claim, if the set chooses by it. `None` if any pool can be chosen.
     async fn zone(&self, set: &PoolSetKey, info: &SetInfo) -> Result<Option<String>, HandlerError> {
         if info.choose != PoolChoice::ByFailureDomain {
             return Ok(None);
         }
-        if let Some(zone) = self.claim.labels().get(names::ZONE_LABEL) {
-            return Ok(Some(zone.clone()));
+        let mut zone = failure_domain(&self.claim, None);
+        if zone.is_none()
+            && let Some(owner) = MachineOwner::of(&self.claim)
+        {
+            let machines = self.context.contract.machines(self.key.namespace());
+            let read = machines.get(owner.name).await;
+            let machine =
+                read.map_err(|error| request_error("read the Machine of the claim", error))?;
+            zone = failure_domain(&self.claim, machine.as_ref());
         }
-        let machine = match MachineOwner::of(&self.claim) {
-            Some(owner) => {
-                let machines = self.context.contract.machines(self.key.namespace());
-                let read = machines.get(owner.name).await;
-                read.map_err(|error| request_error("read the Machine of the claim", error))?
-            }
-            None => None,
-        };
-        let zone = machine.and_then(|machine| {
-            let label = machine.labels().get(names::ZONE_LABEL).cloned();
-            label.or(machine.spec.failure_domain)
-        });
         if zone.is_some() || info.fallback {
             return Ok(zone);
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use capi_ipam_api::{Pool, PoolKey, PoolSetKey};
+use capi_ipam_api::{NamedPool, Pool, PoolKey};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{EventHandler, Invalid};
@@ -96,10 +96,10 @@ impl EventHandler<IPAddressClaim> for TerminatingClaims {
 
     fn delete(&self, claim: &IPAddressClaim) {
         let name = NamespacedName::of(&claim.metadata);
-        if let Some(pool) = PoolKey::of_claim(claim) {
-            self.remove(&pool, &name);
-        } else if PoolSetKey::of_claim(claim).is_some() {
-            self.remove_from_all(&name);
+        match NamedPool::of_claim(claim) {
+            Some(NamedPool::Pool(pool)) => self.remove(&pool, &name),
+            Some(NamedPool::Set(_)) => self.remove_from_all(&name),
+            None => {}
         }
     }
 

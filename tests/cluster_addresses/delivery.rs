@@ -1,7 +1,9 @@
 //! Which addresses Clusters get, and when.
 
 use capi_ipam_api::conditions;
-use capi_ipam_api::names::{CLUSTER_ADDRESSING_LABEL, PROTECT_CLUSTER_ADDRESS};
+use capi_ipam_api::names::{
+    CLUSTER_ADDRESSING_LABEL, MEMBER_POOL_ANNOTATION, PROTECT_CLUSTER_ADDRESS,
+};
 use k8s_openapi::api::core::v1::ConfigMap;
 use support::prelude::*;
 
@@ -85,6 +87,25 @@ async fn nothing_is_written_while_a_pool_is_empty() {
     assert_eq!(cluster["spec"]["controlPlaneEndpoint"]["host"], "10.0.0.10");
     let blocks = &cluster["spec"]["clusterNetwork"]["services"]["cidrBlocks"];
     assert_eq!(*blocks, json!(["10.64.0.0/20"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn item_of_a_set_gets_an_address_of_a_pool_with_room() {
+    let scene = Scene::start().await;
+    scene.create_pool("one", "10.1.0.1").await;
+    scene.bind_to("taken", "one", "10.1.0.1").await;
+    let endpoint = scene.create_set(&["one", "vips"]).await;
+    scene.create_addressing(json!([endpoint])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let cluster = scene.wait_for_cluster("alpha").await;
+    assert_eq!(cluster["spec"]["controlPlaneEndpoint"]["host"], "10.0.0.10");
+    let address = scene.wait_for_ip_address("alpha-endpoint").await;
+    let member = address.annotations().get(MEMBER_POOL_ANNOTATION);
+    assert_eq!(member.map(String::as_str), Some("InClusterIPPool/vips"));
+    // The claim is released with its Cluster.
+    scene.delete("cluster", "alpha");
+    let is_released = async || Some(scene.allocated_addresses().await.len() == 1);
+    until("the address is released", is_released).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -111,6 +111,32 @@ async fn cluster_is_refused_while_a_pool_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn cluster_is_refused_while_all_pools_of_a_set_are_empty() {
+    let scene = Scene::with_webhooks(&NEVER).await;
+    for (pool, address) in [("one", "10.1.0.1"), ("two", "10.2.0.1")] {
+        scene.create_pool(pool, address).await;
+        scene.bind_to(&format!("in-{pool}"), pool, address).await;
+    }
+    let endpoint = scene.create_set(&["one", "two"]).await;
+    scene.register(json!([endpoint])).await;
+    let started = Instant::now();
+    let refused = scene.try_create_cluster("alpha", json!({}));
+    let message = refused.expect_err("the Cluster is refused");
+    assert!(started.elapsed() >= Duration::from_secs(1), "{started:?}");
+    assert_contains(
+        &message,
+        "ClusterAddressing bonn: IPAddressClaim alpha-endpoint: IPPoolSet ",
+    );
+    assert_contains(&message, "all of its 2 pools are exhausted");
+    scene.delete("ipaddressclaim", "in-two");
+    let created = eventually("the Cluster is created", async || {
+        scene.try_create_cluster("alpha", json!({})).ok()
+    })
+    .await;
+    assert_eq!(*endpoint_of(&created), json!("10.2.0.1"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn user_sets_the_value_that_a_pool_cannot_give() {
     let scene = Scene::with_webhooks(&NEVER).await;
     let services = scene.create_exhausted_item().await;

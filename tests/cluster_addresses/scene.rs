@@ -120,6 +120,28 @@ impl Scene {
         item("services", "InClusterPrefixPool", "few", to)
     }
 
+    /// Creates the set `racks` of pools of the namespace, and waits until it is ready. Returns the
+    /// item `endpoint` of this set.
+    pub(crate) async fn create_set(&self, pools: &[&str]) -> Value {
+        let pool = |name: &&str| json!({"kind": "InClusterIPPool", "name": name});
+        let pools: Vec<Value> = pools.iter().map(pool).collect();
+        let namespace = self.consumer.namespace.as_str();
+        let set = json!({
+            "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPPoolSet",
+            "metadata": {"name": "racks", "namespace": namespace}, "spec": {"pools": pools},
+        });
+        self.plane.kubectl_apply(&set.to_string());
+        let namespace = format!("--namespace={namespace}");
+        let read = ["get", "ippoolset", "racks", &namespace, "--output=json"];
+        until("the set is ready", async || {
+            let set: Value = serde_json::from_str(&self.plane.try_kubectl(&read).ok()?).ok()?;
+            Some(set["status"]["conditions"][0]["status"] == "True")
+        })
+        .await;
+        let to = json!([{"controlPlaneEndpoint": {"port": 6443}}]);
+        item("endpoint", "IPPoolSet", "racks", to)
+    }
+
     /// Creates a Cluster with the label `site: bonn`. `spec` is merged into its specification.
     pub(crate) async fn create_selected_cluster(&self, name: &str, spec: Value) {
         let created = create(&self.clusters(), &self.selected_cluster(name, spec)).await;

@@ -114,6 +114,12 @@ fn addresses_of_clusters_are_validated() {
     let items = [
         item("a", "InClusterIPPool", &to),
         item("b", "InClusterPrefixPool", &pods),
+        item("c", "IPPoolSet", &json!([{"resource": "Values"}])),
+        item(
+            "d",
+            "GlobalIPPoolSet",
+            &json!([{"clusterNetwork": "Services"}]),
+        ),
     ];
     let valid = spec(&items);
     create("bonn", &valid).unwrap_or_else(|error| panic!("{error}"));

@@ -1,6 +1,6 @@
 //! `clusterctl move` from one cluster to another.
 
-use capi_ipam_api::IPRegistry;
+use capi_ipam_api::{IPRegistry, names};
 use capi_ipam_registry::{Entry, Record};
 use futures::future::FutureExt as _;
 use support::{
@@ -333,9 +333,18 @@ async fn clusterctl_move_keeps_the_addresses_of_a_cluster() {
     consumer.create_pool("vips", "10.0.0.0/24").await;
     // The first free address, and so that of an allocation at the target, is another one.
     consumer.bind_to("first", "vips", "10.0.0.1").await;
+    // The set chooses the second pool, and the first one at the target.
+    consumer.create_pool("rack", "10.0.1.1").await;
+    consumer.bind_to("other", "rack", "10.0.1.1").await;
+    let member = |name: &str| json!({"kind": "InClusterIPPool", "name": name});
+    let set = json!({
+        "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "IPPoolSet",
+        "metadata": {"name": "racks", "namespace": consumer.namespace},
+        "spec": {"pools": [member("rack"), member("vips")]},
+    });
+    source.plane.kubectl_apply(&set.to_string());
     let to = json!([{"controlPlaneEndpoint": {"port": 6443}}]);
-    let pool =
-        json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "vips"});
+    let pool = json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "IPPoolSet", "name": "racks"});
     let items = json!([{"name": "endpoint", "poolRef": pool, "to": to}]);
     let addressing = json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha2", "kind": "ClusterAddressing",
@@ -357,6 +366,7 @@ async fn clusterctl_move_keeps_the_addresses_of_a_cluster() {
     })
     .await;
     consumer.release("first").await;
+    consumer.release("other").await;
 
     let to = format!("--to-kubeconfig={}", target.plane.kubeconfig().display());
     let arguments = ["move", "--namespace", &consumer.namespace, &to];
@@ -364,6 +374,15 @@ async fn clusterctl_move_keeps_the_addresses_of_a_cluster() {
     moved.unwrap_or_else(|error| panic!("{error}"));
     let arrived = target.consumer.in_namespace(&consumer.namespace);
     arrived.assert_address("alpha-endpoint", "10.0.0.2").await;
+    let address = arrived.wait_for_ip_address("alpha-endpoint").await;
+    let pool = &address.annotations()[names::MEMBER_POOL_ANNOTATION];
+    assert_eq!(pool, "InClusterIPPool/vips");
+    eventually_ok("the set counts the address", async || {
+        let path = "{.status.pools} {.status.used}";
+        let found = field(&target.plane, "ippoolset/racks", path)?;
+        (found == "2 1").then_some(()).ok_or(found)
+    })
+    .await;
     eventually_ok("the Cluster has its addresses", async || {
         let found = field(&target.plane, "clusteraddressing/bonn", "{.status.ready}")?;
         (found == "1").then_some(()).ok_or(found)
@@ -380,7 +399,8 @@ async fn clusterctl_move_keeps_the_addresses_of_a_cluster() {
         uid
     );
     eventually_ok("the source is empty", async || {
-        let kinds = "clusters,ipaddressclaims,ipaddresses.ipam.cluster.x-k8s.io,ipreservations,clusteraddressings";
+        let kinds = "clusters,ipaddressclaims,ipaddresses.ipam.cluster.x-k8s.io,ipreservations,clusteraddressings,\
+                     ippoolsets";
         let left = field(
             &source.plane,
             kinds,

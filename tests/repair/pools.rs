@@ -72,6 +72,59 @@ async fn foreign_address_in_a_pool_is_in_use_and_is_reported() {
     consumer.wait_for_counts("web", (4, 2, 2, 0)).await;
 }
 
+/// A set in deletion can be in use by a claim that no manager can decode.
+#[tokio::test(flavor = "multi_thread")]
+async fn undecodable_claim_that_keeps_a_set_is_named() {
+    let (plane, consumer) = scene().await;
+    let _manager = Manager::start(&plane, &[]);
+    let definition = "ipaddressclaims.ipam.cluster.x-k8s.io";
+    for version in [0, 1] {
+        let reference = format!(
+            "/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties/poolRef"
+        );
+        let any = json!([{"op": "replace", "path": reference,
+                          "value": {"x-kubernetes-preserve-unknown-fields": true}}]);
+        let patch = format!("--patch={any}");
+        plane.kubectl(&["patch", "crd", definition, "--type=json", &patch]);
+    }
+    let namespace = format!("--namespace={}", consumer.namespace);
+    let object = |version: &str, kind: &str, name: &str, spec: Value| {
+        json!({"apiVersion": format!("ipam.cluster.x-k8s.io/{version}"), "kind": kind, "spec": spec,
+               "metadata": {"name": name, "namespace": consumer.namespace}})
+        .to_string()
+    };
+    let pools = json!({"pools": [{"kind": "InClusterIPPool", "name": "web"}]});
+    plane.kubectl_apply(&object("v1alpha2", "IPPoolSet", "racks", pools));
+    let path = "--output=jsonpath={.status.conditions[0].message}{.metadata.finalizers}";
+    let read = ["get", "ippoolset", "racks", &namespace, path];
+    until("the set has its finalizer", async || {
+        Some(plane.try_kubectl(&read).ok()?.contains("ProtectPool"))
+    })
+    .await;
+    until("the claim is stored", async || {
+        let broken = object("v1beta2", "IPAddressClaim", "broken", json!({"poolRef": 5}));
+        let file = plane.folder().join("broken.json");
+        std::fs::write(&file, broken).ok()?;
+        let file = format!("--filename={}", file.display());
+        Some(plane.try_kubectl(&["create", &file]).is_ok())
+    })
+    .await;
+    plane.kubectl(&["delete", "ippoolset", "racks", &namespace, "--wait=false"]);
+    let named = format!(
+        "IPAddressClaim {}/broken cannot be decoded",
+        consumer.namespace
+    );
+    until("the set names the claim", async || {
+        Some(plane.try_kubectl(&read).ok()?.contains(&named))
+    })
+    .await;
+    plane.kubectl(&["delete", "ipaddressclaim", "broken", &namespace]);
+    until("the set is deleted", async || {
+        Some(plane.try_kubectl(&read).is_err())
+    })
+    .await;
+}
+
 /// An edit of the definition, or a conversion, can store a pool that no manager can decode.
 #[tokio::test(flavor = "multi_thread")]
 async fn undecodable_pool_in_deletion_is_released() {

@@ -41,10 +41,9 @@ pub struct AllocationEvent {
 }
 
 /// The target of the lines of the allocation log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AllocationTarget {
     /// The only one.
-    #[default]
     #[serde(rename = "allocations")]
     Allocations,
 }

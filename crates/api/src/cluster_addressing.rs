@@ -11,7 +11,7 @@ use serde_json::json;
 use super::access::{SelectorProblem, parse_selector};
 use super::conditions::{self, Condition};
 use super::field_problem::FieldProblem;
-use super::{InClusterKind, is_dns_label, names};
+use super::{InClusterKind, PoolSetKind, is_dns_label, names};
 
 /// Addresses of Clusters: which IPAddressClaims each selected Cluster gets, and where their
 /// addresses are written.
@@ -69,7 +69,8 @@ pub struct AddressingItem {
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The pool of the IPAddressClaim: an InClusterIPPool or InClusterPrefixPool of the namespace,
-    /// or a GlobalInClusterIPPool or GlobalInClusterPrefixPool.
+    /// a GlobalInClusterIPPool or GlobalInClusterPrefixPool, or a set of pools, IPPoolSet or
+    /// GlobalIPPoolSet.
     #[schemars(schema_with = "pool_reference_schema")]
     pub pool_ref: PoolReference,
     /// Where the address is written.
@@ -266,6 +267,20 @@ pub enum Destination {
     Resource(AddressResource),
 }
 
+impl Destination {
+    /// Why what a pool allocates, prefixes or single addresses, cannot be written there.
+    pub fn mismatch(&self, has_prefixes: bool) -> Option<&'static str> {
+        let Self::Field { field, .. } = self else {
+            return None;
+        };
+        match (field, has_prefixes) {
+            (ClusterField::Endpoint, true) => Some(ENDPOINT_POOL),
+            (ClusterField::Network(_), false) => Some(NETWORK_POOL),
+            _ => None,
+        }
+    }
+}
+
 impl AddressTarget {
     /// Where the address is written; `None` unless exactly one of the fields is set.
     pub fn destination(&self) -> Option<Destination> {
@@ -346,11 +361,6 @@ impl AddressingItem {
     /// Where the address is written.
     pub fn destinations(&self) -> impl Iterator<Item = Destination> {
         self.to.iter().filter_map(AddressTarget::destination)
-    }
-
-    /// Whether the pool allocates prefixes.
-    pub fn has_prefix(&self) -> bool {
-        InClusterKind::of(&self.pool_ref.kind).is_some_and(InClusterKind::has_prefixes)
     }
 
     /// The manifests that contain the address.
@@ -497,7 +507,8 @@ impl AddressingItem {
             let text = "must be ipam.cluster.x-k8s.io";
             add("poolRef.apiGroup", json!(self.pool_ref.api_group), text);
         }
-        if InClusterKind::of(&self.pool_ref.kind).is_none() {
+        let kind = InClusterKind::of(&self.pool_ref.kind);
+        if kind.is_none() && PoolSetKind::of(&self.pool_ref.kind).is_none() {
             add("poolRef.kind", json!(self.pool_ref.kind), POOL_KINDS);
         }
         if self.pool_ref.name.is_empty() {
@@ -512,38 +523,29 @@ impl AddressingItem {
             }
             let text = match target.destination() {
                 None => ONE_TARGET,
-                Some(destination) => match self.mismatch(&destination) {
-                    Some(text) => text,
-                    None if self
-                        .to
-                        .iter()
-                        .take(position)
-                        .any(|earlier| earlier == target) =>
-                    {
-                        "the item has this target already"
+                // What the pools of a set allocate is checked when the claim is bound.
+                Some(destination) => {
+                    match kind.and_then(|kind| destination.mismatch(kind.has_prefixes())) {
+                        Some(text) => text,
+                        None if self
+                            .to
+                            .iter()
+                            .take(position)
+                            .any(|earlier| earlier == target) =>
+                        {
+                            "the item has this target already"
+                        }
+                        None => continue,
                     }
-                    None => continue,
-                },
+                }
             };
             add(&format!("to[{position}]"), json!(target), text);
         }
     }
-
-    /// Why what the pool allocates cannot be written there.
-    fn mismatch(&self, destination: &Destination) -> Option<&'static str> {
-        let Destination::Field { field, .. } = destination else {
-            return None;
-        };
-        match (field, self.has_prefix()) {
-            (ClusterField::Endpoint, true) => Some(ENDPOINT_POOL),
-            (ClusterField::Network(_), false) => Some(NETWORK_POOL),
-            _ => None,
-        }
-    }
 }
 
-pub(super) const POOL_KINDS: &str = "must be InClusterIPPool, GlobalInClusterIPPool, InClusterPrefixPool or \
-                                     GlobalInClusterPrefixPool";
+pub(super) const POOL_KINDS: &str = "must be InClusterIPPool, GlobalInClusterIPPool, InClusterPrefixPool, \
+                                     GlobalInClusterPrefixPool, IPPoolSet or GlobalIPPoolSet";
 pub(super) const ONE_TARGET: &str =
     "exactly one of controlPlaneEndpoint, variable, clusterNetwork and resource is required";
 pub(super) const ENDPOINT_POOL: &str = "controlPlaneEndpoint needs a pool of single addresses, InClusterIPPool or GlobalInClusterIPPool";
@@ -591,6 +593,12 @@ mod tests {
                 "lb",
                 "InClusterPrefixPool",
                 &json!([{"resource": "MetalLB"}, {"resource": "Values"}])
+            ),
+            item("vip", "IPPoolSet", &json!([{"resource": "Values"}])),
+            item(
+                "services",
+                "GlobalIPPoolSet",
+                &json!([{"clusterNetwork": "Services"}])
             ),
         ]);
         assert_eq!(spec(&items).problems(), []);

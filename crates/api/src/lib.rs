@@ -39,6 +39,7 @@ mod dns;
 mod field_problem;
 mod ip_block;
 mod ip_pool;
+mod named_pool;
 mod network;
 mod network_refusal;
 mod network_view;
@@ -91,6 +92,7 @@ pub use ip_pool::IPPoolSpec;
 pub use name_servers::{
     DnsRecord, DnsSettings, MAX_DNS_SERVERS, MAX_SEARCH_DOMAINS, NameServers, PoolDns,
 };
+pub use named_pool::NamedPool;
 pub use network::{
     BlockLengths, IPNetwork, IPNetworkSpec, IPNetworkStatus, MemberPhase, NetworkMember,
     NetworkProblem, NetworkRules,
@@ -102,7 +104,7 @@ pub use pool_fields::PoolFields;
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
 pub use pool_set::{
-    MAX_POOLS, PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers,
+    MAX_SET_POOLS, PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers,
 };
 pub use pool_set_key::{PoolSetKey, PoolSetKind};
 pub use pool_spec::PoolSpec;
@@ -129,4 +131,4 @@ pub use slice::{
 };
 pub use slice_policy::{SlicePolicy, SliceRules};
 pub use spec_warnings::{gateway_warnings, host_bits_warning, network_warnings, pool_warnings};
-pub use visibility::{Audience, counted};
+pub use visibility::{Audience, counted, first_texts};

@@ -13,7 +13,7 @@ use super::field_problem::FieldProblem;
 use super::{InClusterKind, PoolKey, PoolSetKey, PoolSetKind, names};
 
 /// The maximum number of pools of a set, in its list or by its selector. A waiting claim is in the queue of each.
-pub const MAX_POOLS: usize = 64;
+pub const MAX_SET_POOLS: usize = 64;
 
 pub(crate) const POOLS_OR_SELECTOR: &str =
     "exactly one of spec.pools and spec.selector must be set";

@@ -19,6 +19,11 @@ impl PoolSetKind {
     /// All kinds.
     pub const ALL: [Self; 2] = [Self::Namespaced, Self::Global];
 
+    /// The kind with this name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name, as in `kind: IPPoolSet`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,8 +75,7 @@ impl PoolSetKey {
 
     /// Returns the set that an object in `namespace` refers to; `None` if it is not a set.
     pub fn from_reference(reference: &PoolReference, namespace: Option<&str>) -> Option<Self> {
-        let mut kinds = PoolSetKind::ALL.into_iter();
-        let kind = kinds.find(|kind| kind.name() == reference.kind)?;
+        let kind = PoolSetKind::of(&reference.kind)?;
         if reference.api_group != names::GROUP {
             return None;
         }

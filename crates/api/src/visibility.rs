@@ -122,6 +122,20 @@ pub fn counted<N: Copy + Display + PartialEq + From<u8>>(
     format!("{count} {noun}")
 }
 
+/// The maximum number of texts of [`first_texts`].
+const MAX_FIRST: usize = 3;
+
+/// The first three texts, and the number of the others: `a; b; c; and 2 more`.
+pub fn first_texts<T: ToString>(all: impl IntoIterator<Item = T>, separator: &str) -> String {
+    let mut texts: Vec<String> = all.into_iter().map(|text| text.to_string()).collect();
+    let others = texts.len().saturating_sub(MAX_FIRST);
+    if others > 0 {
+        texts.truncate(MAX_FIRST);
+        texts.push(format!("and {others} more"));
+    }
+    texts.join(separator)
+}
+
 /// `a`, `a and b`, `a, b and c`.
 fn join_list(parts: &[String]) -> String {
     match parts.split_last() {

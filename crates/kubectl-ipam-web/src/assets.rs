@@ -1,13 +1,14 @@
 //! The files of the page.
 
 /// The scripts of the page, by their paths.
-const SCRIPTS: [(&str, &str); 27] = [
+const SCRIPTS: [(&str, &str); 28] = [
     ("/address_map.js", include_str!("page/address_map.js")),
     ("/app.js", include_str!("page/app.js")),
     ("/banner.js", include_str!("page/banner.js")),
     ("/block_text.js", include_str!("page/block_text.js")),
     ("/blocks.js", include_str!("page/blocks.js")),
     ("/cell_panel.js", include_str!("page/cell_panel.js")),
+    ("/clusters.js", include_str!("page/clusters.js")),
     ("/dom.js", include_str!("page/dom.js")),
     ("/findings.js", include_str!("page/findings.js")),
     ("/format.js", include_str!("page/format.js")),

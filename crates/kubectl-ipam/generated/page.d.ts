@@ -82,7 +82,7 @@ export interface Cell {
 }
 
 /** A check of `doctor`, the most urgent first: those of the provider, without which no claim is served, and then those of objects. */
-export type Check = "MissingDefinition" | "OutdatedDefinition" | "NoLeader" | "ReplicasNotReady" | "MissingPermission" | "WebhookUnavailable" | "WebhookMissing" | "WebhookUntrusted" | "ClusterWebhookUntrusted" | "WebhookFailing" | "ConversionFailing" | "CertificateInvalid" | "SeveralManagers" | "DuplicateAddress" | "LostAddress" | "MissingPool" | "UnknownPoolKind" | "ClusterNotFound" | "PoolNotReady" | "NetworkNotReady" | "RegistryNotReady" | "ClusterAddressingNotReady" | "BlockConflict" | "BlockSizeDiffers" | "ExclusionsDiffer" | "MoveStalled" | "UnreadableObject" | "PoolExhausted" | "NotReconciled" | "ClaimsWait" | "PoolDeleting" | "ReleaseBlocked" | "Paused" | "OrphanAddress" | "AbandonedReservation" | "PoolsOverlap" | "UnusableGateway" | "OutdatedGateway" | "SliceWithoutEffect" | "AddressesOutOfRange" | "KeptInNetwork" | "AddressNotInUse" | "ReleasedEarly" | "RestoredWithoutAddress" | "InvalidReservation" | "StaleCluster" | "RecordWithoutSlice" | "OutdatedOwner";
+export type Check = "MissingDefinition" | "OutdatedDefinition" | "NoLeader" | "ReplicasNotReady" | "MissingPermission" | "WebhookUnavailable" | "WebhookMissing" | "WebhookUntrusted" | "ClusterWebhookUntrusted" | "WebhookFailing" | "ConversionFailing" | "CertificateInvalid" | "SeveralManagers" | "DuplicateAddress" | "LostAddress" | "MissingPool" | "UnknownPoolKind" | "ClusterNotFound" | "PoolNotReady" | "PoolSetNotReady" | "NetworkNotReady" | "RegistryNotReady" | "ClusterAddressingNotReady" | "BlockConflict" | "BlockSizeDiffers" | "ExclusionsDiffer" | "MoveStalled" | "UnreadableObject" | "PoolExhausted" | "NotReconciled" | "ClaimsWait" | "PoolDeleting" | "ReleaseBlocked" | "Paused" | "OrphanAddress" | "AbandonedReservation" | "PoolsOverlap" | "UnusableGateway" | "OutdatedGateway" | "SliceWithoutEffect" | "AddressesOutOfRange" | "KeptInNetwork" | "AddressNotInUse" | "ReleasedEarly" | "RestoredWithoutAddress" | "InvalidReservation" | "StaleCluster" | "RecordWithoutSlice" | "OutdatedOwner";
 
 /** One claim in a list. */
 export interface ClaimLine {
@@ -112,6 +112,24 @@ export interface ClaimLine {
 
 /** The state of a claim. */
 export type ClaimState = "Bound" | "Waiting" | "Deleting" | "Unserved";
+
+/** The addresses of a Cluster. */
+export interface ClusterAddresses {
+  /** What a ClusterAddressing has allocated for the Cluster, by the name of the item; `null` if it may not be read, and empty if it has no address yet. */
+  items: Record<string, string | null>;
+  /** Number of the other addresses, which its machines have. */
+  machines: number;
+  /** Name of the Cluster. */
+  name: string;
+  /** Namespace of the Cluster. */
+  namespace: string;
+  /** Why they wait: reasons with messages, each once. */
+  problems: Array<string>;
+  /** Its slices of pools, in CIDR notation; `null` if they may not be read. */
+  slices: Array<string> | null;
+  /** Number of its claims that wait for an address. */
+  waiting: number;
+}
 
 /** A management cluster that uses a registry. */
 export interface ClusterLine {
@@ -450,7 +468,7 @@ export interface PoolMatch {
   pool: PoolName;
 }
 
-/** A reference to a pool. */
+/** A reference to a pool, or to a set of pools. */
 export interface PoolName {
   /** Kind of the pool. */
   kind: string;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, Pool};
-use capi_ipam_api::{InClusterKind, PoolKey};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, Pool, PoolSet};
+use capi_ipam_api::{InClusterKind, NamedPool, PoolKey};
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ledger::{Ledger, Observe};
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
@@ -133,6 +133,7 @@ impl<'a> Loader<'a> {
         for kind in kinds {
             match kind {
                 Kind::Pool(_) => self.list::<Pool>(*kind, namespace).await?,
+                Kind::PoolSet(_) => self.list::<PoolSet>(*kind, namespace).await?,
                 Kind::Address => self.list::<IPAddress>(*kind, namespace).await?,
                 Kind::Claim => self.list::<IPAddressClaim>(*kind, namespace).await?,
                 Kind::Network => self.list_networks().await?,
@@ -331,6 +332,21 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Lists the sets of pools, and all pools, for a ledger, if claims name a set.
+    pub(crate) async fn read_sets(
+        &mut self,
+        named: impl IntoIterator<Item = NamedPool>,
+        namespace: Option<&str>,
+    ) -> Result<(), Error> {
+        let is_set = |named: NamedPool| matches!(named, NamedPool::Set(_));
+        if named.into_iter().any(is_set) {
+            self.ledger.get_or_insert_default();
+            self.read(&Kind::POOL_SETS, namespace).await?;
+            self.read(&Kind::POOLS, namespace).await?;
+        }
+        Ok(())
+    }
+
     /// Lists everything that the addresses of a pool depend on, also for a ledger.
     pub(crate) async fn read_supply(&mut self, pool: &PoolRow) -> Result<(), Error> {
         let namespace = pool.key.namespace.as_deref();
@@ -345,7 +361,7 @@ impl<'a> Loader<'a> {
         pools: &[PoolRow],
         namespace: Option<&str>,
     ) -> Result<(), Error> {
-        self.ledger = Some(Ledger::default());
+        self.ledger.get_or_insert_default();
         // Objects of other namespaces matter for a network and for a global pool only.
         let is_alone = |pool: &PoolRow| pool.network.is_none() && pool.moving.is_none();
         let are_alone = pools.iter().all(is_alone);
@@ -382,7 +398,11 @@ impl<'a> Loader<'a> {
             return Ok(());
         };
         let all = ListParams::default();
-        let found = self.cluster.allowed::<Namespace>(&all).await?.into_iter();
+        let found = self
+            .cluster
+            .list_if_allowed::<Namespace>(&all)
+            .await?
+            .into_iter();
         let names: Vec<String> = found.filter_map(|it| it.metadata.name).collect();
         if names.is_empty() || names.iter().any(|known| known == name) {
             return Ok(());

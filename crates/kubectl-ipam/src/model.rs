@@ -203,5 +203,6 @@ pub fn page_schemas() -> Map<String, Value> {
     generator.subschema_for::<PoolWindow>();
     generator.subschema_for::<NetworkBlocks>();
     generator.subschema_for::<SearchResult>();
+    generator.subschema_for::<ClusterAddresses>();
     generator.take_definitions(true)
 }

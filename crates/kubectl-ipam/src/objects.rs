@@ -12,8 +12,8 @@ mod unserved;
 use capi_ipam_api::{
     AddressingItem, BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec,
     IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey,
-    PoolNetwork, PoolSpec, Scope, SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions,
-    gateway_warnings, names,
+    PoolNetwork, PoolSet, PoolSetKey, PoolSetKind, PoolSpec, Scope, SharedBlocks, SliceOwner,
+    SliceOwnerKind, Slot, conditions, gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -79,6 +79,29 @@ impl From<&Pool> for PoolRow {
             paused: is_paused(&pool.metadata),
             created: created(&pool.metadata),
             deleted: pool.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+        }
+    }
+}
+
+/// A set of pools.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolSetRow {
+    pub(crate) key: PoolSetKey,
+    /// The condition `Ready`.
+    pub(crate) ready: Option<Condition>,
+}
+
+impl From<&PoolSet> for PoolSetRow {
+    fn from(set: &PoolSet) -> Self {
+        let kind = match set.metadata.namespace {
+            Some(_) => PoolSetKind::Namespaced,
+            None => PoolSetKind::Global,
+        };
+        let status = set.status.as_ref();
+        let ready = status.and_then(|it| conditions::find(&it.conditions, conditions::READY));
+        Self {
+            key: PoolSetKey::new(kind, &set.metadata),
+            ready: ready.cloned(),
         }
     }
 }

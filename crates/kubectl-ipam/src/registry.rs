@@ -134,13 +134,13 @@ async fn secret(
 /// The namespace of the manager: that of its lease, which was renewed last, or else that of its
 /// Deployment, or that of the manifests.
 async fn manager_namespace(cluster: &Cluster) -> Result<String, Error> {
-    let leases = cluster.allowed::<Lease>(&lease_selector()).await?;
+    let leases = cluster.list_if_allowed::<Lease>(&lease_selector()).await?;
     let leases = leases.into_iter().map(LeaseRow::from);
     if let Some(lease) = leases.max_by_key(|lease| lease.renewed) {
         return Ok(lease.namespace);
     }
     let selector = provider_selector();
-    let found = cluster.allowed::<Deployment>(&selector).await?;
+    let found = cluster.list_if_allowed::<Deployment>(&selector).await?;
     let mut namespaces = found.into_iter().filter_map(|it| it.metadata.namespace);
     let namespace = namespaces.next();
     Ok(namespace.unwrap_or_else(|| installed::NAMESPACE.to_owned()))
@@ -168,7 +168,7 @@ pub(crate) async fn known_identity(cluster: &Cluster, row: &RegistryRow) -> Resu
 /// The UID of the namespace that identifies this cluster; `None` if it cannot be read.
 pub(crate) async fn namespace_uid(cluster: &Cluster) -> Result<Option<String>, Error> {
     let name = cluster::named(IDENTITY_NAMESPACE);
-    let found = cluster.allowed::<Namespace>(&name).await?;
+    let found = cluster.list_if_allowed::<Namespace>(&name).await?;
     let namespace = found.into_iter().next();
     Ok(namespace.and_then(|namespace| namespace.metadata.uid))
 }

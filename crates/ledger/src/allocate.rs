@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{AccessRules, AllowedNamespaces, OverLimit, PoolKey, PoolSetKey, Scope, Slot};
+use capi_ipam_api::{AccessRules, AllowedNamespaces, NamedPool, OverLimit, PoolKey, Scope, Slot};
 use capi_ipam_contract::{IPAddressClaim, Uid};
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_objects::maybe_invalid::{Invalid, readable};
@@ -91,10 +91,10 @@ impl Observe<IPAddressClaim> for Ledger {
 
     fn delete(&mut self, claim: &IPAddressClaim) {
         let name = NamespacedName::of(&claim.metadata);
-        if let Some(pool) = PoolKey::of_claim(claim) {
-            self.stop_waiting(&pool, &name);
-        } else if let Some(set) = PoolSetKey::of_claim(claim) {
-            self.leave_set(&set, &name);
+        match NamedPool::of_claim(claim) {
+            Some(NamedPool::Pool(pool)) => self.stop_waiting(&pool, &name),
+            Some(NamedPool::Set(set)) => self.leave_set(&set, &name),
+            None => {}
         }
     }
 

@@ -4,10 +4,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use capi_ipam_api::{PoolKey, PoolSetKey, PoolSetKind, PoolSetStatus, Slot, names};
-use capi_ipam_contract::{IPAddress, Uid};
+use capi_ipam_api::{
+    NamedPool, PoolChoice, PoolKey, PoolSetKey, PoolSetKind, PoolSetStatus, Slot, names,
+};
+use capi_ipam_contract::{IPAddress, IPAddressClaim, Machine, Uid};
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
+use kube::core::ObjectMeta;
 
 use crate::pools::{PoolEntry, Pools};
 use crate::sets::{SetEntry, SetInfo};
@@ -24,6 +27,17 @@ pub enum Domains<'a> {
     First(&'a str),
 }
 
+/// The failure domain of a claim: its label, or else the label or `spec.failureDomain` of its
+/// Machine.
+pub fn failure_domain(claim: &IPAddressClaim, machine: Option<&Machine>) -> Option<String> {
+    let label = |metadata: &ObjectMeta| metadata.labels.as_ref()?.get(names::ZONE_LABEL).cloned();
+    let of_machine = |machine: &Machine| {
+        let failure_domain = machine.spec.failure_domain.clone();
+        label(&machine.metadata).or(failure_domain)
+    };
+    label(&claim.metadata).or_else(|| machine.and_then(of_machine))
+}
+
 /// What the status of a set reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetReport {
@@ -37,6 +51,18 @@ pub struct SetReport {
     pub missing: Vec<PoolKey>,
     /// The number of selected pools that the set does not use: it has too many.
     pub excess: usize,
+}
+
+impl SetInfo {
+    /// The pools for a claim of this failure domain; `None` if it is not known, and any pool can be
+    /// chosen.
+    pub fn domains<'a>(&self, zone: Option<&'a str>) -> Domains<'a> {
+        match zone.filter(|_| self.choose == PoolChoice::ByFailureDomain) {
+            None => Domains::Any,
+            Some(zone) if self.fallback => Domains::First(zone),
+            Some(zone) => Domains::Only(zone),
+        }
+    }
 }
 
 fn zone_of<'a>(pools: &'a Pools, pool: &PoolKey) -> Option<&'a str> {
@@ -63,7 +89,7 @@ impl Ledger {
             .map(|(key, _)| key.clone())
             .collect();
         for key in &missing {
-            self.set_set(key, None);
+            self.replace_set(key, None);
         }
     }
 
@@ -73,18 +99,18 @@ impl Ledger {
         let entry = self.sets.entry(key);
         entry.is_listed = true;
         if info.is_some() && entry.info.as_deref() != info.as_ref() {
-            self.set_set(key, info);
+            self.replace_set(key, info);
         }
         self.sets.remove_if_empty(key);
     }
 
     /// Removes a set.
     pub fn remove_set(&mut self, key: &PoolSetKey) {
-        self.set_set(key, None);
+        self.replace_set(key, None);
     }
 
     /// Claims that wait for the set are reconciled.
-    fn set_set(&mut self, key: &PoolSetKey, info: Option<SetInfo>) {
+    fn replace_set(&mut self, key: &PoolSetKey, info: Option<SetInfo>) {
         let entry = self.sets.entry(key);
         entry.info = info.map(Arc::new);
         entry.find_members(key, &self.pools);
@@ -171,6 +197,14 @@ impl Ledger {
         match self.sets.entries.get(key) {
             Some(entry) => self.of_domains(entry.members.clone(), domains),
             None => Vec::new(),
+        }
+    }
+
+    /// The pools that may serve the claims that name a pool, or a set.
+    pub fn pools_of(&self, named: &NamedPool) -> Vec<PoolKey> {
+        match named {
+            NamedPool::Pool(pool) => vec![pool.clone()],
+            NamedPool::Set(set) => self.members(set, Domains::Any),
         }
     }
 

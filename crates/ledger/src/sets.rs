@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use capi_ipam_api::{MAX_POOLS, PoolChoice, PoolKey, PoolSet, PoolSetKey, SetMembers, names};
+use capi_ipam_api::{MAX_SET_POOLS, PoolChoice, PoolKey, PoolSet, PoolSetKey, SetMembers, names};
 use capi_ipam_contract::{IPAddress, is_paused};
 use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
@@ -52,6 +52,13 @@ impl SetInfo {
                 texts.join("; ").into()
             }),
         }
+    }
+}
+
+impl SetInfo {
+    /// Whether claims that name the set can get addresses.
+    pub fn can_allocate(&self) -> bool {
+        self.initialized && !self.paused && !self.deleting && self.members.is_ok()
     }
 }
 
@@ -106,8 +113,8 @@ impl SetEntry {
             }
             Some(Err(_)) | None => Vec::new(),
         };
-        self.excess = members.len().saturating_sub(MAX_POOLS);
-        members.truncate(MAX_POOLS);
+        self.excess = members.len().saturating_sub(MAX_SET_POOLS);
+        members.truncate(MAX_SET_POOLS);
         self.free.clear();
         let places = members.iter().enumerate();
         self.ranks = places

@@ -80,7 +80,7 @@ impl AddressUseReporter {
         let Some(desired) = desired(self.contract.ipam, claim, found, clock::now()) else {
             return Ok(false);
         };
-        if !self.clusters.permit_changes(claim) {
+        if !self.clusters.permits_changes(claim) {
             return Ok(false);
         }
         let claims = self.contract.claims_beside(claim);

@@ -67,7 +67,7 @@ impl Clusters {
 
     /// Whether the claim may be changed: it is not paused, and its Cluster, if it has one, exists and
     /// is not paused.
-    pub(super) fn permit_changes(&self, claim: &IPAddressClaim) -> bool {
+    pub(super) fn permits_changes(&self, claim: &IPAddressClaim) -> bool {
         let state = self.state_for(claim);
         !is_paused(&claim.metadata) && matches!(state, ClusterState::None | ClusterState::Running)
     }

@@ -71,7 +71,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         };
         if !self.filter.matches(&claim)
             || claim.is_deleting()
-            || !self.clusters.permit_changes(&claim)
+            || !self.clusters.permits_changes(&claim)
         {
             return Ok(false);
         }

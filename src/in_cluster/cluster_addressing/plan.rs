@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use capi_ipam_api::conditions;
 use capi_ipam_api::{
-    AddressFormat, AddressingItem, ClusterAddressing, Destination, InClusterKind, names,
+    AddressFormat, AddressingItem, ClusterAddressing, Destination, PoolKey, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_provider::api::names::{
@@ -17,7 +17,7 @@ use capi_ipam_provider::api::names::{
 };
 use capi_ipam_provider::api::{
     AddressableCluster, ContractVersion, IPAddress, IPAddressClaim, IPAddressClaimSpec,
-    IPAddressSpec, PoolReference,
+    PoolReference,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -49,13 +49,7 @@ impl ItemClaim {
     /// What is allocated; `None` if the address is not known or not valid.
     fn allocated(&self) -> Option<Allocated> {
         let address = self.address.as_ref()?;
-        let kind = InClusterKind::of(&self.claim.spec.pool_ref.kind);
-        let has_prefix = kind.is_some_and(InClusterKind::has_prefixes);
-        let IPAddressSpec {
-            address: text,
-            prefix,
-            ..
-        } = &address.spec;
+        let spec = &address.spec;
         let list = |annotation| {
             let listed = address.annotations().get(annotation)?;
             Some(listed.split(',').map(str::to_owned).collect())
@@ -63,8 +57,21 @@ impl ItemClaim {
         Some(Allocated {
             dns_servers: list(names::DNS_SERVERS_ANNOTATION).unwrap_or_default(),
             search_domains: list(names::SEARCH_DOMAINS_ANNOTATION).unwrap_or_default(),
-            ..allocated(text, *prefix, has_prefix)?
+            ..allocated(&spec.address, spec.prefix, self.has_prefix()?)?
         })
+    }
+
+    /// Whether a prefix is allocated; `None` if the pool is not known.
+    fn has_prefix(&self) -> Option<bool> {
+        let pool = PoolKey::of_address(self.address.as_ref()?)?;
+        Some(pool.kind.has_prefixes())
+    }
+
+    /// Why the address cannot be written into the targets of its item.
+    fn mismatch(&self, item: &AddressingItem) -> Option<&'static str> {
+        let has_prefix = self.has_prefix()?;
+        item.destinations()
+            .find_map(|destination| destination.mismatch(has_prefix))
     }
 }
 
@@ -405,12 +412,15 @@ impl Planner<'_> {
             let (reason, why) = self.reason_of(claim);
             return waits(&reason, &why);
         }
-        match known.allocated() {
-            Some(allocated) if is_set_by_user(self.cluster, item, Some(&allocated)) => {
-                self.unused(claim)
-            }
-            Some(allocated) => ItemState::Bound(allocated),
-            None => waits(conditions::DELIVERY_FAILED, "its IPAddress is not valid"),
+        let Some(allocated) = known.allocated() else {
+            return waits(conditions::DELIVERY_FAILED, "its IPAddress is not valid");
+        };
+        if is_set_by_user(self.cluster, item, Some(&allocated)) {
+            return self.unused(claim);
+        }
+        match known.mismatch(item) {
+            Some(why) => waits(conditions::DELIVERY_FAILED, why),
+            None => ItemState::Bound(allocated),
         }
     }
 

@@ -40,7 +40,11 @@ const NO_FREE_ADDRESS: [&str; 4] = [
     conditions::SLICE_LIMIT,
 ];
 /// The reasons for which it is of no use to wait.
-const LASTING: [&str; 2] = [conditions::VALUE_PRESENT, conditions::CLAIM_NAME_IN_USE];
+const LASTING: [&str; 3] = [
+    conditions::VALUE_PRESENT,
+    conditions::CLAIM_NAME_IN_USE,
+    conditions::FAILURE_DOMAIN_UNKNOWN,
+];
 const NO_RESPONSE: &str = "the API server does not respond";
 /// The delays between two reads of the claims. They are bound after a few milliseconds.
 const FIRST_DELAY: Duration = Duration::from_millis(20);
@@ -265,7 +269,8 @@ impl RequestedClusters {
         let is_unused = |item: &str, known: &ItemClaim| {
             is_unused(cluster, addressing, item, known, Some(request))
         };
-        let claims = with_addresses(contract, claims, is_unused).await?;
+        let is_delivered = is_delivered(cluster, addressing);
+        let claims = with_addresses(contract, claims, is_unused, is_delivered).await?;
         let mut problems = Vec::new();
         for step in plan(cluster, addressing, &claims, versions, Some(request)) {
             match step {

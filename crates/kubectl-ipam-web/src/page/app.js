@@ -2,9 +2,10 @@
 // The frame of the page: routes, the stream of events, search box, theme.
 
 import { frame, managerText } from "./banner.js";
+import { ClustersPage } from "./clusters.js";
 import { announce, byId, el, tick, write } from "./dom.js";
 import { FindingsPage } from "./findings.js";
-import { clock, count } from "./format.js";
+import { clock, count, searchLink } from "./format.js";
 import { NetworkPage } from "./network.js";
 import { OverviewPage } from "./overview.js";
 import { PoolPage } from "./pool.js";
@@ -45,6 +46,7 @@ function create(route) {
     case "pool": return new PoolPage(route);
     case "network": return new NetworkPage(route);
     case "search": return new SearchPage(route);
+    case "clusters": return new ClustersPage();
     case "waiting": return new WaitingPage();
     case "findings": return new FindingsPage();
     default: return new OverviewPage(route);
@@ -154,7 +156,7 @@ function goToSearch() {
   clearTimeout(delay);
   const text = query.value.trim();
   if (text === "") return;
-  const hash = `#/search?q=${encodeURIComponent(text)}`;
+  const hash = searchLink(text);
   if (location.hash === hash) return;
   // The letters of one search are one step of the way back.
   if (shown?.name !== "search") location.hash = hash;

@@ -152,3 +152,19 @@ const states = {
 export function stateText(state) {
   return states[state] ?? state;
 }
+
+/**
+ * The link to a search.
+ * @param {string} text
+ */
+export function searchLink(text) {
+  return `#/search?q=${encodeURIComponent(text)}`;
+}
+
+/**
+ * The items of a Cluster with their addresses. One that may not be read is a question mark.
+ * @param {Record<string, string | null>} items
+ */
+export function itemTexts(items) {
+  return Object.entries(items).map(([item, address]) => `${item}: ${address === "" ? "–" : (address ?? "?")}`);
+}

@@ -3,9 +3,9 @@
 
 import { stateOf } from "./block_text.js";
 import { age, el, KeyedList, writeLine } from "./dom.js";
-import { count, kindText, poolLink, poolText, stateText } from "./format.js";
+import { count, itemTexts, kindText, poolLink, poolText, searchLink, stateText } from "./format.js";
 
-/** @import { BlockLine, ClaimLine, Holder, PoolName, SliceLine } from "../../../kubectl-ipam/generated/page.d.ts" */
+/** @import { BlockLine, ClaimLine, ClusterAddresses, Holder, PoolName, SliceLine } from "../../../kubectl-ipam/generated/page.d.ts" */
 /** @import { Child } from "./dom.js" */
 
 /**
@@ -44,7 +44,7 @@ class Table {
  * @param {Child} content
  */
 function cell(label, content, name = "") {
-  const isEmpty = content === null || content === undefined || content === "";
+  const isEmpty = content === null || content === undefined || content === false || content === "";
   return el("td", { "data-label": label, class: isEmpty ? `${name} none` : name || null }, isEmpty ? "–" : content);
 }
 
@@ -129,6 +129,25 @@ export function claimTable() {
     cell("Machine", line(claim.machine)),
     cell("Age", age(claim.created)),
   ]);
+}
+
+/** A table of Clusters with their addresses. */
+export function clusterTable() {
+  const heads = ["Cluster", "Addresses", "Machines", "Slices", "Waiting", "Problems"];
+  const key = (/** @type {ClusterAddresses} */ { namespace, name }) => `${namespace}/${name}`;
+  return new Table("clusters", heads, key, (/** @type {ClusterAddresses} */ cluster) => [
+    el("th", { scope: "row" }, el("a", { href: searchLink(cluster.name), text: key(cluster) })),
+    cell("Addresses", lines(itemTexts(cluster.items))),
+    cell("Machines", count(cluster.machines)),
+    cell("Slices", cluster.slices ? lines(cluster.slices) : "?"),
+    cell("Waiting", count(cluster.waiting)),
+    cell("Problems", lines(cluster.problems)),
+  ]);
+}
+
+/** @param {string[]} texts */
+function lines(texts) {
+  return texts.length > 0 && el("span", {}, ...texts.map((text) => el("span", { class: "about", text })));
 }
 
 /**

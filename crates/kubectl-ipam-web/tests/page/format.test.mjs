@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { count, duration, kindText, networkLink, percent, plural, poolLink, poolText } from "../../src/page/format.js";
+import {
+  count, duration, itemTexts, kindText, networkLink, percent, plural, poolLink, poolText, searchLink,
+} from "../../src/page/format.js";
 
 test("large counts are powers, and unknown ones a question mark", () => {
   assert.equal(count(1234567), "1,234,567");
@@ -38,4 +40,10 @@ test("a link to a pool has its kind, namespace and name", () => {
   assert.deepEqual([poolText(local), poolText(global)], ["team-a/web", "shared"]);
   assert.equal(networkLink("a b"), "#/network/a%20b");
   assert.equal(kindText("InClusterIPPool", "lab"), "IP pool, network lab");
+});
+
+test("an item of a Cluster has its address, a dash, or a question mark", () => {
+  const items = { endpoint: "10.0.0.1", pods: "", lb: null };
+  assert.deepEqual(itemTexts(items), ["endpoint: 10.0.0.1", "pods: –", "lb: ?"]);
+  assert.equal(searchLink("a b"), "#/search?q=a%20b");
 });

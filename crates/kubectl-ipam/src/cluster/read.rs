@@ -285,7 +285,7 @@ impl Cluster {
 
     /// As [`Cluster::list_other`], in all namespaces. None without the permission: another guess is
     /// left.
-    pub(crate) async fn allowed<T: OtherKind>(
+    pub(crate) async fn list_if_allowed<T: OtherKind>(
         &self,
         parameters: &ListParams,
     ) -> Result<Vec<T>, Error> {

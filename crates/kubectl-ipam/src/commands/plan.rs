@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{NamespaceSource, PoolKey};
+use capi_ipam_api::{NamedPool, NamespaceSource};
 use capi_ipam_provider::api::IPAddressClaim;
 
 use super::{claims, cluster_api};
@@ -62,9 +62,12 @@ async fn require(
 /// it may not be read.
 async fn read_pools(
     loader: &mut Loader<'_>,
-    keys: &BTreeSet<PoolKey>,
+    named: &BTreeSet<NamedPool>,
     namespace: Option<&str>,
 ) -> Result<(), Error> {
+    loader.read_sets(named.iter().cloned(), namespace).await?;
+    let ledger = loader.ledger.get_or_insert_default();
+    let keys: Vec<_> = named.iter().flat_map(|it| ledger.pools_of(it)).collect();
     let kinds: BTreeSet<Kind> = keys.iter().map(|key| Kind::Pool(key.kind)).collect();
     loader.read(&Vec::from_iter(kinds), namespace).await?;
     let rows = keys.iter().filter_map(|key| loader.objects.pool(key));

@@ -119,7 +119,7 @@ async fn own_slice(
     // The registry knows it, too, if the slices may not be read.
     let found = loader
         .cluster
-        .allowed::<MaybeInvalid<IPSlice>>(&named(&name))
+        .list_if_allowed::<MaybeInvalid<IPSlice>>(&named(&name))
         .await?;
     let mut slices = found.into_iter().filter_map(|slice| slice.0.ok());
     let slice = slices.next().map(SliceRow::from);

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-use capi_ipam_api::{IPReservation, PoolKey, Slot};
+use capi_ipam_api::{IPReservation, NamedPool, PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
+use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::api::{IPAddressClaim, Machine};
 
 use super::plan::machine_index;
@@ -43,11 +44,12 @@ struct Known<'a> {
     template: Option<&'a str>,
 }
 
-/// Finds the pool and the claim of each address that Machines report and no IPAddress has.
+/// Finds the pool and the claim of each address that Machines report and no IPAddress has. `ledger`
+/// has the sets that claims name.
 pub(crate) fn adopt(
     machines: &[Machine],
     claims: &[IPAddressClaim],
-    objects: &Objects,
+    (objects, ledger): (&Objects, &Ledger),
     template: Option<&str>,
 ) -> Adoption {
     let reservations = objects.reservations.iter();
@@ -75,11 +77,13 @@ pub(crate) fn adopt(
     for claim in claims {
         let key = NamespacedName::of(&claim.metadata);
         let machine = index.get(key.namespace()).and_then(|it| it.find(claim));
-        if let (Some((machine, _)), Some(pool)) = (machine, PoolKey::of_claim(claim))
+        if let (Some((machine, _)), Some(named)) = (machine, NamedPool::of_claim(claim))
             && !known.bound.contains(&key)
         {
             let machine = NamespacedName::new(key.namespace(), machine);
-            known.waiting.entry(machine).or_default().push((pool, key));
+            let waiting = known.waiting.entry(machine).or_default();
+            let pools = ledger.pools_of(&named).into_iter();
+            waiting.extend(pools.map(|pool| (pool, key.clone())));
         }
     }
     let mut adoption = Adoption::default();

@@ -1,4 +1,3 @@
-use capi_ipam_api::PoolSetKind;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -70,7 +69,7 @@ pub(crate) fn claims<'a>(
     let mut lines = Vec::new();
     for claim in unserved {
         let mut line = unserved_line(claim);
-        if claim.pool.cause == Cause::Set {
+        if claim.pool.set.is_some() {
             line.address = address_of(claim, objects);
         }
         lines.push(line);
@@ -116,16 +115,14 @@ fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
 
 fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
     let pool = &claim.pool;
-    let mut name = PoolName {
+    if let Some(set) = &pool.set {
+        return line(claim, set.into());
+    }
+    let name = PoolName {
         kind: pool.kind.clone(),
         namespace: None,
         name: pool.name.clone(),
     };
-    if pool.cause == Cause::Set {
-        let is_global = pool.kind == PoolSetKind::Global.name();
-        name.namespace = (!is_global).then(|| claim.key.namespace().to_owned());
-        return line(claim, name);
-    }
     let reason = match pool.cause {
         Cause::OtherProvider => OTHER_PROVIDER,
         _ => UNKNOWN_POOL_KIND,
@@ -141,6 +138,7 @@ fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::PoolSetKind;
     use serde_json::json;
 
     use super::*;

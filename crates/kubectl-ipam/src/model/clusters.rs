@@ -1,6 +1,6 @@
 //! The addresses of each Cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use capi_ipam_api::{SliceOwner, SliceOwnerKind};
 use schemars::JsonSchema;
@@ -25,6 +25,8 @@ pub struct ClusterAddresses {
     pub machines: u64,
     /// Number of its claims that wait for an address.
     pub waiting: u64,
+    /// Why they wait: reasons with messages, each once.
+    pub problems: BTreeSet<String>,
     /// Its slices of pools, in CIDR notation; `null` if they may not be read.
     pub slices: Option<Vec<String>>,
 }
@@ -50,8 +52,20 @@ pub(crate) fn clusters(
         if claim.state == ClaimState::Waiting {
             line.waiting = line.waiting.saturating_add(1);
         }
+        if matches!(claim.state, ClaimState::Waiting | ClaimState::Unserved)
+            && let Some(reason) = &claim.reason
+        {
+            let message = claim.message.as_deref().unwrap_or_default();
+            line.problems.insert(format!("{reason}: {message}"));
+        }
         match &claim.item {
-            Some(item) => drop(line.items.insert(item.clone(), claim.address.clone())),
+            Some(item) => {
+                let address = match &claim.address {
+                    Fact::Absent => Fact::Known(String::new()),
+                    address => address.clone(),
+                };
+                line.items.insert(item.clone(), address);
+            }
             None if claim.address != Fact::Absent => {
                 line.machines = line.machines.saturating_add(1);
             }
@@ -83,6 +97,7 @@ fn empty(namespace: &str, name: &str, objects: &Objects) -> ClusterAddresses {
         items: BTreeMap::new(),
         machines: 0,
         waiting: 0,
+        problems: BTreeSet::new(),
         slices: list(slices, objects.has(&[Kind::Slice])),
     }
 }

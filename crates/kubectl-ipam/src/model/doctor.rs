@@ -18,6 +18,7 @@ mod networks;
 mod overlaps;
 mod paused;
 mod permissions;
+mod pool_sets;
 mod pools;
 mod registries;
 mod replicas;
@@ -83,6 +84,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
         ],
         networks::reported,
     ),
+    (&[Check::PoolSetNotReady], pool_sets::not_ready),
     (&[Check::RegistryNotReady], registries::not_ready),
     (&[Check::ClusterAddressingNotReady], addressings::not_ready),
     (&[Check::StaleCluster], registries::stale),
@@ -90,7 +92,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::UnreadableObject], unreadable),
     (&[Check::PoolExhausted], waiting::exhausted),
     (&[Check::NotReconciled], waiting::not_reconciled),
-    (&[Check::ClaimsWait], waiting::other_reasons),
+    (&[Check::ClaimsWait], waiting_claims),
     (&[Check::PoolDeleting], deletion::pools),
     (&[Check::ReleaseBlocked], deletion::blocked),
     (&[Check::Paused], paused::paused),
@@ -158,6 +160,14 @@ fn unreadable(snapshot: &Snapshot) -> Examination {
         snapshot.registries.missing.clone(),
     ];
     Examination::complete(findings).with_unknown(missing.concat(), snapshot.has_objects())
+}
+
+/// Claims that wait for another reason, for pools and for sets of pools.
+fn waiting_claims(snapshot: &Snapshot) -> Examination {
+    let mut examination = waiting::other_reasons(snapshot);
+    let of_sets = pool_sets::waiting(snapshot);
+    examination.findings.extend(of_sets);
+    examination
 }
 
 /// Slices that have no effect.

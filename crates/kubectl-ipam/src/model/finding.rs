@@ -299,6 +299,8 @@ pub enum Check {
     ClusterNotFound,
     /// A pool is not ready.
     PoolNotReady,
+    /// A set of pools is not ready, or names pools that it cannot use.
+    PoolSetNotReady,
     /// A network is not ready.
     NetworkNotReady,
     /// A registry of blocks is not ready.

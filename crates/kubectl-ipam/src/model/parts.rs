@@ -40,6 +40,7 @@ impl Part {
             Check::CertificateInvalid => Self::Certificate,
             Check::AbandonedReservation => Self::Sweeper,
             Check::PoolNotReady
+            | Check::PoolSetNotReady
             | Check::NetworkNotReady
             | Check::MoveStalled
             | Check::PoolExhausted

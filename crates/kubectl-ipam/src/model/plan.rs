@@ -1,11 +1,14 @@
 //! Whether the pools have room for the Machines that can exist at the same time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use capi_ipam_api::{IPSlice, PoolKey, Scope};
+use capi_ipam_api::{IPSlice, NamedPool, PoolChoice, PoolKey, Scope};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ledger::{ClaimAttributes, Ledger, Outcome, PoolInfo, Preparation, Reason};
+use capi_ipam_ledger::{
+    ClaimAttributes, Ledger, Outcome, PoolInfo, Preparation, Reason, SetInfo, failure_domain,
+};
 use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
@@ -24,6 +27,13 @@ const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-s
 const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
 /// The kind that this label is about.
 const MACHINE_DEPLOYMENT: &str = "MachineDeployment";
+/// Where an object has the failure domain of its Machines.
+const TEMPLATE_ZONES: [&str; 2] = [
+    "/spec/template/metadata/labels/topology.kubernetes.io~1zone",
+    "/spec/template/spec/failureDomain",
+];
+/// Why a pool or a set gives no further address.
+const NO_FURTHER: &str = "no further address is free for it";
 /// Where the versions of MachineDeployments and control planes have the strategy of a rollout.
 const STRATEGIES: [&str; 3] = [
     "/spec/rollout/strategy",
@@ -46,6 +56,9 @@ pub struct PlanLine {
     pub replicas: u64,
     /// The number of further Machines during a rollout.
     pub max_surge: u64,
+    /// The failure domain of its template.
+    #[serde(skip)]
+    pub(crate) zone: Option<String>,
     /// What its Machines use of one pool; omitted if none of them has a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<PlanAddresses>,
@@ -55,7 +68,7 @@ pub struct PlanLine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanAddresses {
-    /// The pool.
+    /// The pool, or the set of pools.
     pub pool: PoolName,
     /// The largest number of claims that one of its Machines has for the pool.
     pub per_machine: u64,
@@ -68,13 +81,16 @@ pub struct PlanAddresses {
     /// Why they get no more; omitted if they get enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What is assumed of the failure domain of its Machines, if a set chooses pools by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assumption: Option<String>,
 }
 
-/// What is needed of one pool.
+/// What is needed of one pool, or of the pools of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanPool {
-    /// The pool.
+    /// The pool, or the set of pools.
     pub pool: PoolName,
     /// The free addresses, with the headroom.
     pub free: u64,
@@ -104,6 +120,7 @@ impl PlanLine {
         let max = object.annotations().get(MAX_SIZE);
         let max = max.and_then(|max| max.parse().ok()).unwrap_or_default();
         let replicas = planned.unwrap_or(stored.max(max)).min(MAX_REPLICAS);
+        let zone = |path: &&str| object.data.pointer(path)?.as_str();
         // Only the other kinds have a rollout of their Machines.
         let max_surge = match kind.kind.as_str() {
             "MachineSet" | "MachinePool" => 0,
@@ -115,6 +132,7 @@ impl PlanLine {
             name: object.name_any(),
             replicas,
             max_surge,
+            zone: TEMPLATE_ZONES.iter().find_map(zone).map(str::to_owned),
             addresses: None,
         })
     }
@@ -172,14 +190,15 @@ fn newest<'a>(claims: &[Claimed<'a>]) -> Option<&'a Time> {
     claims.iter().filter_map(created).max()
 }
 
-/// The number of claims that have an address of the pool, or for which one is reserved.
-fn held(claims: &[Claimed<'_>], pool: &PoolKey, ledger: &Ledger) -> u64 {
+/// The number of claims that have an address of the pools, or for which one is reserved.
+fn held(claims: &[Claimed<'_>], named: &NamedPool, ledger: &Ledger) -> u64 {
+    let pools = ledger.pools_of(named);
     let mut count = 0;
     for (claim, _) in claims {
         let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
         let key = NamespacedName::of(&claim.metadata);
         let reserved = ledger.addresses().held_by(&key, uid);
-        if claim.bound_address().is_some() || reserved.iter().any(|it| it.pool == *pool) {
+        if claim.bound_address().is_some() || reserved.iter().any(|it| pools.contains(&it.pool)) {
             count += 1;
         }
     }
@@ -200,10 +219,44 @@ fn attributes(claims: &[Claimed<'_>], info: &PoolInfo) -> ClaimAttributes {
     found
 }
 
-/// The claims that the Machines of each workload have for each pool, and those of others that wait.
+/// The failure domain that the Machines of some claims have in common.
+fn common_zone(claims: &[Claimed<'_>]) -> Option<String> {
+    let zones = claims.iter();
+    let zones = zones.map(|(claim, machine)| failure_domain(claim, *machine));
+    let zones: BTreeSet<Option<String>> = zones.collect();
+    zones
+        .first()
+        .cloned()
+        .flatten()
+        .filter(|_| zones.len() == 1)
+}
+
+/// The settings of the set that claims name.
+fn set_info(named: &NamedPool, ledger: &mut Ledger) -> Option<Arc<SetInfo>> {
+    match named {
+        NamedPool::Pool(_) => None,
+        NamedPool::Set(set) => Some(ledger.set_report(set)?.info),
+    }
+}
+
+/// What is assumed of the failure domain of further Machines.
+fn assumption(named: &NamedPool, zone: Option<&str>, ledger: &mut Ledger) -> Option<String> {
+    let info = set_info(named, ledger)?;
+    if info.choose != PoolChoice::ByFailureDomain {
+        return None;
+    }
+    Some(match zone {
+        Some(zone) => format!("further Machines are assumed to be in failure domain {zone}"),
+        None => "the failure domain of further Machines is unknown: all pools of the set count"
+            .to_owned(),
+    })
+}
+
+/// The claims that the Machines of each workload have for each pool or set, and those of others that
+/// wait.
 pub(crate) struct Uses<'a> {
-    of_workloads: Vec<BTreeMap<PoolKey, Vec<Claimed<'a>>>>,
-    waiting: Vec<(PoolKey, Claimed<'a>)>,
+    of_workloads: Vec<BTreeMap<NamedPool, Vec<Claimed<'a>>>>,
+    waiting: Vec<(NamedPool, Claimed<'a>)>,
 }
 
 impl<'a> Uses<'a> {
@@ -227,7 +280,7 @@ impl<'a> Uses<'a> {
             let machine = found.map(|(_, machine)| *machine);
             let of_machine = machine.and_then(|it| it.metadata.deletion_timestamp.as_ref());
             let deleted = of_machine.or(claim.metadata.deletion_timestamp.as_ref());
-            let Some(pool) = PoolKey::of_claim(claim).filter(|_| deleted.is_none()) else {
+            let Some(pool) = NamedPool::of_claim(claim).filter(|_| deleted.is_none()) else {
                 continue;
             };
             let creator = machine.and_then(creator);
@@ -241,8 +294,8 @@ impl<'a> Uses<'a> {
         uses
     }
 
-    /// The pools that the Machines of the workloads use.
-    pub(crate) fn pools(&self) -> BTreeSet<PoolKey> {
+    /// The pools and sets that the Machines of the workloads use.
+    pub(crate) fn pools(&self) -> BTreeSet<NamedPool> {
         let pools = self.of_workloads.iter().flat_map(BTreeMap::keys);
         pools.cloned().collect()
     }
@@ -267,22 +320,32 @@ pub(crate) fn plan(
     ledger: &mut Ledger,
 ) -> (Vec<PlanLine>, Vec<PlanPool>) {
     let mut pools = BTreeMap::new();
-    for pool in uses.pools() {
-        let free = ledger.pools().counts(&pool).free;
+    let mut used_pools = BTreeSet::new();
+    for named in uses.pools() {
+        let members = ledger.pools_of(&named);
+        let free = members.iter().map(|pool| ledger.pools().counts(pool).free);
+        let free = free.filter_map(|free| u64::try_from(free).ok());
         let line = PlanPool {
-            pool: (&pool).into(),
-            free: u64::try_from(free).unwrap_or_default(),
+            pool: (&named).into(),
+            free: free.fold(0, u64::saturating_add),
             needed: 0,
             short: 0,
         };
-        pools.insert(pool, line);
+        pools.insert(named, line);
+        used_pools.extend(members);
     }
     let mut proposals = 0;
-    for (pool, other) in &uses.waiting {
-        if let Some(line) = pools.get_mut(pool) {
-            let other = &[*other];
-            let wanted = 1_u64.saturating_sub(held(other, pool, ledger));
-            let (got, _) = propose(ledger, &mut proposals, (pool, other, wanted));
+    for (named, other) in &uses.waiting {
+        let mut members = ledger.pools_of(named).into_iter();
+        if !members.any(|pool| used_pools.contains(&pool)) {
+            continue;
+        }
+        let other = &[*other];
+        let wanted = 1_u64.saturating_sub(held(other, named, ledger));
+        let zone = common_zone(other);
+        let need = (named, &other[..], zone.as_deref(), wanted);
+        let (got, _) = propose(ledger, &mut proposals, need);
+        if let Some(line) = pools.get_mut(named) {
             line.needed = line.needed.saturating_add(got);
         }
     }
@@ -300,7 +363,10 @@ pub(crate) fn plan(
             };
             let held = held(claims, pool, ledger);
             let wanted = needed.saturating_sub(held);
-            let (got, reason) = propose(ledger, &mut proposals, (pool, claims, wanted));
+            let zone = workload.zone.clone().or_else(|| common_zone(claims));
+            let assumption = assumption(pool, zone.as_deref(), ledger);
+            let need = (pool, &claims[..], zone.as_deref(), wanted);
+            let (got, reason) = propose(ledger, &mut proposals, need);
             let short = wanted.saturating_sub(got);
             if let Some(line) = pools.get_mut(pool) {
                 line.needed = line.needed.saturating_add(wanted);
@@ -313,6 +379,7 @@ pub(crate) fn plan(
                 held,
                 short,
                 reason,
+                assumption,
             });
             lines.push(PlanLine {
                 addresses,
@@ -327,48 +394,91 @@ pub(crate) fn plan(
     (lines, pools.into_values().collect())
 }
 
-/// How many of the wanted addresses a pool gives, and why it gives no more.
+/// What a pool gives the claims: their attributes, or why it gives nothing more.
+type Offer = Result<ClaimAttributes, String>;
+
+/// How many of the wanted addresses a pool or a set gives, and why it gives no more.
 fn propose(
     ledger: &mut Ledger,
     proposals: &mut u64,
-    (pool, claims, wanted): (&PoolKey, &[Claimed<'_>], u64),
+    (named, claims, zone, wanted): (&NamedPool, &[Claimed<'_>], Option<&str>, u64),
 ) -> (u64, Option<String>) {
     let Some((claim, _)) = claims.first().filter(|_| wanted > 0) else {
         return (0, None);
     };
     let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
-    let info = ledger.pools().pool_info(pool);
-    let Some(info) = info.filter(|info| info.can_allocate()) else {
-        let reason = "the pool does not exist, or allocates no address now";
-        return (0, Some(reason.to_owned()));
-    };
-    let attributes = attributes(claims, &info);
-    let owner = attributes.slice_owner.as_deref();
-    if info.slices.is_some() && owner.is_none() {
-        let reason = "its claims have no owner of slices of the pool (spec.slices)";
-        return (0, Some(reason.to_owned()));
-    }
+    let set = set_info(named, ledger);
+    let mut offers: BTreeMap<PoolKey, Offer> = BTreeMap::new();
     for got in 0..wanted {
         // No claim has such a name. Each proposal holds its address for its claim.
         let claim = NamespacedName::new(namespace, &format!("-{proposals}"));
         *proposals = proposals.saturating_add(1);
-        if !ledger.is_allowed_or_waits(pool, &claim) {
-            let reason = "the pool does not allow the namespace (spec.allowedNamespaces)";
-            return (got, Some(reason.to_owned()));
-        }
-        let mut outcome = ledger.propose(pool, &claim, attributes.clone());
-        if let (Outcome::First(preparation), Some(owner)) = (&outcome, owner) {
-            let (Preparation::AssignSlice(block) | Preparation::ResumeSlice(block)) = preparation;
-            let scope = Scope::Pool(pool.clone());
-            let slice = IPSlice::assigned(&scope, *block, owner.clone(), clock::now());
-            ledger.insert_slice(&slice);
-            outcome = ledger.propose(pool, &claim, attributes.clone());
-        }
-        if let Outcome::NotNow(reason) = &outcome {
-            return (got, Some(describe(reason)));
+        let candidates = match (named, &set) {
+            (NamedPool::Pool(pool), _) => vec![pool.clone()],
+            (NamedPool::Set(key), Some(info)) if info.can_allocate() => {
+                let domains = info.domains(zone);
+                ledger.free_members(key, &claim, Uid::of(""), domains)
+            }
+            (NamedPool::Set(_), _) => {
+                let reason = "the set does not exist, or allocates no address now";
+                return (got, Some(reason.to_owned()));
+            }
+        };
+        let mut refusals = Vec::new();
+        let gives = |pool: PoolKey| {
+            let offer = offers
+                .remove(&pool)
+                .unwrap_or_else(|| offer(ledger, &pool, claims));
+            let offer = offer.and_then(|it| propose_one(ledger, &pool, &claim, it));
+            refusals.extend(offer.as_ref().err().cloned());
+            let is_given = offer.is_ok();
+            offers.insert(pool, offer);
+            is_given
+        };
+        if !candidates.into_iter().any(gives) {
+            let reason = refusals.into_iter().next();
+            return (got, Some(reason.unwrap_or_else(|| NO_FURTHER.to_owned())));
         }
     }
     (wanted, None)
+}
+
+/// What the claims need to get an address of a pool, or why they get none.
+fn offer(ledger: &Ledger, pool: &PoolKey, claims: &[Claimed<'_>]) -> Offer {
+    let info = ledger.pools().pool_info(pool);
+    let Some(info) = info.filter(|info| info.can_allocate()) else {
+        return Err("the pool does not exist, or allocates no address now".to_owned());
+    };
+    let attributes = attributes(claims, &info);
+    if info.slices.is_some() && attributes.slice_owner.is_none() {
+        return Err("its claims have no owner of slices of the pool (spec.slices)".to_owned());
+    }
+    Ok(attributes)
+}
+
+/// Proposes an address of a pool to a claim.
+fn propose_one(
+    ledger: &mut Ledger,
+    pool: &PoolKey,
+    claim: &NamespacedName,
+    attributes: ClaimAttributes,
+) -> Offer {
+    if !ledger.is_allowed_or_waits(pool, claim) {
+        let reason = "the pool does not allow the namespace (spec.allowedNamespaces)";
+        return Err(reason.to_owned());
+    }
+    let mut outcome = ledger.propose(pool, claim, attributes.clone());
+    if let (Outcome::First(preparation), Some(owner)) = (&outcome, &attributes.slice_owner) {
+        let (Preparation::AssignSlice(block) | Preparation::ResumeSlice(block)) = preparation;
+        let scope = Scope::Pool(pool.clone());
+        let slice = IPSlice::assigned(&scope, *block, (**owner).clone(), clock::now());
+        ledger.insert_slice(&slice);
+        outcome = ledger.propose(pool, claim, attributes.clone());
+    }
+    match &outcome {
+        Outcome::NotNow(reason) => Err(describe(reason)),
+        _ => Ok(attributes),
+    }
 }
 
 fn describe(reason: &Reason) -> String {
@@ -381,7 +491,7 @@ fn describe(reason: &Reason) -> String {
                 .to_owned()
         }
         Reason::NoAddress | Reason::Unavailable(_) => {
-            "no further address is free for it".to_owned()
+            NO_FURTHER.to_owned()
         }
     }
 }

@@ -1,8 +1,8 @@
-use capi_ipam_api::PoolKey;
+use capi_ipam_api::{NamedPool, PoolKey, PoolSetKey};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A reference to a pool.
+/// A reference to a pool, or to a set of pools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolName {
     /// Kind of the pool.
@@ -21,6 +21,25 @@ impl From<&PoolKey> for PoolName {
             kind: key.kind.name().to_owned(),
             namespace,
             name: key.name.to_string(),
+        }
+    }
+}
+
+impl From<&PoolSetKey> for PoolName {
+    fn from(key: &PoolSetKey) -> Self {
+        Self {
+            kind: key.kind.name().to_owned(),
+            namespace: key.namespace.as_deref().map(str::to_owned),
+            name: key.name.to_string(),
+        }
+    }
+}
+
+impl From<&NamedPool> for PoolName {
+    fn from(named: &NamedPool) -> Self {
+        match named {
+            NamedPool::Pool(pool) => pool.into(),
+            NamedPool::Set(set) => set.into(),
         }
     }
 }

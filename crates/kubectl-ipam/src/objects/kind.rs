@@ -1,11 +1,12 @@
 //! The kinds of the provider and of the contract that the program reads.
 
-use capi_ipam_api::{InClusterKind, names};
+use capi_ipam_api::{InClusterKind, PoolSetKind, names};
 
 /// A kind that the program reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Pool(InClusterKind),
+    PoolSet(PoolSetKind),
     Address,
     Claim,
     Network,
@@ -16,13 +17,15 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Claim,
         Self::Address,
         Self::Pool(InClusterKind::IPPool),
         Self::Pool(InClusterKind::GlobalIPPool),
         Self::Pool(InClusterKind::PrefixPool),
         Self::Pool(InClusterKind::GlobalPrefixPool),
+        Self::PoolSet(PoolSetKind::Namespaced),
+        Self::PoolSet(PoolSetKind::Global),
         Self::Network,
         Self::Registry,
         Self::Reservation,
@@ -37,11 +40,25 @@ impl Kind {
         Self::Pool(InClusterKind::GlobalPrefixPool),
     ];
 
+    /// All kinds of sets of pools.
+    pub(crate) const POOL_SETS: [Self; 2] = [
+        Self::PoolSet(PoolSetKind::Namespaced),
+        Self::PoolSet(PoolSetKind::Global),
+    ];
+
     /// The kind of a kind of pools.
     pub(crate) fn of_pool(self) -> InClusterKind {
         match self {
             Self::Pool(kind) => kind,
             _ => InClusterKind::IPPool,
+        }
+    }
+
+    /// The kind of a kind of sets of pools.
+    pub(crate) fn of_pool_set(self) -> PoolSetKind {
+        match self {
+            Self::PoolSet(kind) => kind,
+            _ => PoolSetKind::Namespaced,
         }
     }
 
@@ -53,6 +70,7 @@ impl Kind {
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Pool(kind) => kind.plural(),
+            Self::PoolSet(kind) => kind.plural(),
             Self::Address => "ipaddresses",
             Self::Claim => "ipaddressclaims",
             Self::Network => "ipnetworks",
@@ -75,13 +93,16 @@ impl Kind {
         match self {
             Self::Pool(kind) => kind.has_prefixes(),
             Self::Address | Self::Claim => false,
-            Self::Network | Self::Registry | Self::Reservation | Self::Slice => true,
+            Self::PoolSet(_) | Self::Network | Self::Registry | Self::Reservation | Self::Slice => {
+                true
+            }
         }
     }
 
     pub(crate) fn is_global(self) -> bool {
         match self {
             Self::Pool(kind) => kind.is_global(),
+            Self::PoolSet(kind) => kind.is_global(),
             Self::Address | Self::Claim => false,
             Self::Network | Self::Registry | Self::Reservation | Self::Slice => true,
         }

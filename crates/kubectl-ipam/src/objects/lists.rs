@@ -5,11 +5,11 @@ use std::fmt::Debug;
 
 use capi_ipam_api::{
     IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource,
-    Pool, PoolKey, Scope,
+    Pool, PoolKey, PoolSet, PoolSetKey, PoolSetKind, Scope, names,
 };
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
-use capi_ipam_ledger::{Ledger, Observe};
+use capi_ipam_ledger::{Ledger, Observe, SetInfo};
 use capi_ipam_provider::api::{ContractVersion, IPAddress, IPAddressClaim};
 use kube::core::ObjectMeta;
 use kube::runtime::watcher::Event;
@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use super::kind::Kind;
 use super::table::{ListState, Table};
 use super::{
-    AddressRow, ClaimEntry, ClaimRow, NetworkRow, PoolRow, RegistryRow, ReservationRow,
+    AddressRow, ClaimEntry, ClaimRow, NetworkRow, PoolRow, PoolSetRow, RegistryRow, ReservationRow,
     ServedKinds, SliceRow, UnservedClaim,
 };
 use crate::error::MissingRight;
@@ -31,6 +31,7 @@ use crate::error::MissingRight;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Objects {
     pub(crate) pools: BTreeMap<InClusterKind, Table<PoolRow>>,
+    pub(crate) pool_sets: BTreeMap<PoolSetKind, Table<PoolSetRow>>,
     pub(crate) addresses: Table<AddressRow>,
     pub(crate) claims: Table<ClaimEntry>,
     pub(crate) networks: Table<NetworkRow>,
@@ -58,6 +59,11 @@ pub(crate) trait Shown:
     /// What is kept of an object; `None` for one of another provider.
     fn row(&self, served: &ServedKinds) -> Option<Self::Row>;
 
+    /// Why nothing can be kept of an object of this provider.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+
     /// Passes an event to the ledger. An object of a list is an event, too.
     fn feed(ledger: &mut Ledger, kind: Kind, event: &Event<MaybeInvalid<Self>>);
 
@@ -72,13 +78,17 @@ impl Objects {
     pub(crate) fn apply<K: Shown>(&mut self, kind: Kind, event: Event<MaybeInvalid<K>>) {
         self.list_mut(kind).receive(&event);
         let mut table = std::mem::take(K::table(self, kind));
-        table.apply(event, |object: &K| object.row(&self.served));
+        table.apply(event, |object: &K| match object.problem() {
+            Some(problem) => Some(Err(problem)),
+            None => object.row(&self.served).map(Ok),
+        });
         *K::table(self, kind) = table;
     }
 
     /// Adds what another one has listed.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.pools.extend(other.pools);
+        self.pool_sets.extend(other.pool_sets);
         self.lists.extend(other.lists);
         take(&mut self.addresses, other.addresses);
         take(&mut self.claims, other.claims);
@@ -102,6 +112,7 @@ impl Objects {
     pub(crate) fn undecodable(&self, kind: Kind) -> Option<String> {
         match kind {
             Kind::Pool(of) => self.pools.get(&of)?.undecodable(kind),
+            Kind::PoolSet(of) => self.pool_sets.get(&of)?.undecodable(kind),
             Kind::Address => self.addresses.undecodable(kind),
             Kind::Claim => self.claims.undecodable(kind),
             Kind::Network => self.networks.undecodable(kind),
@@ -151,6 +162,11 @@ impl Objects {
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let name = NamespacedName::new(namespace, &key.name);
         self.pools.get(&key.kind)?.get(&name)
+    }
+
+    /// The sets of pools, by kind, namespace and name.
+    pub(crate) fn pool_sets(&self) -> impl Iterator<Item = &PoolSetRow> {
+        self.pool_sets.values().flat_map(Table::sorted)
     }
 
     /// Whether a pool exists, also one that cannot be decoded.
@@ -266,6 +282,42 @@ impl Shown for Pool {
     }
 }
 
+impl Shown for PoolSet {
+    type Row = PoolSetRow;
+
+    fn api(client: Client, kind: Kind, _: &str, namespace: Option<&str>) -> WatchApi<Self> {
+        let kind = kind.of_pool_set();
+        match namespace {
+            Some(name) => WatchApi::namespaced_with(client, name, &kind),
+            None => WatchApi::all_with(client, &kind),
+        }
+    }
+
+    fn table(objects: &mut Objects, kind: Kind) -> &mut Table<PoolSetRow> {
+        objects.pool_sets.entry(kind.of_pool_set()).or_default()
+    }
+
+    fn row(&self, _: &ServedKinds) -> Option<PoolSetRow> {
+        Some(PoolSetRow::from(self))
+    }
+
+    fn feed(ledger: &mut Ledger, kind: Kind, event: &Event<MaybeInvalid<Self>>) {
+        let kind = kind.of_pool_set();
+        let key_of = |object: &MaybeInvalid<Self>| PoolSetKey::new(kind, object.meta());
+        match event {
+            Event::Init => ledger.begin_set_list(kind),
+            Event::InitDone => ledger.end_set_list(kind),
+            Event::InitApply(object) | Event::Apply(object) => {
+                let key = key_of(object);
+                let info = object.0.as_ref().ok().map(|set| SetInfo::of(&key, set));
+                ledger.apply_set(&key, info);
+            }
+            Event::Delete(object) => ledger.remove_set(&key_of(object)),
+        }
+        drop(ledger.take_effects());
+    }
+}
+
 impl Shown for IPAddress {
     type Row = AddressRow;
 
@@ -280,6 +332,13 @@ impl Shown for IPAddress {
 
     fn row(&self, _: &ServedKinds) -> Option<AddressRow> {
         AddressRow::of(self)
+    }
+
+    fn problem(&self) -> Option<String> {
+        let is_unknown =
+            PoolSetKey::of_address(self).is_some() && PoolKey::of_address(self).is_none();
+        let annotation = names::MEMBER_POOL_ANNOTATION;
+        is_unknown.then(|| format!("the annotation {annotation} does not name its pool"))
     }
 
     fn feed(ledger: &mut Ledger, _: Kind, event: &Event<MaybeInvalid<Self>>) {

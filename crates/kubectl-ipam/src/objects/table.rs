@@ -51,14 +51,14 @@ impl<V> Table<V> {
     pub(super) fn apply<K: Resource>(
         &mut self,
         event: Event<MaybeInvalid<K>>,
-        row: impl Fn(&K) -> Option<V>,
+        row: impl Fn(&K) -> Option<Result<V, String>>,
     ) {
         let now = Instant::now();
         match event {
             Event::Init => self.rows.begin_list(),
             Event::InitApply(object) | Event::Apply(object) => {
                 let shown = match &object.0 {
-                    Ok(valid) => row(valid).map(Ok),
+                    Ok(valid) => row(valid),
                     Err(invalid) => Some(Err(invalid.to_string())),
                 };
                 let (namespace, name) = names_of(&object);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{InClusterKind, PoolSetKind, names};
+use capi_ipam_api::{InClusterKind, PoolSetKey, PoolSetKind, names};
 use capi_ipam_provider::api::{IPAddressClaim, PoolReference};
 
 use super::ClaimRow;
@@ -60,6 +60,8 @@ pub(crate) struct UnservedPool {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) cause: Cause,
+    /// The set of pools that the claim names.
+    pub(crate) set: Option<PoolSetKey>,
 }
 
 impl UnservedPool {
@@ -70,8 +72,10 @@ impl UnservedPool {
             kind,
             name,
         } = claim.spec.pool_ref.clone();
+        let cause = cause(&group, &kind, served)?;
         Some(Self {
-            cause: cause(&group, &kind, served)?,
+            cause,
+            set: PoolSetKey::of_claim(claim).filter(|_| cause == Cause::Set),
             group,
             kind,
             name,
@@ -178,7 +182,7 @@ fn own_kinds() -> String {
 /// Why this provider does not serve the claims for pools of a kind; `None` if it does.
 fn cause(group: &str, kind: &str, served: &ServedKinds) -> Option<Cause> {
     let is_pool = InClusterKind::ALL.iter().any(|own| own.name() == kind);
-    let is_set = PoolSetKind::ALL.iter().any(|own| own.name() == kind);
+    let is_set = PoolSetKind::of(kind).is_some();
     let is_own = is_pool || is_set;
     let is_served = served.own.contains(kind);
     let meant = nearest(kind, served);

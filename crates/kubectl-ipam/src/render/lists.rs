@@ -161,6 +161,15 @@ pub(super) fn plan(lines: &[PlanLine], pools: &[PlanPool], style: Style) -> Stri
         grid.row(cells);
     }
     let mut text = grid.text(style.headers);
+    for line in lines {
+        let assumption = line
+            .addresses
+            .as_ref()
+            .and_then(|of| of.assumption.as_ref());
+        if let Some(assumption) = assumption {
+            let _ = writeln!(text, "\nFor {} {}, {assumption}", line.kind, line.name);
+        }
+    }
     for pool in pools.iter().filter(|pool| pool.short > 0) {
         let _ = writeln!(
             text,

@@ -115,6 +115,8 @@ fn resource(kind: &str) -> Option<String> {
         | "globalinclusterippool"
         | "inclusterprefixpool"
         | "globalinclusterprefixpool"
+        | "ippoolset"
+        | "globalippoolset"
         | "ipnetwork"
         | "ipregistry"
         | "ipslice"

@@ -35,8 +35,8 @@ pub(super) fn number_or_unknown(count: Option<u64>) -> String {
 /// A cell of a table.
 pub(super) fn fact(value: &Fact<String>) -> String {
     match value {
-        Fact::Known(value) => value.clone(),
-        Fact::Absent => "-".to_owned(),
+        Fact::Known(value) if !value.is_empty() => value.clone(),
+        Fact::Known(_) | Fact::Absent => "-".to_owned(),
         Fact::Unknown => UNKNOWN.to_owned(),
     }
 }

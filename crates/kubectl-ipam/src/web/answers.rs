@@ -18,6 +18,7 @@ pub(super) fn answer(state: &State, question: &str, query: &Query) -> Answer {
             let blocks = state.blocks(text("network"));
             found(&blocks, "The network shares no blocks.")
         }
+        "clusters" => json(&state.clusters()),
         "findings" => json(&state.findings()),
         "pool" => pool(state, query),
         "search" => json(&state.search(text("q").trim())),

@@ -18,10 +18,10 @@ use crate::error::MissingRight;
 use crate::input::parse_block;
 use crate::load::Readable;
 use crate::model::{
-    Answer, FoundProblem, LastRecords, LeaseRow, Manager, MapPart, NetworkBlocks, Outage, Overview,
-    OverviewPool, PoolLine, PoolWindow, RegistryFacts, SearchResult, Severity, Snapshot,
-    WaitingGroup, diagnosis, manager, network_blocks, networks, pools, ranges, search_address,
-    search_text, size, unprocessed, waiting_groups, window,
+    Answer, ClusterAddresses, FoundProblem, LastRecords, LeaseRow, Manager, MapPart, NetworkBlocks,
+    Outage, Overview, OverviewPool, PoolLine, PoolWindow, RegistryFacts, SearchResult, Severity,
+    Snapshot, WaitingGroup, claims, clusters, diagnosis, manager, network_blocks, networks, pools,
+    ranges, search_address, search_text, size, unprocessed, waiting_groups, window,
 };
 use crate::objects::{
     ClaimRow, Kind, ListState, Objects, PoolRow, RegistryRow, ServedKinds, Shown, UnservedClaim,
@@ -397,6 +397,17 @@ impl State {
             Ok(block) => search_address(&tables.objects, block),
             Err(_) => search_text(&tables.objects, text, |namespace| self.lists(namespace)),
         }
+    }
+
+    /// The addresses of the Clusters of the listed namespaces; `None` if claims may not be read.
+    pub(super) fn clusters(&self) -> Option<Vec<ClusterAddresses>> {
+        let tables = self.tables.lock();
+        let objects = &tables.objects;
+        let claims = claims(objects.served(), objects.unserved(), objects);
+        let mut found = clusters(&claims, objects, &[]);
+        found.retain(|cluster| self.lists(Some(&cluster.namespace)));
+        let is_known = !found.is_empty() || objects.has(&[Kind::Claim]);
+        is_known.then_some(found)
     }
 
     /// The claims that wait for an address, by pool and reason; `None` if they may not be read.

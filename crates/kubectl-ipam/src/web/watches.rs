@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, Pool, names};
+use capi_ipam_api::{IPNetwork, IPRegistry, IPReservation, IPSlice, Pool, PoolSet, names};
 use capi_ipam_controller::client::error_chain;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
@@ -44,6 +44,7 @@ pub(super) fn start(cluster: &Arc<Cluster>, state: &Arc<State>) -> Result<JoinSe
         };
         match kind {
             Kind::Pool(_) => watches.spawn(watch.run::<Pool>()),
+            Kind::PoolSet(_) => watches.spawn(watch.run::<PoolSet>()),
             Kind::Address => watches.spawn(watch.run::<IPAddress>()),
             Kind::Claim => watches.spawn(watch.run::<IPAddressClaim>()),
             Kind::Network => watches.spawn(watch.run::<IPNetwork>()),

@@ -14,11 +14,13 @@ use super::{create, definitions, json_of, manager, reference, run};
 const GROUP: &str = "ipam.cluster.x-k8s.io";
 
 /// The resources that the commands list, with their group.
-const RESOURCES: [(&str, &str); 22] = [
+const RESOURCES: [(&str, &str); 24] = [
     (GROUP, "inclusterippools"),
     (GROUP, "globalinclusterippools"),
     (GROUP, "inclusterprefixpools"),
     (GROUP, "globalinclusterprefixpools"),
+    (GROUP, "ippoolsets"),
+    (GROUP, "globalippoolsets"),
     (GROUP, "ipaddresses"),
     (GROUP, "ipaddressclaims"),
     (GROUP, "ipnetworks"),

@@ -58,7 +58,9 @@ fn claim(item: &str, address: Option<(&str, i64)>) -> ItemClaim {
         "spec": {"clusterName": "alpha", "poolRef": {"apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "p"}},
     });
     let address = address.map(|(address, prefix)| {
-        let address = json!({"metadata": {}, "spec": {"address": address, "prefix": prefix}});
+        let spec =
+            json!({"address": address, "prefix": prefix, "poolRef": claim["spec"]["poolRef"]});
+        let address = json!({"metadata": {"namespace": "n"}, "spec": spec});
         serde_json::from_value(address).unwrap()
     });
     ItemClaim {
@@ -152,6 +154,47 @@ fn nothing_is_written_before_all_claims_are_bound() {
     let (reason, message) = only_problem(&steps);
     assert_eq!(reason, conditions::ADDRESSES_PENDING);
     assert_eq!(message, "IPAddressClaim alpha-pods: it is not bound yet");
+}
+
+/// A claim for a set, whose member has this kind.
+fn claim_of_set(item: &str, address: (&str, i64), member: &str) -> ItemClaim {
+    let mut known = claim(item, Some(address));
+    let address = known.address.as_mut().unwrap();
+    for pool in [&mut known.claim.spec.pool_ref, &mut address.spec.pool_ref] {
+        pool.kind = "IPPoolSet".to_owned();
+    }
+    let annotations = address.annotations_mut();
+    let member = format!("{member}/rack");
+    annotations.insert(names::MEMBER_POOL_ANNOTATION.to_owned(), member);
+    known
+}
+
+#[test]
+fn member_of_a_set_decides_whether_a_prefix_is_written() {
+    let pods =
+        json!([{"clusterNetwork": "Pods"}, {"variable": {"name": "range", "format": "Range"}}]);
+    let addressing = addressing(&[item("pods", "IPPoolSet", &pods)]);
+    let steps_of = |member| {
+        let known = claim_of_set("pods", ("10.128.16.0", 20), member);
+        steps(
+            &with_class(),
+            &addressing,
+            &BTreeMap::from([("pods", known)]),
+        )
+    };
+    let cluster = delivered(&steps_of("InClusterPrefixPool"));
+    let value = |field: &str| fields::read(&cluster, &ClusterField::parse(field).unwrap());
+    let range = value("spec.topology.variables[range]");
+    assert_eq!(range.as_deref(), Some("10.128.16.0-10.128.31.255"));
+    let steps = steps_of("InClusterIPPool");
+    let (reason, message) = only_problem(&steps);
+    assert_eq!(reason, conditions::DELIVERY_FAILED);
+    let expected = "IPAddressClaim alpha-pods: clusterNetwork needs a pool of prefixes";
+    assert!(message.starts_with(expected), "{message}");
+    // Nobody knows the member.
+    let steps = steps_of("InClusterIPPoolSet");
+    let (reason, _) = only_problem(&steps);
+    assert_eq!(reason, conditions::DELIVERY_FAILED);
 }
 
 #[test]

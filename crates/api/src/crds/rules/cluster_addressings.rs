@@ -45,7 +45,7 @@ fn pools(schema: &mut Value) -> Result<(), CrdError> {
     );
     add(schema, "spec.items[].poolRef.apiGroup", [group])?;
     let kinds = "self in ['InClusterIPPool', 'GlobalInClusterIPPool', 'InClusterPrefixPool', \
-                 'GlobalInClusterPrefixPool']";
+                 'GlobalInClusterPrefixPool', 'IPPoolSet', 'GlobalIPPoolSet']";
     add(
         schema,
         "spec.items[].poolRef.kind",
@@ -59,7 +59,11 @@ fn pools(schema: &mut Value) -> Result<(), CrdError> {
     );
     let network = Rule::of(
         "to",
-        format!("{prefixes} || !self.to.exists(target, has(target.clusterNetwork))"),
+        // What the pools of a set allocate is checked when the claim is bound.
+        format!(
+            "{prefixes} || self.poolRef.kind.endsWith('PoolSet') || \
+             !self.to.exists(target, has(target.clusterNetwork))"
+        ),
         NETWORK_POOL,
     );
     add(schema, "spec.items[]", [endpoint, network])

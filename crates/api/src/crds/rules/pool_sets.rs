@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Rule, add, limit};
 use crate::crds::CrdError;
 use crate::pool_set::{
-    FALLBACK, MAX_POOLS, ONE_SORT, POOLS_OR_SELECTOR, UNIQUE_POOLS, member_kinds,
+    FALLBACK, MAX_SET_POOLS, ONE_SORT, POOLS_OR_SELECTOR, UNIQUE_POOLS, member_kinds,
 };
 use crate::{InClusterKind, PoolSetKind};
 
@@ -22,7 +22,7 @@ pub(in crate::crds) fn pool_sets(schema: &mut Value, kind: PoolSetKind) -> Resul
         FALLBACK,
     );
     add(schema, "spec", [one, fallback])?;
-    limit(schema, "spec.pools", "maxItems", MAX_POOLS)?;
+    limit(schema, "spec.pools", "maxItems", MAX_SET_POOLS)?;
     let unique = Rule::new(
         "self.all(pool, self.exists_one(other, other.kind == pool.kind && other.name == pool.name))",
         UNIQUE_POOLS,

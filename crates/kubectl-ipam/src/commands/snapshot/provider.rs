@@ -48,7 +48,7 @@ pub(super) async fn deployments(
 /// The running pods of the provider, with what their probes say. They only add to the finding that
 /// nobody renews the lease, so nothing is unknown without the permissions.
 pub(super) async fn running_pods(cluster: &Cluster) -> Result<Vec<PodRow>, Error> {
-    let pods = cluster.allowed::<Pod>(&provider_selector()).await?;
+    let pods = cluster.list_if_allowed::<Pod>(&provider_selector()).await?;
     let mut rows = Vec::new();
     for pod in pods.iter().filter(|pod| is_running(pod)) {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
@@ -93,7 +93,7 @@ fn probe(pod: &Pod) -> Option<(i32, String)> {
 /// the permission to list them.
 pub(super) async fn deleted_namespaces(cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
     let parameters = ListParams::default();
-    let mut found = cluster.allowed::<Namespace>(&parameters).await?;
+    let mut found = cluster.list_if_allowed::<Namespace>(&parameters).await?;
     found.retain(|namespace| namespace.metadata.deletion_timestamp.is_some());
     let names = found.into_iter();
     Ok(names

@@ -1,4 +1,5 @@
-use capi_ipam_api::Pool;
+use capi_ipam_api::{Pool, PoolSet, PoolSetKey, PoolSetKind};
+use capi_ipam_ledger::SetInfo;
 use serde_json::{Value, json};
 
 use super::*;
@@ -67,7 +68,7 @@ fn adopted(
     objects: &Objects,
     template: Option<&str>,
 ) -> (Vec<String>, Vec<String>) {
-    let adoption = adopt(machines, claims, objects, template);
+    let adoption = adopt(machines, claims, (objects, &Ledger::default()), template);
     let text = |it: &IPReservation| {
         let claim = it.spec.claim_ref.as_ref().unwrap();
         assert!(claim.uid.is_none());
@@ -122,7 +123,13 @@ fn name_of_a_later_claim_is_that_of_the_template() {
     assert!(reserved.is_empty() && left_out.len() == 2, "{left_out:?}");
 
     // What was applied is not written again, and the reservation of another claim is named.
-    let rows = adopt(&machines[..1], &[], &objects, Some("{machine}-0-{pool}")).reservations;
+    let rows = adopt(
+        &machines[..1],
+        &[],
+        (&objects, &Ledger::default()),
+        Some("{machine}-0-{pool}"),
+    )
+    .reservations;
     objects.set_reservations(rows.iter().filter_map(ReservationRow::of));
     let again = adopted(&machines[..1], &[], &objects, Some("{machine}-0-{pool}"));
     assert_eq!(again, (vec![], vec![]));
@@ -186,4 +193,30 @@ fn what_cannot_be_matched_is_left_out() {
             "10.0.0.40 of Machine n/b is in no pool that the Machine can use",
         ]
     );
+}
+
+#[test]
+fn claim_of_a_set_gets_the_address_of_any_of_its_pools() {
+    let objects = Objects::of(pools(), [], [], []);
+    let set: PoolSet = serde_json::from_value(json!({
+        "metadata": { "namespace": "n", "name": "s" },
+        "spec": { "pools": [{ "kind": "InClusterIPPool", "name": "other" }, { "kind": "InClusterIPPool", "name": "web" }] },
+    }))
+    .unwrap();
+    let mut ledger = Ledger::default();
+    let key = PoolSetKey::new(PoolSetKind::Namespaced, &set.metadata);
+    ledger.apply_set(&key, Some(SetInfo::of(&key, &set)));
+    let mut claim = claim("b-0", "b");
+    claim.spec.pool_ref.kind = "IPPoolSet".to_owned();
+    claim.spec.pool_ref.name = "s".to_owned();
+    let machines = [machine("b", &["10.0.0.11", "10.0.0.25"])];
+    let adoption = adopt(&machines, &[claim], (&objects, &ledger), None);
+    let names = adoption.reservations.iter();
+    let names: Vec<_> = names
+        .map(|it| it.metadata.name.as_deref().unwrap())
+        .collect();
+    assert_eq!(names, ["p.n.web.10.0.0.11"]);
+    // That pool is not one of the set.
+    let problem = "10.0.0.25 of Machine n/b in GlobalInClusterIPPool shared: the name of its claim is unknown: write --claim-name";
+    assert_eq!(adoption.left_out, [problem]);
 }

@@ -4,6 +4,7 @@ mod addressings;
 mod claims;
 mod duplicates;
 mod installation;
+mod pool_sets;
 mod pools;
 mod provider;
 mod registries;

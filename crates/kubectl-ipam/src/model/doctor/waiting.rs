@@ -181,7 +181,7 @@ fn not_released(claim: &ClaimRow, now: Timestamp) -> Option<Finding> {
     Some(unreconciled(of_claim(claim), problem, Some(deletion.since)))
 }
 
-fn unreconciled(subject: Subject, problem: &str, since: Option<Timestamp>) -> Finding {
+pub(super) fn unreconciled(subject: Subject, problem: &str, since: Option<Timestamp>) -> Finding {
     let repair = "see whether the flags --namespace or --watch-filter of the manager exclude the objects, and what its \
                   log names";
     Check::NotReconciled
@@ -192,7 +192,7 @@ fn unreconciled(subject: Subject, problem: &str, since: Option<Timestamp>) -> Fi
 
 /// What to do about claims that wait for another reason, and whether that is a change of the pool.
 /// The page on conditions says the same.
-fn repair_of_other(reason: &str) -> (&'static str, Target) {
+pub(super) fn repair_of_other(reason: &str) -> (&'static str, Target) {
     match reason {
         conditions::AWAITING_ADDRESS => (
             "restore the IPAddress of each claim; to keep its old address without it, reserve this ADDRESS for the claim, \
@@ -243,7 +243,7 @@ fn repair_of_other(reason: &str) -> (&'static str, Target) {
 
 /// What the repair of waiting claims is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+pub(super) enum Target {
     Claim,
     Pool,
     Registry,
@@ -332,7 +332,7 @@ fn of_reason(pool: &PoolKey, reason: &str, claims: &[&ClaimRow], snapshot: &Snap
 }
 
 /// The messages of claims, each once. If they differ, with the claims of each.
-fn messages(claims: &[&ClaimRow]) -> String {
+pub(super) fn messages<P>(claims: &[&ClaimRow<P>]) -> String {
     let of_message = grouped(claims.iter().copied(), |claim| {
         claim.message.as_deref().unwrap_or_default()
     });

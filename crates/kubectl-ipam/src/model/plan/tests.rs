@@ -3,7 +3,7 @@
     reason = "the values are written where they are passed"
 )]
 
-use capi_ipam_api::{IPReservation, Pool};
+use capi_ipam_api::{IPReservation, Pool, PoolSet, PoolSetKey, PoolSetKind};
 use capi_ipam_ledger::Observe;
 use capi_ipam_provider::api::IPAddress;
 use serde_json::json;
@@ -76,6 +76,11 @@ fn parts_of_a_deployment_and_deleted_objects_are_no_workloads() {
     assert_eq!(PlanLine::of(&kind("MachineSet"), &deleted, None), None);
 }
 
+/// The label of a failure domain.
+fn zone(name: &str) -> Value {
+    json!({ "topology.kubernetes.io/zone": name })
+}
+
 /// Machines, their claims, and a ledger with the bound ones.
 #[derive(Default)]
 struct Site {
@@ -92,7 +97,8 @@ impl Site {
     fn pool(mut self, name: &str, spec: &Value) -> Self {
         let pool = json!({
             "kind": "GlobalInClusterIPPool", "spec": spec,
-            "metadata": { "name": name, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] },
+            "metadata": { "name": name, "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"],
+                          "labels": zone(name) },
         });
         let pool: Pool = serde_json::from_value(pool).unwrap();
         self.ledger.apply_pool(&pool);
@@ -129,6 +135,27 @@ impl Site {
         }]);
         self.claims.push(serde_json::from_value(claim).unwrap());
         self
+    }
+
+    /// The set `s` of global pools.
+    fn set(mut self, pools: &[&str], fields: &Value) -> Self {
+        let pool = |name: &&str| json!({ "kind": "GlobalInClusterIPPool", "name": name });
+        let mut spec = json!({ "pools": pools.iter().map(pool).collect::<Vec<_>>() });
+        json_patch::merge(&mut spec, fields);
+        let metadata = json!({ "name": "s", "finalizers": ["ipam.cluster.x-k8s.io/ProtectPool"] });
+        let set: PoolSet =
+            serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).unwrap();
+        let key = PoolSetKey::new(PoolSetKind::Global, &set.metadata);
+        self.ledger.apply_set(&key, Some(SetInfo::of(&key, &set)));
+        self
+    }
+
+    /// A claim for the set, without an address.
+    fn claim_of_set(self, name: &str, machine: &str) -> Self {
+        let mut site = self.claim_in("s", name, machine, None);
+        let claim = site.claims.last_mut().unwrap();
+        claim.spec.pool_ref.kind = "GlobalIPPoolSet".to_owned();
+        site
     }
 
     /// An address of the pool `p` that is promised to a claim.
@@ -380,4 +407,95 @@ fn former_pool_of_a_template_gives_no_further_address() {
     let found: Vec<_> = lines.iter().map(counts).collect();
     assert_eq!(found, [(4, 1, 1), (2, 2, 0)]);
     assert_eq!((pools[0].needed, pools[1].needed), (3, 0));
+}
+
+/// A site with a set of the pools `a` and `b`, which have three addresses.
+fn with_set(fields: &Value) -> Site {
+    let two = json!({ "addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24 });
+    let one = json!({ "addresses": ["10.0.1.1"], "prefix": 24 });
+    Site::default()
+        .pool("a", &two)
+        .pool("b", &one)
+        .set(&["a", "b"], fields)
+}
+
+/// The plan of four Machines with a claim for the set.
+fn plan_of_set(site: Site) -> (PlanAddresses, PlanPool) {
+    let (lines, pools) = site.plan(&[workload(MACHINE_DEPLOYMENT, 3)]);
+    let pool = pools.into_iter().next().unwrap();
+    (lines[0].addresses.clone().unwrap(), pool)
+}
+
+#[test]
+fn claims_of_a_set_get_addresses_of_all_its_pools() {
+    let machine = |site: Site| {
+        site.machine("m-1", of_deployment())
+            .claim_of_set("c", "m-1")
+    };
+    let (found, pool) = plan_of_set(machine(with_set(&json!({}))));
+    assert_eq!((found.needed, found.held, found.short), (4, 0, 1));
+    assert_eq!(found.reason.as_deref(), Some(NO_FURTHER));
+    assert_eq!(found.assumption, None);
+    assert_eq!(
+        (&*pool.pool.kind, &*pool.pool.name),
+        ("GlobalIPPoolSet", "s")
+    );
+    assert_eq!((pool.free, pool.needed, pool.short), (3, 4, 1));
+    // A claim that waits for one of its pools gets an address first.
+    let site = machine(with_set(&json!({}))).claim_in("b", "other", "none", None);
+    assert_eq!(plan_of_set(site).0.short, 2);
+    // A pool that refuses the claims leaves the others.
+    let limited = json!({ "addresses": ["10.0.0.1-10.0.0.2"], "prefix": 24, "limits": { "perNamespace": 1 } });
+    let site = machine(with_set(&json!({})).pool("a", &limited));
+    let (found, _) = plan_of_set(site);
+    assert_eq!(found.short, 2);
+    assert!(found.reason.unwrap().contains("spec.limits.perNamespace"));
+    // What is reserved in a pool of the set is held.
+    let mut site = machine(
+        with_set(&json!({})).pool("p", &json!({ "addresses": ["10.0.2.1"], "prefix": 24 })),
+    );
+    site = site.set(&["a", "p"], &json!({})).promise("c", "10.0.2.1");
+    assert_eq!(plan_of_set(site).0.held, 1);
+    let site = machine(with_set(&json!({})).set(&[], &json!({})));
+    let reason = plan_of_set(site).0.reason;
+    assert_eq!(
+        reason.as_deref(),
+        Some("the set does not exist, or allocates no address now")
+    );
+}
+
+#[test]
+fn failure_domain_of_the_machines_selects_pools_of_a_set() {
+    let machine = |site: Site, name: &str, of: &str| {
+        let mut metadata = of_deployment();
+        json_patch::merge(&mut metadata, &json!({ "labels": zone(of) }));
+        site.machine(name, metadata).claim_of_set(name, name)
+    };
+    let by_domain = json!({ "choose": "ByFailureDomain" });
+    let (found, _) = plan_of_set(machine(with_set(&by_domain), "m-1", "a"));
+    let assumption = "further Machines are assumed to be in failure domain a";
+    assert_eq!(
+        (found.short, found.assumption.as_deref()),
+        (2, Some(assumption))
+    );
+    let fallback = json!({ "choose": "ByFailureDomain", "fallback": true });
+    let (found, _) = plan_of_set(machine(with_set(&fallback), "m-1", "a"));
+    assert_eq!(found.short, 1);
+    let site = machine(machine(with_set(&by_domain), "m-1", "a"), "m-2", "b");
+    let (found, _) = plan_of_set(site);
+    let unknown = "the failure domain of further Machines is unknown: all pools of the set count";
+    assert_eq!(found.assumption.as_deref(), Some(unknown));
+    assert_eq!(found.short, 1);
+    // The template precedes what exists.
+    let site = machine(with_set(&by_domain), "m-1", "a");
+    let template = json!({ "spec": { "failureDomain": "b" } });
+    let object = object(json!({ "replicas": 3, "template": template }), json!({}));
+    let planned = PlanLine::of(&kind(MACHINE_DEPLOYMENT), &object, None).unwrap();
+    let (lines, _) = site.plan(&[planned]);
+    let found = lines[0].addresses.as_ref().unwrap();
+    let assumption = "further Machines are assumed to be in failure domain b";
+    assert_eq!(
+        (found.short, found.assumption.as_deref()),
+        (3, Some(assumption))
+    );
 }

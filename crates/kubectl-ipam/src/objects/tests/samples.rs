@@ -90,6 +90,7 @@ impl Objects {
         self.list_mut(kind).missing(right);
         match kind {
             Kind::Pool(of) => drop(self.pools.remove(&of)),
+            Kind::PoolSet(of) => drop(self.pool_sets.remove(&of)),
             Kind::Address => self.addresses = Table::default(),
             Kind::Claim => self.claims = Table::default(),
             Kind::Network => self.networks = Table::default(),

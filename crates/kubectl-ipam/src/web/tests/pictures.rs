@@ -45,7 +45,7 @@ async fn take_picture(browser: &Browser, width: u32, name: &str) {
 /// A view of the page: its name, its address, and a selector of what it shows when it is complete.
 type ViewOfPage = (&'static str, &'static str, &'static str);
 
-const VIEWS: [ViewOfPage; 13] = [
+const VIEWS: [ViewOfPage; 14] = [
     ("overview", "", ".pools tbody tr:nth-child(7)"),
     ("problems", "?show=problems", ".groups [aria-current]"),
     (
@@ -87,6 +87,7 @@ const VIEWS: [ViewOfPage; 13] = [
     ),
     ("part", "search?q=172.16.1", ".holders tbody tr"),
     ("waiting", "waiting", ".waiting tbody tr"),
+    ("clusters", "clusters", ".clusters tbody tr"),
 ];
 
 /// A browser with the page, and what the pictures are made of.

@@ -152,6 +152,21 @@ fn search_finds_parts_and_lists_the_best_first() {
 }
 
 #[test]
+fn clusters_of_a_namespace_have_their_addresses() {
+    let state = sample_of(Some("team-b"));
+    let clusters = state.clusters().unwrap();
+    let names: Vec<_> = clusters
+        .iter()
+        .map(|it| (&*it.namespace, &*it.name))
+        .collect();
+    assert_eq!(names, [("team-b", "prod")]);
+    assert_eq!(u64::try_from(clusters[0].problems.len()).unwrap(), 1);
+    assert!(clusters[0].waiting > 0);
+    state.update(|tables| tables.objects.deny(Kind::Claim));
+    assert_eq!(state.clusters(), None);
+}
+
+#[test]
 fn claims_of_an_unknown_kind_wait() {
     let state = sample_of(Some("team-b"));
     let before = (state.overview().waiting, state.waiting().unwrap().len());

@@ -1,0 +1,22 @@
+use capi_ipam_contract::IPAddressClaim;
+
+use super::{PoolKey, PoolSetKey};
+
+/// What a claim names: a pool, or a set of pools.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NamedPool {
+    /// A pool.
+    Pool(PoolKey),
+    /// A set of pools.
+    Set(PoolSetKey),
+}
+
+impl NamedPool {
+    /// Returns what a claim names; `None` if it is not of a kind of this provider.
+    pub fn of_claim(claim: &IPAddressClaim) -> Option<Self> {
+        match PoolKey::of_claim(claim) {
+            Some(pool) => Some(Self::Pool(pool)),
+            None => PoolSetKey::of_claim(claim).map(Self::Set),
+        }
+    }
+}
