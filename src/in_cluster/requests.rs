@@ -226,6 +226,12 @@ fn describe(
                 .unwrap_or_default();
             format!("is cooling down{until}; the claim gets it afterwards")
         }
+        Unavailable::Quarantined(end) => {
+            let until = jiff::Timestamp::from_second(*end)
+                .map(|end| format!(" until {end}"))
+                .unwrap_or_default();
+            format!("is quarantined{until}; request another one, or wait for the end")
+        }
         Unavailable::Draining => {
             format!(
                 "is in a draining part of {key} (spec.draining); request another one or change the pool"

@@ -280,6 +280,7 @@ fn is_same_holder(one: &IPReservation, other: &IPReservation) -> bool {
         Some((claim.namespace, claim.name, claim.uid))
     };
     holder(one) == holder(other)
+        && one.spec.quarantine == other.spec.quarantine
         && one.spec.released_at.is_some() == other.spec.released_at.is_some()
 }
 

@@ -43,7 +43,8 @@ fn summary(event: &AllocationEvent) -> String {
     } else {
         String::new()
     };
-    let (claim, address) = (&event.claim.name, &event.address);
+    let claim = event.claim.as_ref().map_or("", |claim| &claim.name);
+    let address = &event.address;
     format!(
         "{:?} {:?} {claim} {address}{networks}",
         event.event, event.cause

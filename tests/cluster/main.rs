@@ -25,6 +25,7 @@ mod pausing;
 mod pool_sets;
 mod pools;
 mod prefixes;
+mod quarantine;
 mod ranges;
 mod reclaim;
 mod refusals;

@@ -56,11 +56,14 @@ fn scopes(pool: &PoolRow) -> Vec<Scope> {
 pub(super) fn held_by(row: &ReservationRow) -> Error {
     let holder = match (&row.claim, row.released.is_some()) {
         (Some(claim), true) => format!("cooling down after the release by the claim {claim}"),
-        (Some(claim), false) if row.has_uid => {
+        (Some(claim), false) if row.has_uid() => {
             format!("held by the claim {claim}; delete the claim to release it")
         }
         (Some(claim), false) => format!("reserved for the claim {claim}"),
-        (None, _) => "reserved already".to_owned(),
+        (None, _) => match &row.quarantine {
+            Some(quarantine) => format!("quarantined until {}", quarantine.until.0),
+            None => "reserved already".to_owned(),
+        },
     };
     Error::Held {
         slot: row.slot.to_string(),
@@ -76,13 +79,24 @@ pub(super) fn report(
     pool: &PoolKey,
     claim: Option<&NamespacedName>,
 ) -> Report {
+    Report::ReservationChange(change(loader, action, slot, pool, claim))
+}
+
+/// A change that was made.
+pub(super) fn change(
+    loader: &Loader<'_>,
+    action: ReservationAction,
+    slot: &Slot,
+    pool: &PoolKey,
+    claim: Option<&NamespacedName>,
+) -> ReservationChange {
     let dry_run = loader.cluster.dry_run;
     let network = if let Scope::Network(name) = &slot.scope {
         Some(name.to_string())
     } else {
         None
     };
-    Report::ReservationChange(ReservationChange {
+    ReservationChange {
         action,
         dry_run: dry_run.is_dry_run(),
         unchecked: dry_run == DryRun::Client,
@@ -91,7 +105,8 @@ pub(super) fn report(
         pool: pool.into(),
         network,
         claim: claim.map(ToString::to_string),
-    })
+        until: None,
+    }
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (
         &[
             Check::AddressNotInUse,
+            Check::AddressConflict,
             Check::ReleasedEarly,
             Check::RestoredWithoutAddress,
         ],
@@ -111,6 +112,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
         &[Check::InvalidReservation],
         addresses::invalid_reservations,
     ),
+    (&[Check::AddressesQuarantined], addresses::quarantined),
     (&[Check::OutdatedOwner], addresses::outdated_owners),
 ];
 

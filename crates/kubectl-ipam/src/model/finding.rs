@@ -345,6 +345,10 @@ pub enum Check {
     KeptInNetwork,
     /// The Machine of a claim does not report the address of the claim.
     AddressNotInUse,
+    /// A claim reports that another host answers at its address.
+    AddressConflict,
+    /// Addresses of a pool are quarantined, since another host answers at them.
+    AddressesQuarantined,
     /// The address of a claim was released although other controllers keep the claim.
     ReleasedEarly,
     /// A claim was restored without its IPAddress, or may have been, and has a new address.
@@ -377,6 +381,8 @@ impl Check {
             | Self::AddressesOutOfRange
             | Self::KeptInNetwork
             | Self::AddressNotInUse
+            | Self::AddressConflict
+            | Self::AddressesQuarantined
             | Self::ReleasedEarly
             | Self::RestoredWithoutAddress
             | Self::InvalidReservation
@@ -408,6 +414,8 @@ impl Check {
             Self::AddressesOutOfRange,
             Self::KeptInNetwork,
             Self::AddressNotInUse,
+            Self::AddressConflict,
+            Self::AddressesQuarantined,
             Self::ReleasedEarly,
             Self::RestoredWithoutAddress,
             Self::InvalidReservation,

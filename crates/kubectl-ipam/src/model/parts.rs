@@ -49,6 +49,7 @@ impl Part {
             | Check::OutdatedGateway
             | Check::SliceWithoutEffect
             | Check::AddressesOutOfRange
+            | Check::AddressesQuarantined
             | Check::KeptInNetwork => Self::Pools,
             Check::RegistryNotReady
             | Check::BlockConflict
@@ -70,6 +71,7 @@ impl Part {
             | Check::ReleasedEarly
             | Check::RestoredWithoutAddress
             | Check::AddressNotInUse
+            | Check::AddressConflict
             | Check::Paused
             | Check::ClusterAddressingNotReady
             | Check::OutdatedOwner => Self::Claims,

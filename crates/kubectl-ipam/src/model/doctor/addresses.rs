@@ -153,7 +153,7 @@ pub(super) fn abandoned(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
     Examination::compare(objects.lacking(&[Kind::Reservation, Kind::Claim]), || {
         let held = objects.reservations.sorted().into_iter();
-        let held = held.filter(|it| it.has_uid && it.released.is_none());
+        let held = held.filter(|it| it.has_uid() && it.released.is_none());
         held.filter_map(|it| abandoned_by(it, objects))
     })
 }
@@ -185,6 +185,37 @@ fn of_reservation(
     let subject = Subject::from(format!("ipreservation {name}")).of_pool(&reservation.pool);
     let finding = check.finding(subject, problem, repair);
     finding.with_commands([format!("kubectl delete ipreservation {name}")])
+}
+
+/// The quarantined addresses of each pool.
+pub(super) fn quarantined(snapshot: &Snapshot) -> Examination {
+    let mut pools: BTreeMap<&PoolKey, Vec<&ReservationRow>> = BTreeMap::new();
+    let mut reservations = snapshot.objects.reservations.sorted();
+    reservations.retain(|row| row.quarantine.is_some());
+    let missing = snapshot.objects.lacking(&[Kind::Reservation]);
+    let has_some = !reservations.is_empty();
+    for row in reservations {
+        pools.entry(&row.pool).or_default().push(row);
+    }
+    let findings = pools.into_iter().filter_map(quarantined_of);
+    Examination::complete(findings).with_unknown(missing, has_some)
+}
+
+fn quarantined_of((pool, rows): (&PoolKey, Vec<&ReservationRow>)) -> Option<Finding> {
+    let first = rows.first()?;
+    let quarantine = first.quarantine.as_ref()?;
+    let others = match rows.len() {
+        1 => String::new(),
+        number => format!(", and {} more", number.saturating_sub(1)),
+    };
+    let problem = format!(
+        "{} is quarantined until {} ({}){others}",
+        first.slot.block, quarantine.until.0, quarantine.reason
+    );
+    let repair = "find the other host; kubectl ipam unreserve ends a quarantine earlier";
+    let command = format!("kubectl ipam who {}", first.slot.block.base());
+    let finding = Check::AddressesQuarantined.finding(Subject::pool(pool), problem, repair);
+    Some(finding.with_commands([command]))
 }
 
 /// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
@@ -231,7 +262,7 @@ pub(super) fn invalid_reservations(snapshot: &Snapshot) -> Examination {
 
 /// Nothing else reports such a reservation: the object that would do so is gone.
 fn without_pool(reservation: &ReservationRow, objects: &Objects) -> Option<Finding> {
-    if reservation.has_uid || objects.has_pool(&reservation.pool) {
+    if reservation.has_uid() || objects.has_pool(&reservation.pool) {
         return None;
     }
     let problem = format!(
@@ -252,7 +283,7 @@ fn impossible(reservation: &ReservationRow) -> Option<Finding> {
     let claim = reservation
         .claim
         .as_ref()
-        .filter(|_| !reservation.has_uid)?;
+        .filter(|_| !reservation.has_uid())?;
     let problem = promised_to(claim).problem(&reservation.pool)?;
     let repair = "delete it, and create another one if needed";
     Some(of_reservation(
