@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use capi_ipam_api::{Audience, Pool, PoolKey, conditions};
+use capi_ipam_api::{Audience, Pool, conditions};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{EventHandler, Invalid};
@@ -41,39 +41,32 @@ impl ConflictEvents {
             .ledger
             .read(|ledger| ledger.addresses().held_by(&key, uid));
         let held = held.iter().find(|held| held.was_used).or(held.first());
-        let address = held.map_or("its address".to_owned(), |held| held.slot.block.to_string());
-        let reason = conditions::ADDRESS_CONFLICT;
-        let text = describe("the claim", &address, conflict);
-        self.events
-            .warning(claim, &self.version, reason, "Inspect", &text);
-        let Some(pool) = held
-            .map(|held| held.pool.clone())
-            .or(PoolKey::of_claim(claim))
-        else {
+        let address = held.map(|held| held.slot.block.to_string());
+        let address = address.as_deref().unwrap_or("its address");
+        let (events, reason) = (&self.events, conditions::ADDRESS_CONFLICT);
+        let text = describe("the claim", address, conflict);
+        events.warning(claim, &self.version, reason, "Inspect", &text);
+        let Some(pool) = held.map(|held| &held.pool) else {
             return;
         };
-        let Some(info) = self.ledger.read(|ledger| ledger.pools().pool_info(&pool)) else {
-            return;
-        };
-        let name = Audience::of_pool(&pool).object("IPAddressClaim", key.namespace(), key.name());
-        let text = describe(&name, &address, conflict);
-        let object = Pool::reference(&pool, Some(info.uid.clone()));
-        self.events
-            .warning(&object, &pool.kind, reason, "Inspect", &text);
+        let info = self.ledger.read(|ledger| ledger.pools().pool_info(pool));
+        let object = Pool::reference(pool, info.map(|info| info.uid.clone()));
+        let name = Audience::of_pool(pool).object("IPAddressClaim", key.namespace(), key.name());
+        let text = describe(&name, address, conflict);
+        events.warning(&object, &pool.kind, reason, "Inspect", &text);
     }
 }
 
 fn describe(claim: &str, address: &str, conflict: &AddressConflict) -> String {
-    let AddressConflict {
-        reason,
-        duration,
-        problem,
-    } = conflict;
-    let problem = problem.iter().map(|problem| format!("; {problem}"));
-    let problem: String = problem.collect();
-    format!(
-        "{claim} reports a conflict of {address}: {reason}; delete its machine: then the address is quarantined for {duration:#}{problem}"
-    )
+    let (reason, duration) = (&conflict.reason, conflict.duration);
+    let text = format!(
+        "{claim} reports a conflict of {address}: {reason}; delete its machine: then the address is quarantined for \
+         {duration:#}"
+    );
+    match &conflict.problem {
+        Some(problem) => format!("{text}; {problem}"),
+        None => text,
+    }
 }
 
 impl EventHandler<IPAddressClaim> for ConflictEvents {

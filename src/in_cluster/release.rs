@@ -187,9 +187,11 @@ impl<'a> Releasing<'a> {
             None => reservations.release(known, *former_use).await,
         };
         let result = released.map_err(|error| cannot_release(known.slot.block, error))?;
+        // One that is gone cannot be quarantined any more.
+        let is_quarantined = conflict.is_some() && matches!(result, WriteResult::Done(_));
         let WriteResult::Changed(found) = result else {
             if *former_use != FormerUse::Spare {
-                self.record(known, conflict.is_some());
+                self.record(known, is_quarantined);
             }
             return Ok(Event::Released);
         };

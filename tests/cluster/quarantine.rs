@@ -165,7 +165,7 @@ async fn allocation_and_quarantine_of_one_address_exclude_each_other() {
     for round in 1..=20 {
         let (name, address) = (format!("c{round}"), format!("10.0.0.{round}"));
         let quarantined = quarantine(&consumer, &address, 3_600);
-        let ((), is_quarantined) = tokio::join!(consumer.create_claim(&name, "web"), quarantined);
+        let (_, is_quarantined) = tokio::join!(consumer.create_claim(&name, "web"), quarantined);
         let bound = consumer.wait_for_address(&name).await;
         assert!(
             !is_quarantined || bound != address,

@@ -4,6 +4,7 @@ use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ip::Block;
+use jiff::Timestamp;
 
 use crate::cli::DryRun;
 use crate::cluster::{Identity, named};
@@ -75,28 +76,17 @@ pub(super) fn held_by(row: &ReservationRow) -> Error {
 pub(super) fn report(
     loader: &Loader<'_>,
     action: ReservationAction,
-    slot: &Slot,
-    pool: &PoolKey,
+    (pool, slot): (&PoolKey, &Slot),
     claim: Option<&NamespacedName>,
+    until: Option<Timestamp>,
 ) -> Report {
-    Report::ReservationChange(change(loader, action, slot, pool, claim))
-}
-
-/// A change that was made.
-pub(super) fn change(
-    loader: &Loader<'_>,
-    action: ReservationAction,
-    slot: &Slot,
-    pool: &PoolKey,
-    claim: Option<&NamespacedName>,
-) -> ReservationChange {
     let dry_run = loader.cluster.dry_run;
     let network = if let Scope::Network(name) = &slot.scope {
         Some(name.to_string())
     } else {
         None
     };
-    ReservationChange {
+    Report::ReservationChange(ReservationChange {
         action,
         dry_run: dry_run.is_dry_run(),
         unchecked: dry_run == DryRun::Client,
@@ -105,8 +95,8 @@ pub(super) fn change(
         pool: pool.into(),
         network,
         claim: claim.map(ToString::to_string),
-        until: None,
-    }
+        until,
+    })
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ async fn create(
     let new = reservation(slot, pool, claim);
     let action = ReservationAction::Created;
     let is_created = create_reservation(loader, &new).await?;
-    Ok(is_created.then(|| report(loader, action, slot, pool, claim)))
+    Ok(is_created.then(|| report(loader, action, (pool, slot), claim, None)))
 }
 
 /// Creates a reservation, and prints the warnings of the webhook. False if one exists.

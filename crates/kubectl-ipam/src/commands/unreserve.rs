@@ -101,9 +101,9 @@ async fn unreserve(
     Ok(report(
         loader,
         ReservationAction::Deleted,
-        &row.slot,
-        &row.pool,
+        (&row.pool, &row.slot),
         row.claim.as_ref(),
+        None,
     ))
 }
 

@@ -112,7 +112,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
         &[Check::InvalidReservation],
         addresses::invalid_reservations,
     ),
-    (&[Check::AddressesQuarantined], addresses::quarantined),
+    (&[Check::AddressQuarantined], addresses::quarantined),
     (&[Check::OutdatedOwner], addresses::outdated_owners),
 ];
 

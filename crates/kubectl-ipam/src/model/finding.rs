@@ -347,8 +347,8 @@ pub enum Check {
     AddressNotInUse,
     /// A claim reports that another host answers at its address.
     AddressConflict,
-    /// Addresses of a pool are quarantined, since another host answers at them.
-    AddressesQuarantined,
+    /// An address is quarantined, since another host answers at it.
+    AddressQuarantined,
     /// The address of a claim was released although other controllers keep the claim.
     ReleasedEarly,
     /// A claim was restored without its IPAddress, or may have been, and has a new address.
@@ -382,7 +382,7 @@ impl Check {
             | Self::KeptInNetwork
             | Self::AddressNotInUse
             | Self::AddressConflict
-            | Self::AddressesQuarantined
+            | Self::AddressQuarantined
             | Self::ReleasedEarly
             | Self::RestoredWithoutAddress
             | Self::InvalidReservation
@@ -415,7 +415,7 @@ impl Check {
             Self::KeptInNetwork,
             Self::AddressNotInUse,
             Self::AddressConflict,
-            Self::AddressesQuarantined,
+            Self::AddressQuarantined,
             Self::ReleasedEarly,
             Self::RestoredWithoutAddress,
             Self::InvalidReservation,

@@ -49,7 +49,6 @@ impl Part {
             | Check::OutdatedGateway
             | Check::SliceWithoutEffect
             | Check::AddressesOutOfRange
-            | Check::AddressesQuarantined
             | Check::KeptInNetwork => Self::Pools,
             Check::RegistryNotReady
             | Check::BlockConflict
@@ -61,6 +60,7 @@ impl Part {
             | Check::LostAddress
             | Check::OrphanAddress
             | Check::InvalidReservation
+            | Check::AddressQuarantined
             | Check::MissingPool
             | Check::UnknownPoolKind
             | Check::ClusterNotFound

@@ -60,12 +60,7 @@ const COMMANDS: [&[&str]; 19] = [
     &["show", "globalprefix/pods"],
     &["reserve", "web", "--dry-run=server"],
     &["reserve", "web", "10.0.0.50", "--dry-run=server"],
-    &[
-        "quarantine",
-        "10.0.0.51",
-        "--pool=web",
-        "--dry-run=server",
-    ],
+    &["quarantine", "10.0.0.51", "--pool=web", "--dry-run=server"],
     &["clusters"],
     &["plan"],
     &["adopt"],

@@ -76,7 +76,7 @@ async fn addresses_are_quarantined_at_once_or_with_their_claim() {
         .filter(|check| check.starts_with("Address"))
         .collect();
     checks.sort_unstable();
-    assert_eq!(checks, ["AddressConflict", "AddressesQuarantined"]);
+    assert_eq!(checks, ["AddressConflict", "AddressQuarantined"]);
     plane.kubectl(&["delete", "ipaddressclaim", "one", "--namespace", namespace]);
     quarantined(2).await;
 
@@ -96,7 +96,7 @@ async fn addresses_are_quarantined_at_once_or_with_their_claim() {
         (
             &["quarantine", "10.0.0.15"],
             2,
-            "several pools contain 10.0.0.15: add --pool",
+            "several pools contain 10.0.0.15: InClusterIPPool NS/",
         ),
         (&["quarantine", "10.9.9.9"], 6, "no pool contains 10.9.9.9"),
         (

@@ -187,35 +187,21 @@ fn of_reservation(
     finding.with_commands([format!("kubectl delete ipreservation {name}")])
 }
 
-/// The quarantined addresses of each pool.
+/// Reservations that quarantine an address.
 pub(super) fn quarantined(snapshot: &Snapshot) -> Examination {
-    let mut pools: BTreeMap<&PoolKey, Vec<&ReservationRow>> = BTreeMap::new();
-    let mut reservations = snapshot.objects.reservations.sorted();
-    reservations.retain(|row| row.quarantine.is_some());
-    let missing = snapshot.objects.lacking(&[Kind::Reservation]);
-    let has_some = !reservations.is_empty();
-    for row in reservations {
-        pools.entry(&row.pool).or_default().push(row);
-    }
-    let findings = pools.into_iter().filter_map(quarantined_of);
-    Examination::complete(findings).with_unknown(missing, has_some)
-}
-
-fn quarantined_of((pool, rows): (&PoolKey, Vec<&ReservationRow>)) -> Option<Finding> {
-    let first = rows.first()?;
-    let quarantine = first.quarantine.as_ref()?;
-    let others = match rows.len() {
-        1 => String::new(),
-        number => format!(", and {} more", number.saturating_sub(1)),
-    };
-    let problem = format!(
-        "{} is quarantined until {} ({}){others}",
-        first.slot.block, quarantine.until.0, quarantine.reason
-    );
-    let repair = "find the other host; kubectl ipam unreserve ends a quarantine earlier";
-    let command = format!("kubectl ipam who {}", first.slot.block.base());
-    let finding = Check::AddressesQuarantined.finding(Subject::pool(pool), problem, repair);
-    Some(finding.with_commands([command]))
+    let reservations = snapshot.objects.reservations.sorted();
+    let lacking = snapshot.objects.lacking(&[Kind::Reservation]);
+    Examination::inspect(reservations, lacking, |reservation| {
+        let quarantine = reservation.quarantine.as_ref()?;
+        let (block, until) = (reservation.slot.block, quarantine.until.0);
+        let problem = format!(
+            "{block} is quarantined until {until}: {}",
+            quarantine.reason
+        );
+        let repair = "find the other host; the deletion of the reservation ends the quarantine";
+        let check = Check::AddressQuarantined;
+        Some(of_reservation(check, reservation, problem, repair))
+    })
 }
 
 /// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
