@@ -41,6 +41,7 @@ mod allocation;
 mod allocation_log;
 mod blocks;
 mod cluster_addressing;
+mod conflict_events;
 mod context;
 mod cooldown;
 mod definitions;

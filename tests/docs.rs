@@ -344,6 +344,7 @@ fn runbook_has_each_choice_for_a_full_pool() {
         used: 1,
         reserved: 1,
         cooling_down: 1,
+        quarantined: 1,
         ..capi_ipam_api::AddressCounts::default()
     };
     let runbook = words("docs/runbook.md");

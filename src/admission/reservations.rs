@@ -71,6 +71,7 @@ fn problem_cause(new: &IPReservation, problem: &ReservationProblem) -> StatusCau
         ReservationProblem::Address(_) => json!(new.spec.address),
         ReservationProblem::Prefix { length, .. } => json!(length),
         ReservationProblem::Name { name, .. } => json!(name),
+        ReservationProblem::Quarantine => json!(new.spec.quarantine),
     };
     let text = problem.to_string();
     let detail = text

@@ -123,12 +123,12 @@ impl Queue {
         AllocationEvent { machine, ..event }
     }
 
-    /// An event that happens now, of a claim that a reservation names.
+    /// An event that happens now, of a claim that a reservation names, if it names one.
     pub(super) fn event(
         &self,
         cause: AllocationCause,
         (pool, slot): (&PoolKey, &Slot),
-        claim: ReservationClaim,
+        claim: impl Into<Option<ReservationClaim>>,
     ) -> AllocationEvent {
         let cluster = self.ledger.read(|ledger| {
             let registry = ledger.registry_of_address(slot)?;
@@ -143,7 +143,7 @@ impl Queue {
             pool: pool.to_reference(),
             network: slot.scope.network().map(str::to_owned),
             previous_network: None,
-            claim,
+            claim: claim.into(),
             machine: None,
             management_cluster: cluster.map(|id| id.to_string()),
         }

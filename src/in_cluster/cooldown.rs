@@ -1,4 +1,5 @@
-//! Cool-downs: a released address can be reused when the grace period of its pool has ended.
+//! Cool-downs and quarantines: a released address can be reused when the grace period of its pool has
+//! ended, a quarantined one at the time that its reservation has.
 //!
 //! Until then its reservation is kept, with the time of the release. It is deleted when the period
 //! has ended, or when the pool is being deleted or does not exist. A sticky pool keeps it for
@@ -8,19 +9,22 @@
 //! The time of a release and the end of the period are times of the API server, so that managers
 //! whose clocks differ agree. A release in the future, as a user or an earlier version with a wrong
 //! clock may have written it, would hold the address for longer: its time is corrected in the
-//! object, so that the address is held for one period from then on.
+//! object, so that the address is held for one period from then on. In the same way the end of a
+//! quarantine is limited.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::PoolKey;
+use capi_ipam_api::{AllocationCause, PoolKey};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_ledger::KnownReservation;
+use capi_ipam_provider::api::MAX_QUARANTINE;
 use futures::StreamExt;
 use tracing::{debug, info};
 
+use super::allocation_log::Queue;
 use super::context::Context;
 use super::reservation_store::WriteResult;
 
@@ -119,37 +123,65 @@ async fn end_expired(context: &Context) -> bool {
     failures.count().await > 0 || has_failed
 }
 
-/// Sets the time of releases that are in the future to the second `now`. Returns whether something
-/// has to be retried.
+/// Sets the time of releases that are in the future to the second `now`, and limits the end of
+/// quarantines. Returns whether something has to be retried.
 async fn correct_future_releases(context: &Context, now: i64) -> bool {
+    let latest_release = now.saturating_add(MAX_FUTURE_SECONDS);
+    let latest_end = latest_release.saturating_add(MAX_QUARANTINE.as_secs());
+    let (releases, quarantines) = context.ledger.read(|ledger| {
+        (
+            ledger.released_after(latest_release),
+            ledger.quarantined_after(latest_end),
+        )
+    });
     let mut has_failed = false;
-    for released in context
-        .ledger
-        .read(|ledger| ledger.released_after(now.saturating_add(MAX_FUTURE_SECONDS)))
-    {
-        if let Err(error) = correct_release(context, &released).await {
-            debug!(slot = %released.slot, error = error_chain(&error), "cannot correct the time of a release, will retry");
-            has_failed = true;
-        }
+    for released in releases {
+        let written = context.reservations.correct_release(&released).await;
+        has_failed |= !is_corrected(&released, "spec.releasedAt", written);
+    }
+    for quarantined in quarantines {
+        let written = context.reservations.limit_quarantine(&quarantined).await;
+        has_failed |= !is_corrected(&quarantined, "spec.quarantine.until", written);
     }
     has_failed
 }
 
-async fn correct_release(context: &Context, released: &KnownReservation) -> Result<(), CallError> {
-    if let WriteResult::Done(_) = context.reservations.correct_release(released).await? {
-        let name = released.slot.reservation_name();
-        info!(
-            reservation = name,
-            "corrected spec.releasedAt: it was in the future"
-        );
+/// Whether a time need not be corrected again. The next run finds one that has changed meanwhile.
+fn is_corrected(
+    known: &KnownReservation,
+    field: &str,
+    written: Result<WriteResult, CallError>,
+) -> bool {
+    let reservation = known.slot.reservation_name();
+    match written {
+        Ok(WriteResult::Done(_)) => {
+            info!(
+                reservation,
+                "corrected {field}: it was too far in the future"
+            );
+        }
+        Ok(WriteResult::Changed(_) | WriteResult::Gone) => {}
+        Err(error) => {
+            let error = error_chain(&error);
+            debug!(reservation, error, "cannot correct {field}, will retry");
+            return false;
+        }
     }
-    Ok(())
+    true
 }
 
-/// Deletes the reservation of an ended cool-down. Returns whether it is deleted.
+/// Deletes the reservation of an ended cool-down or quarantine. Returns whether it is deleted.
 async fn end_cooldown(context: &Context, ended: &KnownReservation) -> Result<bool, CallError> {
+    let is_quarantined = context
+        .ledger
+        .read(|ledger| ledger.addresses().is_quarantined(&ended.slot));
     match context.reservations.delete(ended).await? {
         WriteResult::Done(_) | WriteResult::Gone => {
+            if is_quarantined {
+                let (cause, place) = (AllocationCause::QuarantineEnded, (&ended.pool, &ended.slot));
+                let event = |log: &Queue| Some(log.event(cause, place, None));
+                context.allocations.record(event);
+            }
             debug!(
                 reservation = ended.slot.reservation_name(),
                 "cool-down ended"

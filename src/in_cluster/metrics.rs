@@ -44,9 +44,9 @@ const POOL_ADDRESSES: Description = Description {
         "kind",
         "namespace",
         "pool",
-        "state: total, free, used, reserved, cooling_down, drained, out_of_range",
+        "state: total, free, used, reserved, cooling_down, quarantined, drained, out_of_range",
     ],
-    help: "Addresses of a pool, or prefixes of a prefix pool; at most 5 seconds old; drained: only if there are any",
+    help: "Addresses of a pool, or prefixes of a prefix pool; at most 5 seconds old; quarantined and drained: only if there are any",
 };
 
 const WAITING_CLAIMS: Description = Description {
@@ -367,10 +367,12 @@ fn address_counts(pool: &PoolCounts) -> Counts {
         ("cooling_down", counts.cooling_down),
         ("out_of_range", counts.out_of_range),
     ];
-    // Few pools have draining parts.
-    if counts.drained > 0 {
-        states.push(("drained", counts.drained));
-    }
+    // Few pools have draining parts or quarantined addresses.
+    let optional = [
+        ("quarantined", counts.quarantined),
+        ("drained", counts.drained),
+    ];
+    states.extend(optional.into_iter().filter(|(_, count)| *count > 0));
     states
 }
 
@@ -431,6 +433,7 @@ mod tests {
             used: 4,
             reserved: 1,
             cooling_down: 2,
+            quarantined: 6,
             drained: 5,
             out_of_range: 3,
         };
@@ -491,6 +494,7 @@ mod tests {
             ("reserved", 1),
             ("cooling_down", 2),
             ("drained", 5),
+            ("quarantined", 6),
         ];
         for (state, count) in states.into_iter().chain([("out_of_range", 3)]) {
             let line = format!("capi_ipam_pool_addresses{{{local},state=\"{state}\"}} {count}\n");

@@ -12,7 +12,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Held, KnownReservation};
 use capi_ipam_protocol::free::{End, Event, Free, Step};
-use capi_ipam_provider::api::{IPAddressClaim, Uid};
+use capi_ipam_provider::api::{AddressConflict, IPAddressClaim, Uid};
 use capi_ipam_provider::prelude::HandlerError;
 
 use super::context::Context;
@@ -24,6 +24,8 @@ use super::reservation_store::{FormerUse, WriteResult};
 struct Releasing<'a> {
     context: &'a Context,
     claim: &'a IPAddressClaim,
+    /// What the claim reports of its address, which is quarantined then.
+    conflict: Option<AddressConflict>,
     /// The addresses that the ledger shows as reserved for the claim, and how it has used each.
     held: VecDeque<(KnownReservation, FormerUse)>,
     /// The pool and the block of the deleted IPAddress, if the ledger shows no reservation of it.
@@ -75,14 +77,22 @@ impl<'a> Releasing<'a> {
         deleted: Option<&(PoolKey, Block)>,
     ) -> Self {
         let is_deleted_here = claim.metadata.deletion_timestamp.is_some() && deleted.is_some();
-        // A promise is kept, and a reservation without uid is being created.
+        let conflict = claim.conflict();
+        // A promise is kept unless it is for the address with the conflict.
+        let named_pool = PoolKey::of_claim(claim);
+        let ends = |one: &Held, former_use| {
+            let is_of_claim = one.was_used || named_pool.as_ref() == Some(&one.pool);
+            !one.is_promise
+                || (conflict.is_some() && is_of_claim && former_use == FormerUse::OfClaim)
+        };
+        // A reservation without uid is being created.
         let reserved = held.iter().filter(|held| {
-            !held.is_promise
-                && !held.uid.is_empty()
-                && (is_deleted_here || !shares_blocks(context, &held.slot))
+            !held.uid.is_empty() && (is_deleted_here || !shares_blocks(context, &held.slot))
         });
         let held_by_claim = reserved
-            .map(|one| (one.known(), former_use(held, one)))
+            .map(|one| (one, former_use(held, one)))
+            .filter(|(one, former_use)| ends(one, *former_use))
+            .map(|(one, former_use)| (one.known(), former_use))
             .collect();
         // The ledger can lag behind, or know a future that a restore of etcd has undone.
         let unknown = deleted.filter(|(pool, block)| {
@@ -93,6 +103,7 @@ impl<'a> Releasing<'a> {
         Self {
             context,
             claim,
+            conflict,
             held: held_by_claim,
             deleted: unknown.cloned(),
             is_deleted_here,
@@ -169,11 +180,18 @@ impl<'a> Releasing<'a> {
 
     async fn release(&mut self) -> Result<Event, HandlerError> {
         let (known, former_use) = self.current.as_ref().ok_or_else(unexpected_event)?;
-        let released = self.context.reservations.release(known, *former_use).await;
+        let reservations = &self.context.reservations;
+        let conflict = self.conflict_of(*former_use);
+        let released = match conflict {
+            Some(conflict) => reservations.quarantine(known, conflict).await,
+            None => reservations.release(known, *former_use).await,
+        };
         let result = released.map_err(|error| cannot_release(known.slot.block, error))?;
+        // One that is gone cannot be quarantined any more.
+        let is_quarantined = conflict.is_some() && matches!(result, WriteResult::Done(_));
         let WriteResult::Changed(found) = result else {
             if *former_use != FormerUse::Spare {
-                self.record(known);
+                self.record(known, is_quarantined);
             }
             return Ok(Event::Released);
         };
@@ -188,10 +206,19 @@ impl<'a> Releasing<'a> {
         Ok(Event::Changed { is_ours: true })
     }
 
-    fn record(&self, known: &KnownReservation) {
+    /// The conflict of an address; `None` if the claim reports none, or has used another address.
+    fn conflict_of(&self, former_use: FormerUse) -> Option<&AddressConflict> {
+        self.conflict
+            .as_ref()
+            .filter(|_| former_use == FormerUse::OfClaim)
+    }
+
+    fn record(&self, known: &KnownReservation, is_quarantined: bool) {
         let is_deleted = self.claim.metadata.deletion_timestamp.is_some();
         self.context.allocations.record(|log| {
-            let cause = if is_deleted {
+            let cause = if is_quarantined {
+                AllocationCause::ConflictReported
+            } else if is_deleted {
                 AllocationCause::ClaimDeleted
             } else {
                 AllocationCause::ClaimGone
@@ -201,8 +228,8 @@ impl<'a> Releasing<'a> {
         });
     }
 
-    /// The reservation in the version that was read, if it is held by the uid of the claim, so that
-    /// it ends with the claim.
+    /// The reservation in the version that was read, if it ends with the claim: it is held by the uid
+    /// of the claim, or promised to its name and quarantined now.
     fn of_claim(&self, found: &IPReservation) -> Option<KnownReservation> {
         let names_uid = found
             .spec
@@ -210,7 +237,7 @@ impl<'a> Releasing<'a> {
             .as_ref()
             .is_some_and(|claim| claim.uid.is_some());
         let is_ours = ownership(found, &claim_reference(self.claim)) == Ownership::Ours;
-        if names_uid && is_ours {
+        if is_ours && (names_uid || self.conflict.is_some()) {
             KnownReservation::of(found)
         } else {
             None

@@ -191,6 +191,12 @@ fn describe_not_allocated(pool: &RequestedPool<'_>, block: Block) -> String {
     format!("is excluded by the specification of {key}; {change_pool}")
 }
 
+fn until(second: i64) -> String {
+    jiff::Timestamp::from_second(second)
+        .map(|end| format!(" until {end}"))
+        .unwrap_or_default()
+}
+
 /// Describes why a claim cannot have the block that it requests, and what to do.
 fn describe(
     pool: &RequestedPool<'_>,
@@ -221,11 +227,15 @@ fn describe(
             format!("is reserved by an IPReservation that is being deleted; {advice}")
         }
         Unavailable::CoolingDown(end) => {
-            let until = jiff::Timestamp::from_second(*end)
-                .map(|end| format!(" until {end}"))
-                .unwrap_or_default();
-            format!("is cooling down{until}; the claim gets it afterwards")
+            format!(
+                "is cooling down{}; the claim gets it afterwards",
+                until(*end)
+            )
         }
+        Unavailable::Quarantined(end) => format!(
+            "is quarantined{}; request another one or wait for the end",
+            until(*end)
+        ),
         Unavailable::Draining => {
             format!(
                 "is in a draining part of {key} (spec.draining); request another one or change the pool"

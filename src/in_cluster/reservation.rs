@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use capi_ipam_api::{
-    IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Scope, Slot, names,
+    IPReservation, IPReservationSpec, PoolKey, Quarantine, ReservationClaim, Scope, Slot, names,
 };
 use capi_ipam_ip::Block;
 use capi_ipam_provider::api::IPAddressClaim;
@@ -24,6 +24,19 @@ pub(super) fn build(slot: &Slot, pool: &PoolKey, claim: ReservationClaim) -> IPR
     )
 }
 
+/// Builds the reservation of a quarantined address. Like one that a user creates to exclude the
+/// address, it has no claim.
+pub(super) fn build_quarantine(
+    slot: &Slot,
+    pool: &PoolKey,
+    quarantine: Quarantine,
+) -> IPReservation {
+    let name = slot.reservation_name();
+    let mut built = new_reservation(name, &slot.scope, slot.block, pool, None);
+    built.spec.quarantine = Some(quarantine);
+    built
+}
+
 /// Builds a copy of a reservation in another scope of its pool.
 pub(super) fn copy_to(reservation: &IPReservation, slot: &Slot, pool: &PoolKey) -> IPReservation {
     let claim = reservation.spec.claim_ref.clone();
@@ -37,6 +50,9 @@ pub(super) fn copy_to(reservation: &IPReservation, slot: &Slot, pool: &PoolKey) 
     copy.spec
         .released_at
         .clone_from(&reservation.spec.released_at);
+    copy.spec
+        .quarantine
+        .clone_from(&reservation.spec.quarantine);
     // With the labels and annotations of users, and the label of `clusterctl move`.
     copy.metadata
         .labels
@@ -89,6 +105,7 @@ fn new_reservation(
             pool_ref: pool.to_reference(),
             claim_ref: claim,
             released_at: None,
+            quarantine: None,
         },
         status: None,
     }

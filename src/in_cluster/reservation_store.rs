@@ -9,7 +9,7 @@ mod release_rule;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use capi_ipam_api::{IPReservation, PoolKey, ReservationClaim, Slot, advice, names};
+use capi_ipam_api::{IPReservation, PoolKey, Quarantine, ReservationClaim, Slot, advice, names};
 use capi_ipam_controller::client::{CallError, Deleted, REQUEST_TIMEOUT, ResourceClient};
 use capi_ipam_controller::log_limit::RepetitionLimit;
 use capi_ipam_controller::observed::ObjectVersion;
@@ -17,7 +17,7 @@ use capi_ipam_controller::watch::{MaybeInvalid, RestoreDetector};
 use capi_ipam_controller::{clock, patch};
 use capi_ipam_ledger::KnownReservation;
 use capi_ipam_protocol::write::{self, Answer, Change, ChangeRead, CreationRead};
-use capi_ipam_provider::api::Uid;
+use capi_ipam_provider::api::{AddressConflict, Uid};
 use json_patch::PatchOperation;
 use kube::core::ObjectMeta;
 use kube::{Resource, ResourceExt};
@@ -27,7 +27,7 @@ use tracing::warn;
 pub(super) use self::release_rule::FormerUse;
 use self::release_rule::keeps_reservation;
 use super::problem_report::report_problem;
-use super::reservation::{Ownership, build, ownership};
+use super::reservation::{Ownership, build, build_quarantine, ownership};
 use super::shared_ledger::SharedLedger;
 
 /// Reads and writes reservations.
@@ -250,6 +250,34 @@ impl ReservationStore {
         } else {
             self.delete(known).await
         }
+    }
+
+    /// Releases the reservation of a claim that reports a conflict: it becomes the quarantine of the
+    /// address, in one write. The caller has established that the claim does not use the address.
+    pub(super) async fn quarantine(
+        &self,
+        known: &KnownReservation,
+        conflict: &AddressConflict,
+    ) -> Result<WriteResult, CallError> {
+        let quarantine = Quarantine::of(conflict, &clock::now());
+        let wanted = build_quarantine(&known.slot, &known.pool, quarantine);
+        self.patch(
+            known,
+            patch::set(&["spec"], json!(wanted.spec)),
+            None,
+            |found| found.spec.quarantine.is_some(),
+        )
+        .await
+    }
+
+    /// Sets the end of a quarantine, which is too far in the future, to the latest one.
+    pub(super) async fn limit_quarantine(
+        &self,
+        known: &KnownReservation,
+    ) -> Result<WriteResult, CallError> {
+        let latest = Quarantine::latest_end(&clock::now());
+        let change = patch::set(&["spec", "quarantine", "until"], json!(latest));
+        self.patch(known, change, None, |_| false).await
     }
 
     /// Sets the time of a release, which is in the future, to the current time.

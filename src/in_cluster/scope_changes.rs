@@ -280,11 +280,15 @@ fn is_same_holder(one: &IPReservation, other: &IPReservation) -> bool {
         Some((claim.namespace, claim.name, claim.uid))
     };
     holder(one) == holder(other)
+        && one.spec.quarantine == other.spec.quarantine
         && one.spec.released_at.is_some() == other.spec.released_at.is_some()
 }
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::{InClusterKind, Quarantine, Scope};
+    use capi_ipam_controller::clock;
+    use capi_ipam_ip::Block;
     use serde_json::{Value, json};
 
     use super::*;
@@ -346,6 +350,24 @@ mod tests {
         assert!(is_same_holder(
             &reservation(&Value::Null, false),
             &reservation(&Value::Null, false)
+        ));
+        let mut quarantined = reservation(&Value::Null, false);
+        quarantined.spec.quarantine = Some(Quarantine {
+            until: clock::now(),
+            reason: "ARP reply".to_owned(),
+        });
+        assert!(!is_same_holder(
+            &reservation(&Value::Null, false),
+            &quarantined
+        ));
+        let pool = PoolKey::new(InClusterKind::IPPool, Some("n"), "p");
+        let slot = Slot {
+            scope: Scope::Network("lab".into()),
+            block: Block::address([10, 0, 0, 1].into()),
+        };
+        assert!(is_same_holder(
+            &quarantined,
+            &copy_to(&quarantined, &slot, &pool)
         ));
     }
 }

@@ -26,6 +26,7 @@ use super::allocation_log::AllocationLog;
 use super::blocks::check::ListSlices;
 use super::blocks::registries;
 use super::cluster_addressing;
+use super::conflict_events::ConflictEvents;
 use super::context::Context;
 use super::cooldown::EndCooldowns;
 use super::definitions::{CheckDefinitions, DefinitionError, Definitions};
@@ -236,6 +237,12 @@ fn add_watches(
 ) {
     setup.add_claim_event_handler(Arc::clone(&context.terminating) as _);
     setup.add_claim_event_handler(Arc::clone(&context.ledger) as _);
+    let conflicts = ConflictEvents::new(
+        Arc::clone(&context.ledger),
+        context.contract.ipam,
+        context.events.clone(),
+    );
+    setup.add_claim_event_handler(Arc::new(conflicts));
     setup.add_address_event_handler(Arc::clone(&context.ledger) as _);
     let own = gates.pools.iter().chain(&gates.sets);
     for gate in own.chain([&gates.networks]) {

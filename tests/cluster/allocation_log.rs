@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use capi_ipam_api::AllocationEvent;
+use capi_ipam_provider::api::names;
 use support::manager::scrape;
 use support::ports::free_port;
 use support::prelude::*;
@@ -43,7 +44,8 @@ fn summary(event: &AllocationEvent) -> String {
     } else {
         String::new()
     };
-    let (claim, address) = (&event.claim.name, &event.address);
+    let claim = event.claim.as_ref().map_or("", |claim| &claim.name);
+    let address = &event.address;
     format!(
         "{:?} {:?} {claim} {address}{networks}",
         event.event, event.cause
@@ -61,6 +63,32 @@ async fn summaries(file: &Path, skip: usize, count: usize) -> Vec<String> {
     .await;
     assert_eq!(found.len(), skip + count, "{found:#?}");
     found.iter().skip(skip).map(summary).collect()
+}
+
+#[tokio::test]
+async fn quarantine_and_its_end_are_logged() {
+    let (_plane, _manager, consumer, file) = logging("quarantines.log").await;
+    consumer.create_pool("web", "10.0.0.1-10.0.0.9").await;
+    consumer.bind_to("first", "web", "10.0.0.1").await;
+    consumer
+        .modify(&consumer.claims(), "first", |claim| {
+            claim["metadata"]["annotations"] = json!({names::CONFLICT_ANNOTATION: "ARP reply"});
+        })
+        .await;
+    consumer.release("first").await;
+    let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
+    consumer
+        .modify(&consumer.reservations(), &name, |found| {
+            found["spec"]["quarantine"]["until"] = json!("2026-01-01T00:00:00Z");
+        })
+        .await;
+    assert_eq!(
+        summaries(&file, 1, 2).await,
+        [
+            "Quarantined ConflictReported first 10.0.0.1",
+            "Released QuarantineEnded  10.0.0.1"
+        ]
+    );
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ mod pausing;
 mod pool_sets;
 mod pools;
 mod prefixes;
+mod quarantine;
 mod ranges;
 mod reclaim;
 mod refusals;

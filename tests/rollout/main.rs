@@ -16,6 +16,7 @@ mod order;
 mod permissions;
 mod policy;
 mod pruned_status;
+mod quarantine;
 mod readiness;
 mod reclaim;
 mod releases;

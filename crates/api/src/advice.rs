@@ -207,6 +207,9 @@ pub fn describe_counts(counts: &AddressCounts, cooldown_end: Option<&str>) -> St
         let drained = counts.drained;
         let _ = write!(text, ", {drained} not allocated because of spec.draining");
     }
+    if counts.quarantined > 0 {
+        let _ = write!(text, ", {} quarantined", counts.quarantined);
+    }
     if counts.cooling_down > 0 {
         let _ = write!(text, ", {} cooling down", counts.cooling_down);
         if let Some(end) = cooldown_end {
@@ -249,6 +252,9 @@ pub fn exhausted(counts: &AddressCounts, is_in_network: bool) -> String {
     }
     if counts.drained > 0 {
         choices.push("remove entries of spec.draining");
+    }
+    if counts.quarantined > 0 {
+        choices.push("end quarantines that are not needed");
     }
     if counts.cooling_down > 0 {
         choices.push("wait for the end of the cool-down");

@@ -30,8 +30,9 @@ pub struct AllocationEvent {
     /// The network before a change of scope; omitted if the pool had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_network: Option<String>,
-    /// The claim, with its uid and the name of its Cluster.
-    pub claim: ReservationClaim,
+    /// The claim, with its uid and the name of its Cluster; omitted at the end of a quarantine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ReservationClaim>,
     /// The Machine or infrastructure machine that owns the claim, if the claim was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
@@ -57,6 +58,8 @@ pub enum AllocationEventKind {
     Adopted,
     /// The claim no longer has the address.
     Released,
+    /// The claim no longer has the address, which is quarantined.
+    Quarantined,
     /// The pool joined or left a network, and the claim keeps the address.
     ScopeChanged,
 }
@@ -74,6 +77,10 @@ pub enum AllocationCause {
     ClaimDeleted,
     /// Released: the claim was removed although it had the finalizer.
     ClaimGone,
+    /// Quarantined: the claim has reported a conflict.
+    ConflictReported,
+    /// Released: the quarantine has ended.
+    QuarantineEnded,
     /// Released: the sweeper found a reservation to which its claim is not entitled.
     Abandoned,
     /// ScopeChanged: the pool joined or left a network.
@@ -86,7 +93,10 @@ impl AllocationCause {
         match self {
             Self::ClaimCreated | Self::AddressDeleted => AllocationEventKind::Allocated,
             Self::AddressExisted => AllocationEventKind::Adopted,
-            Self::ClaimDeleted | Self::ClaimGone | Self::Abandoned => AllocationEventKind::Released,
+            Self::ClaimDeleted | Self::ClaimGone | Self::QuarantineEnded | Self::Abandoned => {
+                AllocationEventKind::Released
+            }
+            Self::ConflictReported => AllocationEventKind::Quarantined,
             Self::PoolMoved => AllocationEventKind::ScopeChanged,
         }
     }

@@ -49,6 +49,9 @@ pub const NO_FREE_SLICE: &str = "NoFreeSlice";
 /// Reason of the event on a claim that requests an address of a pool which accepts no requests.
 pub const REQUEST_IGNORED: &str = "RequestIgnored";
 
+/// Reason of the events on a claim that reports a conflict of its address, and on the pool.
+pub const ADDRESS_CONFLICT: &str = "AddressConflict";
+
 /// Reason of a pool with slices that can be assigned.
 pub const SLICES_FREE: &str = "SlicesFree";
 

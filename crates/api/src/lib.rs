@@ -118,7 +118,7 @@ pub use registry::{
     NatsRegistry, RegistryCluster,
 };
 pub use reservation::{
-    ClaimProblem, IPReservation, IPReservationSpec, ReservationClaim, ReservationPool,
+    ClaimProblem, IPReservation, IPReservationSpec, Quarantine, ReservationClaim, ReservationPool,
     ReservationProblem,
 };
 pub use scope::{

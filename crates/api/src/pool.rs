@@ -322,13 +322,16 @@ pub struct AddressCounts {
     pub used: i64,
     /// Addresses in use that the pool no longer contains.
     pub out_of_range: i64,
-    /// Addresses of the pool that are neither free, in use nor cooling down: reserved by a user,
-    /// being allocated, or in use by another pool of the same network.
+    /// Addresses of the pool that are neither free, in use, cooling down nor quarantined: reserved by a
+    /// user, being allocated, or in use by another pool of the same network.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved: i64,
     /// Addresses of the pool that were released and cannot be reused before the grace period ends.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cooling_down: i64,
+    /// Addresses of the pool that are quarantined, since another host answers at them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quarantined: i64,
     /// Addresses of the draining parts of the pool that are not in use. They are not allocated.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drained: i64,

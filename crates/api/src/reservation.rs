@@ -1,4 +1,6 @@
+use capi_ipam_contract::{AddressConflict, MAX_QUARANTINE};
 use capi_ipam_ip::{Block, ParseError, parse_address};
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -69,6 +71,41 @@ pub struct IPReservationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::crds::date_time_schema")]
     pub released_at: Option<Time>,
+    /// Quarantine of an address at which another host answers. The reservation has no claim: an
+    /// earlier version of the provider, which does not know this field, excludes the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantine: Option<Quarantine>,
+}
+
+/// Why and until when an address is not allocated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Quarantine {
+    /// Time from which on the address can be allocated again. It is set to 30 days from now if it
+    /// is later.
+    #[schemars(schema_with = "super::crds::date_time_schema")]
+    pub until: Time,
+    /// What was observed.
+    #[schemars(length(min = 1, max = 256))]
+    pub reason: String,
+}
+
+impl Quarantine {
+    /// The quarantine of an address that is released now.
+    pub fn of(conflict: &AddressConflict, now: &Time) -> Self {
+        Self {
+            until: later(now, conflict.duration),
+            reason: conflict.reason.clone(),
+        }
+    }
+
+    /// The latest end of a quarantine.
+    pub fn latest_end(now: &Time) -> Time {
+        later(now, MAX_QUARANTINE)
+    }
+}
+
+fn later(now: &Time, duration: SignedDuration) -> Time {
+    Time(now.0.checked_add(duration).unwrap_or(now.0))
 }
 
 /// A reference to a pool from a cluster-scoped object.
@@ -141,6 +178,11 @@ pub enum ReservationProblem {
         /// The first address of the prefix.
         first: String,
     },
+    /// A quarantined address has a claim.
+    #[error(
+        "spec.quarantine: a quarantined address has neither a claim nor a time of its release; remove spec.claimRef and spec.releasedAt"
+    )]
+    Quarantine,
     /// The name does not match scope and address.
     #[error("metadata.name: {name} does not match scope and address; it must be {expected}")]
     Name {
@@ -159,6 +201,7 @@ impl ReservationProblem {
             Self::Scope { .. } => "spec.scope",
             Self::Address(_) => "spec.address",
             Self::Prefix { .. } => "spec.prefixLength",
+            Self::Quarantine => "spec.quarantine",
             Self::Name { .. } => "metadata.name",
         }
     }
@@ -199,6 +242,10 @@ impl IPReservation {
                 block
             }
         };
+        let is_released_or_held = self.spec.claim_ref.is_some() || self.spec.released_at.is_some();
+        if self.spec.quarantine.is_some() && is_released_or_held {
+            return Err(ReservationProblem::Quarantine);
+        }
         let slot = Slot { scope, block };
         let (name, expected) = (
             self.metadata.name.as_deref().unwrap_or_default(),
@@ -257,6 +304,12 @@ mod tests {
                 "InClusterIPPool a/b".to_owned()
             )
         );
+        let quarantine = json!({"until": "2026-01-01T00:00:00Z", "reason": "ARP reply"});
+        assert!(
+            reservation(&json!({"spec": {"quarantine": quarantine}}))
+                .slot()
+                .is_ok()
+        );
         let cases = [
             (
                 json!({"metadata": {"name": "p.a.b.10.0.0.6"}}),
@@ -278,6 +331,16 @@ mod tests {
                 json!({"spec": {"prefixLength": 33}}),
                 "spec.prefixLength",
                 "33",
+            ),
+            (
+                json!({"spec": {"quarantine": quarantine, "claimRef": {"namespace": "a", "name": "c", "uid": "u"}}}),
+                "spec.quarantine",
+                "claimRef",
+            ),
+            (
+                json!({"spec": {"quarantine": quarantine, "releasedAt": "2026-01-01T00:00:00Z"}}),
+                "spec.quarantine",
+                "releasedAt",
             ),
             (
                 json!({"spec": {"poolRef": {"kind": "Pod"}}}),

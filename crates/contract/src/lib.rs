@@ -15,6 +15,7 @@ mod address;
 mod addressable;
 mod claim;
 mod cluster;
+mod conflict;
 mod contract;
 mod machine;
 mod metadata;
@@ -29,6 +30,10 @@ pub use claim::{
     NestedConditions,
 };
 pub use cluster::{Cluster, ClusterSpec};
+pub use conflict::{
+    AddressConflict, DEFAULT_QUARANTINE, MAX_QUARANTINE, MAX_REASON_LENGTH, parse_quarantine,
+    quarantine_reason,
+};
 pub use contract::{ContractVersion, LocalReference, PoolReference};
 pub use machine::{
     InfrastructureReference, Machine, MachineAddress, MachineIndex, MachineOwner, MachineSpec,

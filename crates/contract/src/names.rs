@@ -30,6 +30,13 @@ pub const METAL3_REQUESTED_ADDRESS: &str = "ipAddress";
 /// are left on the claim. The value is the uid of the claim.
 pub const RELEASE_NOW_ANNOTATION: &str = "ipam.cluster.x-k8s.io/release-now";
 
+/// Annotation on a claim: another host answers at its address, with details as the value. When the
+/// claim is released, its address is quarantined.
+pub const CONFLICT_ANNOTATION: &str = "ipam.cluster.x-k8s.io/conflict";
+
+/// Annotation on a claim with [`CONFLICT_ANNOTATION`]: for how long its address is quarantined.
+pub const QUARANTINE_FOR_ANNOTATION: &str = "ipam.cluster.x-k8s.io/quarantine-for";
+
 /// Annotation on a claim for a Cluster that is being created: until the Cluster owns the claim, the
 /// claim is reconciled although its Cluster does not exist. The value is that of the last request to
 /// create the Cluster.

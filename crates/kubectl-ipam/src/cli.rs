@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use capi_ipam_controller::options::parse_duration;
+use capi_ipam_provider::api::parse_quarantine;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use jiff::SignedDuration;
 
 /// The maximum number of replicas that `plan` considers: it asks the ledger for each address.
 pub(crate) const MAX_REPLICAS: u64 = 100_000;
@@ -482,6 +484,27 @@ pub enum Command {
         /// Flags of commands that write.
         #[command(flatten)]
         flags: WriteFlags,
+    },
+    /// Quarantine an address at which another host answers: no claim gets it before the end. An address
+    /// in use stays with its claim, and is quarantined when the claim is deleted.
+    #[command(
+        after_help = "Examples:\n  kubectl ipam quarantine 10.0.0.7 --reason 'ARP reply of an unknown host'\n  kubectl ipam quarantine 10.0.0.7 --pool web --for 72h"
+    )]
+    Quarantine {
+        /// An address or a prefix.
+        address: String,
+        /// The pool, if several contain the address: NAME, NAMESPACE/NAME or KIND/NAME.
+        #[arg(long)]
+        pool: Option<String>,
+        /// How long no claim gets the address, from 1s to 720h.
+        #[arg(long = "for", value_name = "DURATION", default_value = "24h", value_parser = parse_quarantine)]
+        duration: SignedDuration,
+        /// What was observed.
+        #[arg(long, default_value = "", value_name = "TEXT")]
+        reason: String,
+        /// `server` lets the API server check the change, without making it. `client` only prints it.
+        #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+        dry_run: DryRun,
     },
     /// Show the registries of blocks that management clusters share; check a network before it shares
     /// its blocks; release the blocks of a management cluster that is gone.

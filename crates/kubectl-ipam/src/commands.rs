@@ -13,6 +13,7 @@ mod history;
 mod networks;
 mod plan;
 mod pools;
+mod quarantine;
 mod registry;
 mod reservations;
 mod reserve;
@@ -109,6 +110,22 @@ pub(crate) async fn run(cli: &Cli) -> Result<Code, Error> {
             address,
             flags,
         } => unreserve::run(global, pool, address, flags).await,
+        Command::Quarantine {
+            address,
+            pool,
+            duration,
+            reason,
+            dry_run,
+        } => {
+            let request = quarantine::Request {
+                address,
+                pool: pool.as_deref(),
+                duration: *duration,
+                reason,
+                dry_run: *dry_run,
+            };
+            Box::pin(quarantine::run(global, &request)).await
+        }
         Command::Registry { command } => registry::run(global, command.as_ref()).await,
         Command::Export { pools } => export::run(global, pools).await,
         Command::Adopt { claim_name } => adopt::run(global, claim_name.as_deref()).await,

@@ -12,8 +12,8 @@ mod unserved;
 use capi_ipam_api::{
     AddressingItem, BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec,
     IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey,
-    PoolNetwork, PoolSet, PoolSetKey, PoolSetKind, PoolSpec, Scope, SharedBlocks, SliceOwner,
-    SliceOwnerKind, Slot, conditions, gateway_warnings, names,
+    PoolNetwork, PoolSet, PoolSetKey, PoolSetKind, PoolSpec, Quarantine, Scope, SharedBlocks,
+    SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -382,13 +382,19 @@ pub(crate) struct ReservationRow {
     pub(crate) slot: Slot,
     pub(crate) pool: PoolKey,
     pub(crate) claim: Option<NamespacedName>,
-    /// Whether a claim holds it, not only its name.
-    pub(crate) has_uid: bool,
+    /// The uid of the claim that holds it, or has held it; `None` if only its name does.
+    pub(crate) claim_uid: Option<String>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) released: Option<Timestamp>,
+    pub(crate) quarantine: Option<Quarantine>,
 }
 
 impl ReservationRow {
+    /// Whether a claim holds it, or has held it, and not only its name.
+    pub(crate) fn has_uid(&self) -> bool {
+        self.claim_uid.is_some()
+    }
+
     /// `None` if the reservation has no effect, or records the block length of a network.
     pub(crate) fn of(reservation: &IPReservation) -> Option<Self> {
         let (slot, pool) = reservation.slot().ok()?;
@@ -397,9 +403,10 @@ impl ReservationRow {
             slot,
             pool,
             claim: claim.map(|claim| NamespacedName::new(&claim.namespace, &claim.name)),
-            has_uid: claim.is_some_and(|claim| claim.uid.is_some()),
+            claim_uid: claim.and_then(|claim| claim.uid.clone()),
             created: created(&reservation.metadata),
             released: reservation.spec.released_at.as_ref().map(|time| time.0),
+            quarantine: reservation.spec.quarantine.clone(),
         })
     }
 }
@@ -505,6 +512,8 @@ pub(crate) struct ClaimRow<P = PoolKey> {
     pub(crate) not_in_use: Option<Box<str>>,
     /// The message of `RestoredWithoutAddress`, if it is True.
     pub(crate) replaced: Option<Box<str>>,
+    /// The conflict of its address that it reports.
+    pub(crate) conflict: Option<Box<str>>,
     pub(crate) cluster: Option<Box<str>>,
     /// Name of the item of a ClusterAddressing for which the claim was created.
     pub(crate) item: Option<Box<str>>,
@@ -544,6 +553,7 @@ impl<P> ClaimRow<P> {
             reason,
             message,
             not_in_use: text_if(conditions::IN_USE, "False"),
+            conflict: claim.conflict().map(|conflict| conflict.reason.into()),
             replaced: text_if(conditions::RESTORED_WITHOUT_ADDRESS, "True"),
             cluster: claim.cluster_name().map(Box::from),
             item: AddressingItem::of_claim(claim).map(Box::from),

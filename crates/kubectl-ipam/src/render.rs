@@ -169,6 +169,17 @@ fn change_text(change: &ReservationChange) -> String {
     let address = &change.address;
     let purpose = match (change.action, &change.claim) {
         (ReservationAction::Deleted, _) => String::new(),
+        (ReservationAction::Quarantined, _) => {
+            let until = change.until.map(|until| format!(" before {until:.0}"));
+            format!(": {address} is not allocated{}", until.unwrap_or_default())
+        }
+        (ReservationAction::Requested, claim) => {
+            let claim = claim.as_deref().unwrap_or_default();
+            return format!(
+                "ipaddressclaim {claim} annotated{dry_run}: {address} is in use, and is quarantined when this claim \
+                 is deleted\n"
+            );
+        }
         (ReservationAction::Created, Some(claim)) => {
             format!(": {address} is reserved for the claim {claim}")
         }

@@ -25,6 +25,7 @@ pub(crate) fn reservation(
             pool_ref: pool.to_reference(),
             claim_ref: claim.map(promised_to),
             released_at: None,
+            quarantine: None,
         },
         status: None,
     }

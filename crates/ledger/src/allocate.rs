@@ -16,6 +16,7 @@ use crate::addresses::{AddressUsage, ReservationInfo, SharedName};
 use crate::observe::Observe;
 use crate::outcome::{Outcome, Reason};
 use crate::pools::PoolEntry;
+use crate::pools::released::quarantine_end;
 use crate::quota::{Consumer, Group, Quota};
 use crate::unavailable::Unavailable;
 use crate::{
@@ -426,6 +427,9 @@ impl Ledger {
         }
         if let Some(since) = reservation.released_at {
             return Unavailable::CoolingDown(self.pools.cooldown_end_of(reservation, since.get()));
+        }
+        if let Some(until) = reservation.quarantined_until {
+            return Unavailable::Quarantined(quarantine_end(until.get()));
         }
         match &reservation.claim {
             None => Unavailable::Excluded,

@@ -30,7 +30,8 @@ pub struct Misplaced {
 
 impl Ledger {
     /// The reservations of released addresses that are not in use and no longer needed at `now`, in
-    /// seconds since the Unix epoch: their cool-down has ended, or their pool is deleted. Sticky
+    /// seconds since the Unix epoch: their cool-down or quarantine has ended, or their pool is
+    /// deleted, which ends no quarantine. Sticky
     /// pools keep them for longer. For pools for which `is_served` returns false, the cool-down
     /// ends `delay` seconds later.
     pub fn cooled_down(
@@ -63,15 +64,21 @@ impl Ledger {
 
     /// The released addresses whose release is after `second`, in seconds since the Unix epoch.
     pub fn released_after(&self, second: i64) -> Vec<KnownReservation> {
-        let mut found = Vec::new();
-        for (_, entry) in self.pools.iter() {
-            for slot in entry.released().released_after(second) {
-                if let Some(reservation) = self.addresses.reservation(slot) {
-                    found.push(self.addresses.known_version(slot, reservation));
-                }
-            }
-        }
-        found
+        let pools = self.pools.iter();
+        self.known_of(pools.flat_map(|(_, entry)| entry.released().released_after(second)))
+    }
+
+    /// The quarantined addresses whose quarantine ends after `second`, in seconds since the Unix
+    /// epoch.
+    pub fn quarantined_after(&self, second: i64) -> Vec<KnownReservation> {
+        let pools = self.pools.iter();
+        self.known_of(pools.flat_map(|(_, entry)| entry.released().quarantined_after(second)))
+    }
+
+    fn known_of<'a>(&self, slots: impl Iterator<Item = &'a Slot>) -> Vec<KnownReservation> {
+        slots
+            .filter_map(|slot| self.addresses.known_reservation(slot))
+            .collect()
     }
 
     /// The addresses that cool down although a claim has an IPAddress with them, and that claim.

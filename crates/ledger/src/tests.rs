@@ -21,6 +21,7 @@ mod overlaps;
 mod policy;
 mod prefixes;
 mod preview;
+mod quarantine;
 mod recount;
 mod scope_changes;
 mod scopes;

@@ -20,6 +20,8 @@ pub enum Unavailable {
     BeingDeleted,
     /// It was released, and can be reused at this second since the Unix epoch.
     CoolingDown(i64),
+    /// It is quarantined, and can be allocated at this second since the Unix epoch.
+    Quarantined(i64),
     /// It is in a draining part of the pool.
     Draining,
     /// It is in a slice of another owner, or in one that cannot be assigned.

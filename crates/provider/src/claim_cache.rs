@@ -16,7 +16,8 @@ use tokio::sync::mpsc;
 
 use crate::adapter::PoolKind;
 use crate::api::{
-    ContractVersion, IPAddressClaim, MAX_REQUEST_LENGTH, PoolReference, Uid, conditions, names,
+    ContractVersion, IPAddressClaim, MAX_REASON_LENGTH, MAX_REQUEST_LENGTH, PoolReference, Uid,
+    conditions, names,
 };
 use crate::selection::Selection;
 use crate::waiting_claims::created;
@@ -195,12 +196,14 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
             names::REQUESTED_ADDRESS
             | names::METAL3_REQUESTED_ADDRESS
             | names::CLUSTER_REQUESTED
+            | names::QUARANTINE_FOR_ANNOTATION
             | names::RELEASE_NOW_ANNOTATION => {
                 // A longer text is neither an address nor a uid, and is reported.
-                if value.len() > MAX_REQUEST_LENGTH {
-                    value.truncate(value.floor_char_boundary(MAX_REQUEST_LENGTH));
-                    is_truncated = true;
-                }
+                is_truncated |= truncate(value, MAX_REQUEST_LENGTH);
+                true
+            }
+            names::CONFLICT_ANNOTATION => {
+                is_truncated |= truncate(value, MAX_REASON_LENGTH);
                 true
             }
             // A value of any other length is not valid.
@@ -209,6 +212,13 @@ pub(super) fn trim_claim(claim: &mut IPAddressClaim) {
         });
         claim.is_trimmed = is_truncated || annotations.len() < count;
     }
+}
+
+/// Shortens a text to a number of bytes. Returns whether it was longer.
+fn truncate(text: &mut String, length: usize) -> bool {
+    let is_longer = text.len() > length;
+    text.truncate(text.floor_char_boundary(length));
+    is_longer
 }
 
 /// Selects the claims that this process reconciles: those that the flags select and whose pool is

@@ -19,6 +19,7 @@ export function countLines({ counts, size }) {
     ["Total", count(size.total)], ["Used", count(counts.used)], ["Free", count(size.free)], ["Reserved", count(reserved)],
     ["Cooling down", count(counts.coolingDown)],
   ];
+  if (counts.quarantined) lines.push(["Quarantined", count(counts.quarantined)]);
   if (others > 0) lines.push(["Used by its network", count(others)]);
   if (counts.drained !== undefined && counts.drained !== 0) lines.push(["Drained", count(counts.drained)]);
   if (counts.inOtherBlocks) lines.push(["In other blocks", count(counts.inOtherBlocks)]);

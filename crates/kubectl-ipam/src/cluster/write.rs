@@ -1,14 +1,19 @@
 //! Writes. Each has a precondition where another writer can exist.
 
+use std::fmt::Debug;
+
 use capi_ipam_api::{IPReservation, IPSlice, names};
 use capi_ipam_controller::client::CallError;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{
-    DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions, ValidationDirective,
+    ApiResource, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams,
+    Preconditions, ValidationDirective,
 };
 use kube::{Api, ResourceExt};
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::read::{Cluster, lacks_permission};
 use crate::cli::DryRun;
@@ -44,6 +49,11 @@ impl Identity {
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             generation: metadata.generation.unwrap_or_default(),
         }
+    }
+
+    /// The metadata of a patch that fails if the object has changed.
+    fn preconditions(&self) -> Value {
+        json!({"uid": self.uid, "resourceVersion": self.resource_version})
     }
 }
 
@@ -90,7 +100,12 @@ impl Cluster {
         let operation = || "create ipreservations".to_owned();
         let created = self.call(operation, api.create(&parameters, new)).await;
         let error = match created {
-            Ok(_) => return Ok(Created::New),
+            Ok(created) if created.spec == new.spec => return Ok(Created::New),
+            Ok(_) => {
+                let text = "the served definition of IPReservation lacks fields: install that of this version, and \
+                            delete the reservation, which excludes the address";
+                return Err(Error::Argument(text.to_owned()));
+            }
             Err(error) if error.is_already_exists() => return Ok(Created::Exists),
             Err(error) => error,
         };
@@ -114,9 +129,53 @@ impl Cluster {
     ) -> Result<(), Error> {
         let api: Api<IPSlice> = Api::all(self.client.clone());
         let change = json!({
-            "metadata": {"uid": version.uid, "resourceVersion": version.resource_version},
+            "metadata": version.preconditions(),
             "spec": {"emptySince": Time(empty_since)},
         });
+        self.merge(&api, Kind::Slice, name, &change).await
+    }
+
+    /// Changes fields of the specification of a reservation, if it is unchanged.
+    pub(crate) async fn change_reservation(
+        &self,
+        name: &str,
+        version: &Identity,
+        spec: &Value,
+    ) -> Result<(), Error> {
+        let api: Api<IPReservation> = Api::all(self.client.clone());
+        let change = json!({"metadata": version.preconditions(), "spec": spec});
+        self.merge(&api, Kind::Reservation, name, &change).await
+    }
+
+    /// Sets annotations of the claim with this uid.
+    pub(crate) async fn annotate_claim(
+        &self,
+        claim: &NamespacedName,
+        uid: &str,
+        annotations: &Value,
+    ) -> Result<(), Error> {
+        let kind = Kind::Claim;
+        let version = self.version(kind)?.unwrap_or_default();
+        let resource = ApiResource {
+            group: names::GROUP.to_owned(),
+            version: version.to_owned(),
+            api_version: format!("{}/{version}", names::GROUP),
+            kind: "IPAddressClaim".to_owned(),
+            plural: kind.plural().to_owned(),
+        };
+        let client = self.client.clone();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, claim.namespace(), &resource);
+        let change = json!({"metadata": {"uid": uid, "annotations": annotations}});
+        self.merge(&api, kind, claim.name(), &change).await
+    }
+
+    async fn merge<K: Clone + DeserializeOwned + Debug>(
+        &self,
+        api: &Api<K>,
+        kind: Kind,
+        name: &str,
+        change: &Value,
+    ) -> Result<(), Error> {
         let parameters = PatchParams {
             dry_run: self.dry_run.is_dry_run(),
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -126,14 +185,12 @@ impl Cluster {
         if self.dry_run == DryRun::Client {
             return Ok(());
         }
-        let operation = || format!("patch ipslices {name}");
-        let patch = Patch::Merge(&change);
-        let marked = self
-            .call(operation, api.patch(name, &parameters, &patch))
-            .await;
-        match marked {
+        let operation = || format!("patch {} {name}", kind.plural());
+        let patch = Patch::Merge(change);
+        let patched = self.call(operation, api.patch(name, &parameters, &patch));
+        match patched.await {
             Ok(_) => Ok(()),
-            Err(error) => Err(self.call_error("patch", Kind::Slice, &error)),
+            Err(error) => Err(self.call_error("patch", kind, &error)),
         }
     }
 

@@ -4,6 +4,7 @@ use capi_ipam_api::{IPReservation, PoolKey, Scope, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::MaybeInvalid;
 use capi_ipam_ip::Block;
+use jiff::Timestamp;
 
 use crate::cli::DryRun;
 use crate::cluster::{Identity, named};
@@ -56,11 +57,14 @@ fn scopes(pool: &PoolRow) -> Vec<Scope> {
 pub(super) fn held_by(row: &ReservationRow) -> Error {
     let holder = match (&row.claim, row.released.is_some()) {
         (Some(claim), true) => format!("cooling down after the release by the claim {claim}"),
-        (Some(claim), false) if row.has_uid => {
+        (Some(claim), false) if row.has_uid() => {
             format!("held by the claim {claim}; delete the claim to release it")
         }
         (Some(claim), false) => format!("reserved for the claim {claim}"),
-        (None, _) => "reserved already".to_owned(),
+        (None, _) => match &row.quarantine {
+            Some(quarantine) => format!("quarantined until {}", quarantine.until.0),
+            None => "reserved already".to_owned(),
+        },
     };
     Error::Held {
         slot: row.slot.to_string(),
@@ -72,9 +76,9 @@ pub(super) fn held_by(row: &ReservationRow) -> Error {
 pub(super) fn report(
     loader: &Loader<'_>,
     action: ReservationAction,
-    slot: &Slot,
-    pool: &PoolKey,
+    (pool, slot): (&PoolKey, &Slot),
     claim: Option<&NamespacedName>,
+    until: Option<Timestamp>,
 ) -> Report {
     let dry_run = loader.cluster.dry_run;
     let network = if let Scope::Network(name) = &slot.scope {
@@ -91,6 +95,7 @@ pub(super) fn report(
         pool: pool.into(),
         network,
         claim: claim.map(ToString::to_string),
+        until,
     })
 }
 

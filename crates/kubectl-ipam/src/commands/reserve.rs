@@ -1,6 +1,6 @@
 //! `reserve`: reserves an address, or the next one of a pool.
 
-use capi_ipam_api::{PoolKey, Slot};
+use capi_ipam_api::{IPReservation, PoolKey, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::{Block, UsableBlocks};
 use capi_ipam_ledger::Outcome;
@@ -139,7 +139,7 @@ async fn reserve_next(loader: &mut Loader<'_>, request: &Request<'_>) -> Result<
 
 /// Fails if another claim uses the address, although it has no reservation yet: the provider
 /// creates one.
-async fn check_use(
+pub(super) async fn check_use(
     loader: &mut Loader<'_>,
     pool: &PoolRow,
     block: Block,
@@ -166,7 +166,7 @@ async fn check_use(
     }
 }
 
-/// Creates the reservation. `None` if one exists.
+/// Creates the reservation that the user requests. `None` if one exists.
 async fn create(
     loader: &Loader<'_>,
     request: &Request<'_>,
@@ -174,16 +174,20 @@ async fn create(
 ) -> Result<Option<Report>, Error> {
     let (pool, claim) = (&request.pool.key, request.claim.as_ref());
     let new = reservation(slot, pool, claim);
-    let creation = loader.cluster.create_reservation(&new);
+    let action = ReservationAction::Created;
+    let is_created = create_reservation(loader, &new).await?;
+    Ok(is_created.then(|| report(loader, action, (pool, slot), claim, None)))
+}
+
+/// Creates a reservation, and prints the warnings of the webhook. False if one exists.
+pub(super) async fn create_reservation(
+    loader: &Loader<'_>,
+    new: &IPReservation,
+) -> Result<bool, Error> {
+    let creation = loader.cluster.create_reservation(new);
     let (created, warnings) = with_warnings(creation).await;
     for warning in warnings {
         output::warn(&warning);
     }
-    match created? {
-        Created::New => {
-            let action = ReservationAction::Created;
-            Ok(Some(report(loader, action, slot, pool, claim)))
-        }
-        Created::Exists => Ok(None),
-    }
+    Ok(created? == Created::New)
 }

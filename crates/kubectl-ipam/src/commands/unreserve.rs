@@ -88,7 +88,7 @@ async fn unreserve(
     found: &[(ReservationRow, Identity)],
     flags: &WriteFlags,
 ) -> Result<Report, Error> {
-    if let Some((held, _)) = found.iter().find(|(row, _)| row.has_uid) {
+    if let Some((held, _)) = found.iter().find(|(row, _)| row.has_uid()) {
         return Err(held_by(held));
     }
     confirm_consequences(loader, row, flags.yes).await?;
@@ -101,13 +101,13 @@ async fn unreserve(
     Ok(report(
         loader,
         ReservationAction::Deleted,
-        &row.slot,
-        &row.pool,
+        (&row.pool, &row.slot),
         row.claim.as_ref(),
+        None,
     ))
 }
 
-/// Asks before a change that affects an address in use, or one that cools down.
+/// Asks before a change that affects an address in use, or one that cools down or is quarantined.
 async fn confirm_consequences(
     loader: &mut Loader<'_>,
     reservation: &ReservationRow,
@@ -130,6 +130,12 @@ async fn confirm_consequences(
         let question = format!(
             "{block} is in use by the claim {claim}; the next claim of that name can get another address"
         );
+        confirm(&question, yes)?;
+    }
+    if let Some(quarantine) = &reservation.quarantine {
+        let (until, reason) = (quarantine.until.0, &quarantine.reason);
+        let question =
+            format!("{block} is quarantined until {until} ({reason}); it can be allocated at once");
         confirm(&question, yes)?;
     }
     if reservation.released.is_some() {

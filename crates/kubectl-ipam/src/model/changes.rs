@@ -1,9 +1,10 @@
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::pool_name::PoolName;
 
-/// A change of a reservation by `reserve` or `unreserve`.
+/// A change of a reservation by `reserve`, `unreserve` or `quarantine`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReservationChange {
@@ -23,9 +24,12 @@ pub struct ReservationChange {
     /// The network of the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Namespace and name of the claim that gets the address.
+    /// Namespace and name of the claim that gets the address, or has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<String>,
+    /// End of the quarantine of the address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
 }
 
 /// What was done to a reservation.
@@ -35,4 +39,9 @@ pub enum ReservationAction {
     Created,
     /// It was deleted.
     Deleted,
+    /// It quarantines the address.
+    Quarantined,
+    /// It was not changed: its claim has an annotation, and the address is quarantined when the claim
+    /// is released.
+    Requested,
 }

@@ -95,6 +95,7 @@ pub(super) fn contents<'a>(pool: &PoolRow, objects: &'a Objects, ledger: &Ledger
         in_other_pools: has_addresses.then_some(others),
         free: has_all.then_some(found.free),
         cooling_down: has_all.then_some(found.cooling_down),
+        quarantined: has_all.then_some(found.quarantined),
         // Without draining parts, no permission matters.
         drained: (has_all || !has_draining).then_some(found.drained),
         reserved: has_all.then_some(found.reserved),

@@ -104,6 +104,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (
         &[
             Check::AddressNotInUse,
+            Check::AddressConflict,
             Check::ReleasedEarly,
             Check::RestoredWithoutAddress,
         ],
@@ -113,6 +114,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
         &[Check::InvalidReservation],
         addresses::invalid_reservations,
     ),
+    (&[Check::AddressQuarantined], addresses::quarantined),
     (&[Check::OutdatedOwner], addresses::outdated_owners),
 ];
 

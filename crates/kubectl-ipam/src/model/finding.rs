@@ -347,6 +347,10 @@ pub enum Check {
     KeptInNetwork,
     /// The Machine of a claim does not report the address of the claim.
     AddressNotInUse,
+    /// A claim reports that another host answers at its address.
+    AddressConflict,
+    /// An address is quarantined, since another host answers at it.
+    AddressQuarantined,
     /// The address of a claim was released although other controllers keep the claim.
     ReleasedEarly,
     /// A claim was restored without its IPAddress, or may have been, and has a new address.
@@ -379,6 +383,8 @@ impl Check {
             | Self::AddressesOutOfRange
             | Self::KeptInNetwork
             | Self::AddressNotInUse
+            | Self::AddressConflict
+            | Self::AddressQuarantined
             | Self::ReleasedEarly
             | Self::RestoredWithoutAddress
             | Self::InvalidReservation
@@ -410,6 +416,8 @@ impl Check {
             Self::AddressesOutOfRange,
             Self::KeptInNetwork,
             Self::AddressNotInUse,
+            Self::AddressConflict,
+            Self::AddressQuarantined,
             Self::ReleasedEarly,
             Self::RestoredWithoutAddress,
             Self::InvalidReservation,

@@ -80,7 +80,10 @@ mod tests {
         let bad = history.bad_lines.clone();
         let events = history.into_events();
         (
-            events.into_iter().map(|event| event.claim.name).collect(),
+            events
+                .into_iter()
+                .map(|event| event.claim.unwrap().name)
+                .collect(),
             bad,
         )
     }

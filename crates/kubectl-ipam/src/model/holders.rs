@@ -43,9 +43,12 @@ pub struct Holder {
     /// Since when: creation of the IPAddress or of the reservation, or the release.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// End of the cool-down.
+    /// End of the cool-down or of the quarantine.
     #[serde(skip_serializing_if = "Fact::is_absent")]
     pub until: Fact<Timestamp>,
+    /// Why it is quarantined, or will be when the claim is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<String>,
 }
 
 /// The state of an address that is not free.
@@ -65,6 +68,8 @@ pub enum HolderState {
     Excluded,
     /// It was released and cannot be reused yet.
     CoolingDown,
+    /// Another host answers at it, and no claim gets it yet.
+    Quarantined,
 }
 
 /// A pool that contains an address.
@@ -193,8 +198,9 @@ pub(crate) fn holders<'a>(
 pub(super) fn state(reservation: &ReservationRow) -> HolderState {
     match (&reservation.released, &reservation.claim) {
         (Some(_), _) => HolderState::CoolingDown,
-        (None, Some(_)) if reservation.has_uid => HolderState::Allocating,
+        (None, Some(_)) if reservation.has_uid() => HolderState::Allocating,
         (None, Some(_)) => HolderState::Promised,
+        (None, None) if reservation.quarantine.is_some() => HolderState::Quarantined,
         (None, None) => HolderState::Excluded,
     }
 }
@@ -254,6 +260,7 @@ fn allocated(
         claim: Some(claim.to_string()),
         since: address.created,
         until: Fact::Absent,
+        conflict: owner.and_then(ClaimEntry::conflict).map(str::to_owned),
     }
 }
 
@@ -281,6 +288,10 @@ fn reserved(objects: &Objects, reservation: &ReservationRow, scope: &Scope) -> H
         cluster: Fact::Absent,
         since: reservation.released.or(reservation.created),
         until: until(objects, reservation),
+        conflict: reservation
+            .quarantine
+            .as_ref()
+            .map(|quarantine| quarantine.reason.clone()),
     };
     if let Some(claim) = &reservation.claim
         && state != HolderState::CoolingDown
@@ -291,8 +302,11 @@ fn reserved(objects: &Objects, reservation: &ReservationRow, scope: &Scope) -> H
     holder
 }
 
-/// The end of the cool-down, whose length the pool has.
+/// The end of the quarantine, or of the cool-down, whose length the pool has.
 fn until(objects: &Objects, reservation: &ReservationRow) -> Fact<Timestamp> {
+    if let Some(quarantine) = &reservation.quarantine {
+        return Fact::Known(quarantine.until.0);
+    }
     let Some(released) = reservation.released else {
         return Fact::Absent;
     };

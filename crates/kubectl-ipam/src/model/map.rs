@@ -39,7 +39,7 @@ pub struct Cell {
     pub index: u64,
     /// Addresses with an IPAddress, or being allocated.
     pub allocated: u64,
-    /// Addresses that are promised or excluded by a reservation.
+    /// Addresses that are promised or excluded by a reservation, or quarantined.
     pub reserved: u64,
     /// Addresses that cool down.
     pub cooling_down: u64,
@@ -188,7 +188,9 @@ fn held_cells(content: &Content<'_>, start: u128, length: u128, size: u128) -> B
             | HolderState::Releasing
             | HolderState::Allocating
             | HolderState::Held => &mut cell.allocated,
-            HolderState::Promised | HolderState::Excluded => &mut cell.reserved,
+            HolderState::Promised | HolderState::Excluded | HolderState::Quarantined => {
+                &mut cell.reserved
+            }
             HolderState::CoolingDown => &mut cell.cooling_down,
         };
         *count = count.saturating_add(1);

@@ -61,6 +61,7 @@ impl Part {
             | Check::LostAddress
             | Check::OrphanAddress
             | Check::InvalidReservation
+            | Check::AddressQuarantined
             | Check::MissingPool
             | Check::UnknownPoolKind
             | Check::ClusterNotFound
@@ -71,6 +72,7 @@ impl Part {
             | Check::ReleasedEarly
             | Check::RestoredWithoutAddress
             | Check::AddressNotInUse
+            | Check::AddressConflict
             | Check::Paused
             | Check::ClusterAddressingNotReady
             | Check::OutdatedOwner => Self::Claims,

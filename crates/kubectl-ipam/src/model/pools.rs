@@ -45,6 +45,9 @@ pub struct Counts {
     pub free: u64,
     /// Released addresses that cannot be reused yet.
     pub cooling_down: u64,
+    /// Quarantined addresses.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub quarantined: u64,
     /// Addresses of draining parts that are not in use.
     #[serde(skip_serializing_if = "is_zero")]
     pub drained: u64,
@@ -69,6 +72,9 @@ pub struct KnownCounts {
     pub free: Option<u64>,
     /// Released addresses that cannot be reused yet.
     pub cooling_down: Option<u64>,
+    /// Quarantined addresses.
+    #[serde(skip_serializing_if = "is_none_of")]
+    pub quarantined: Option<u64>,
     /// Addresses of draining parts that are not in use.
     #[serde(skip_serializing_if = "is_none_of")]
     pub drained: Option<u64>,
@@ -93,6 +99,7 @@ impl From<AddressCounts> for Counts {
             used: number(counts.used),
             free: number(counts.free),
             cooling_down: number(counts.cooling_down),
+            quarantined: number(counts.quarantined),
             drained: number(counts.drained),
             reserved: number(counts.reserved),
             out_of_range: number(counts.out_of_range),
@@ -190,7 +197,12 @@ pub(crate) fn size(pool: &PoolRow, counts: &KnownCounts) -> Size {
         }
     };
     // The reserved ones contain those in use by other pools of the network.
-    let others = [counts.used, counts.reserved, counts.cooling_down];
+    let others = [
+        counts.used,
+        counts.reserved,
+        counts.cooling_down,
+        counts.quarantined,
+    ];
     let drained = counts.drained.map(|drained| {
         let draining = pool
             .usable
@@ -220,6 +232,7 @@ impl From<Counts> for KnownCounts {
             in_other_blocks: None,
             free: Some(counts.free),
             cooling_down: Some(counts.cooling_down),
+            quarantined: Some(counts.quarantined),
             drained: Some(counts.drained),
             reserved: Some(counts.reserved),
             out_of_range: Some(counts.out_of_range),
@@ -252,6 +265,7 @@ mod tests {
             in_other_blocks: None,
             reserved: Some(0),
             cooling_down: Some(0),
+            quarantined: Some(0),
             drained: Some(0),
             out_of_range: Some(0),
         };

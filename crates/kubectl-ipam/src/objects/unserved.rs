@@ -159,6 +159,14 @@ impl ClaimEntry {
         }
     }
 
+    /// The conflict of its address that the claim reports.
+    pub(crate) fn conflict(&self) -> Option<&str> {
+        match self {
+            Self::Served(claim) => claim.conflict.as_deref(),
+            Self::Unserved(claim) => claim.conflict.as_deref(),
+        }
+    }
+
     pub(crate) fn is_deleting(&self) -> bool {
         match self {
             Self::Served(claim) => claim.is_deleting(),

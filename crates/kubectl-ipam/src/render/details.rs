@@ -155,6 +155,9 @@ fn counts(pool: &PoolDetails) -> String {
     part(counts.free, "free");
     part(reserved, "reserved");
     part(counts.cooling_down, "cooling down");
+    if counts.quarantined != Some(0) {
+        part(counts.quarantined, "quarantined");
+    }
     if counts.drained != Some(0) {
         part(counts.drained, "drained");
     }
@@ -385,6 +388,7 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
         HolderState::Promised => "reserved for a claim",
         HolderState::Excluded => "excluded by a reservation",
         HolderState::CoolingDown => "cooling down",
+        HolderState::Quarantined => "quarantined",
     };
     let _ = writeln!(
         text,
@@ -412,6 +416,9 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
         if !value.is_absent() {
             let _ = writeln!(text, "  {name:<12} {}", clean(&fact(value)));
         }
+    }
+    if let Some(conflict) = &holder.conflict {
+        let _ = writeln!(text, "  {:<12} {}", "Conflict", clean(conflict));
     }
     if let Some(since) = holder.since {
         let _ = writeln!(

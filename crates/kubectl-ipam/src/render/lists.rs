@@ -42,12 +42,17 @@ pub(super) fn history(events: &[AllocationEvent], style: Style) -> Grid {
     let mut grid = Grid::new(&header);
     for event in events {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let (claim, pool, time) = (&event.claim, &event.pool, event.time.0);
+        let (pool, time) = (&event.pool, event.time.0);
+        let claim = event.claim.clone().unwrap_or_default();
+        let name = event
+            .claim
+            .iter()
+            .map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let namespace = pool.namespace.iter().map(|name| format!("{name}/"));
         let mut cells = vec![
             format!("{time:.0}"),
             format!("{:?}", event.event),
-            format!("{}/{}", claim.namespace, claim.name),
+            name.collect(),
             text(&claim.cluster),
             namespace.chain([pool.name.clone()]).collect(),
         ];
@@ -84,7 +89,7 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
         header.insert(1, "NAMESPACE");
     }
     if style.wide {
-        header.extend(["RESERVED", "OUTOFRANGE", "NETWORK", "REASON"]);
+        header.extend(["RESERVED", "QUARANTINED", "OUTOFRANGE", "NETWORK", "REASON"]);
     }
     let mut grid = Grid::new(&header);
     for line in pools {
@@ -118,6 +123,7 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
         }
         if style.wide {
             cells.push(count(counts.map(|counts| counts.reserved)));
+            cells.push(count(counts.map(|counts| counts.quarantined)));
             cells.push(count(counts.map(|counts| counts.out_of_range)));
             cells.push(line.network.clone().unwrap_or_default());
             cells.push(line.reason.clone().unwrap_or_default());

@@ -1,6 +1,5 @@
 //! The names of `-o name`, as kubectl writes them: `RESOURCE.GROUP/NAME`, without the namespace.
 
-use capi_ipam_api::AllocationEvent;
 use capi_ipam_api::names::{CLUSTER_GROUP, GROUP};
 
 use crate::model::{
@@ -34,8 +33,10 @@ pub(crate) fn names(report: &Report) -> Vec<String> {
             short.map(|pool| of_pool(&pool.pool)).collect()
         }
         Report::AllocationHistory { events, .. } => {
-            let name = |event: &AllocationEvent| own("ipaddressclaim", &event.claim.name);
-            events.iter().map(name).collect()
+            let claims = events.iter().filter_map(|event| event.claim.as_ref());
+            claims
+                .map(|claim| own("ipaddressclaim", &claim.name))
+                .collect()
         }
         Report::ReservationChange(change) => vec![own("ipreservation", &change.name)],
         Report::RegistryList { registries } => {

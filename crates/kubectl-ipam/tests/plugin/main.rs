@@ -19,6 +19,7 @@ mod history;
 mod metal3;
 mod night;
 mod permissions;
+mod quarantine;
 mod reads;
 mod registry;
 mod reserve;

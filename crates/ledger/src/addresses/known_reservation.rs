@@ -97,6 +97,12 @@ impl Addresses {
         Some(self.known_version(slot, self.reservation(slot)?))
     }
 
+    /// Whether the reservation of an address is a quarantine.
+    pub fn is_quarantined(&self, slot: &Slot) -> bool {
+        self.reservation(slot)
+            .is_some_and(|reservation| reservation.quarantined_until.is_some())
+    }
+
     /// A reservation of an address, in the version that is known.
     pub(crate) fn known_version(&self, slot: &Slot, info: &ReservationInfo) -> KnownReservation {
         let version = self.versions().precondition(info.stamp);

@@ -10,6 +10,7 @@ use capi_ipam_contract::Uid;
 use capi_ipam_ip::{Block, Family};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use capi_ipam_objects::observed::{Known, ListNumber, ObjectVersion, Stamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use smallvec::SmallVec;
 
 use super::PoolKey;
@@ -206,6 +207,8 @@ pub(crate) struct ReservationInfo {
     /// In seconds since the Unix epoch, as it is written: all managers have to derive the same
     /// times from it. A time in the future is corrected in the object.
     pub(crate) released_at: Option<NonZeroI64>,
+    /// Until when it is quarantined, in the same way. It has no claim then.
+    pub(crate) quarantined_until: Option<NonZeroI64>,
     /// Whether the released address is only kept for the next claim of the same name: its cool-down
     /// has ended, and other claims get it if no other address is free.
     pub(crate) is_remembered: bool,
@@ -234,12 +237,14 @@ pub(crate) enum Availability {
     Taken,
 }
 
-/// A released address, which cools down or is remembered.
+/// A released address, which cools down or is remembered, or a quarantined one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
     pub(crate) pool: PoolKey,
-    /// The second in which it was released.
+    /// The second in which it was released, or in which its quarantine ends.
     pub(crate) since: i64,
+    /// Whether it is quarantined.
+    pub(crate) is_quarantined: bool,
     /// Whether its cool-down has ended: it is only kept for the next claim of the same name.
     pub(crate) is_remembered: bool,
     /// Whether an IPAddress has the address: the reservation is kept for its claim.
@@ -332,6 +337,11 @@ pub(crate) struct AddressOwner {
     pub(crate) list: ListNumber,
 }
 
+/// The second of a time. No address was released in 1970: 0 stands for none.
+fn second_of(time: Option<&Time>) -> Option<NonZeroI64> {
+    NonZeroI64::new(time?.0.as_second().max(1))
+}
+
 impl ReservationInfo {
     pub(crate) fn of(
         reservation: &IPReservation,
@@ -345,11 +355,7 @@ impl ReservationInfo {
             Some(claim) => claim.uid.as_deref().map(Uid::of),
             None => None,
         };
-        let released_at = match &reservation.spec.released_at {
-            // 0 stands for none. No address was released in 1970.
-            Some(time) => NonZeroI64::new(time.0.as_second().max(1)),
-            None => None,
-        };
+        let quarantine = reservation.spec.quarantine.as_ref();
         Self {
             uid: ObjectUid::of(reservation.metadata.uid.as_deref().unwrap_or_default()),
             stamp,
@@ -358,7 +364,8 @@ impl ReservationInfo {
             claim_uid,
             cluster,
             is_observed,
-            released_at,
+            released_at: second_of(reservation.spec.released_at.as_ref()),
+            quarantined_until: second_of(quarantine.map(|quarantine| &quarantine.until)),
             is_remembered: false,
             was_used: false,
             is_terminating: reservation.metadata.deletion_timestamp.is_some(),
@@ -494,7 +501,8 @@ impl AddressUsage {
         self.reservation.is_none() && self.candidate.is_none() && !self.is_name_taken
     }
 
-    /// The release, if the address is released and has a reservation. One that is being deleted is
+    /// The release, if the address is released and has a reservation, or the quarantine of an address
+    /// that is not in use: that of an address in use ends with the use. One that is being deleted is
     /// not released a second time, and nobody can take it over. One whose last state is not valid
     /// may have been taken over in that state: it is kept until it is corrected or deleted.
     pub(crate) fn release(&self) -> Option<Released> {
@@ -502,11 +510,14 @@ impl AddressUsage {
         if reservation.is_terminating || self.is_name_taken {
             return None;
         }
+        let is_in_use = !self.owners.is_empty();
+        let quarantined_until = reservation.quarantined_until.filter(|_| !is_in_use);
         Some(Released {
             pool: reservation.pool.clone(),
-            since: reservation.released_at?.get(),
+            since: quarantined_until.or(reservation.released_at)?.get(),
+            is_quarantined: quarantined_until.is_some(),
             is_remembered: reservation.is_remembered,
-            is_in_use: !self.owners.is_empty(),
+            is_in_use,
         })
     }
 

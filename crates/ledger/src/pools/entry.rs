@@ -457,11 +457,13 @@ impl PoolEntry {
         let free = self.free_addresses();
         let used = self.used as u128;
         let cooling_down = self.released.cooling_down() as u128;
+        let quarantined = self.released.quarantined() as u128;
         let drained = self.draining.unused();
         // What is neither free nor counted otherwise is reserved, or excluded from allocation.
         let counted = free
             .saturating_add(used)
             .saturating_add(cooling_down)
+            .saturating_add(quarantined)
             .saturating_add(drained);
         AddressCounts {
             total: capped(total),
@@ -469,6 +471,7 @@ impl PoolEntry {
             used: capped(used),
             out_of_range: capped(self.out_of_range as u128),
             cooling_down: capped(cooling_down),
+            quarantined: capped(quarantined),
             drained: capped(drained),
             reserved: capped(total.saturating_sub(counted)),
         }
@@ -480,7 +483,8 @@ impl PoolEntry {
         let usable = self.usable().map(|usable| usable.set.clone());
         let all = || FreeSet::new(&usable.unwrap_or_default());
         let free = self.free.clone().unwrap_or_else(all);
-        let counts = (self.used, self.out_of_range, self.released.cooling_down());
+        let released = (self.released.cooling_down(), self.released.quarantined());
+        let counts = (self.used, self.out_of_range, released);
         format!(
             "{free:?} {counts:?} {:?} {:?}",
             self.remembered, self.draining

@@ -1,4 +1,4 @@
-//! The released addresses of a pool, and for how long it keeps them.
+//! The released and the quarantined addresses of a pool, and for how long it keeps them.
 
 use std::collections::BTreeSet;
 
@@ -63,10 +63,16 @@ fn first_second_after(since: i64, seconds: i64) -> i64 {
     since.saturating_add(seconds).saturating_add(1)
 }
 
-/// Addresses, each with the second in which it was released, in this order.
+/// The first second at which an address can be allocated whose quarantine ends in the second `until`.
+pub(crate) fn quarantine_end(until: i64) -> i64 {
+    first_second_after(until, 0)
+}
+
+/// Addresses, each with the second in which it was released or in which its quarantine ends, in this
+/// order.
 type BySecond = BTreeSet<(i64, Slot)>;
 
-/// The released addresses of a pool that have a reservation.
+/// The released and the quarantined addresses of a pool that have a reservation.
 #[derive(Debug, Default)]
 pub(crate) struct ReleasedAddresses {
     /// Addresses that cool down.
@@ -75,13 +81,24 @@ pub(crate) struct ReleasedAddresses {
     memories: BySecond,
     /// Addresses that are in use by an IPAddress: no reservation of them is deleted.
     in_use: BySecond,
+    /// Quarantined addresses.
+    quarantines: BySecond,
     /// How many of those that cool down are in the range of the pool.
     cooling_down: usize,
+    /// How many of the quarantined ones are in the range of the pool.
+    quarantined: usize,
 }
 
 impl ReleasedAddresses {
     pub(crate) fn is_empty(&self) -> bool {
-        self.cooldowns.is_empty() && self.memories.is_empty() && self.in_use.is_empty()
+        let mut all = [
+            &self.cooldowns,
+            &self.memories,
+            &self.in_use,
+            &self.quarantines,
+        ]
+        .into_iter();
+        all.all(BTreeSet::is_empty)
     }
 
     /// How many addresses in the range of the pool cool down.
@@ -89,7 +106,12 @@ impl ReleasedAddresses {
         self.cooling_down
     }
 
-    /// Records that a released address cools down, is remembered or in use, or no longer.
+    /// How many addresses in the range of the pool are quarantined.
+    pub(crate) fn quarantined(&self) -> usize {
+        self.quarantined
+    }
+
+    /// Records that an address cools down, is remembered, in use or quarantined, or no longer.
     pub(crate) fn set(
         &mut self,
         slot: &Slot,
@@ -98,36 +120,44 @@ impl ReleasedAddresses {
         is_in_range: bool,
     ) {
         let key = (released.since, slot.clone());
-        let (addresses, is_counted) = if released.is_in_use {
-            (&mut self.in_use, false)
+        let (addresses, counter) = if released.is_quarantined {
+            (&mut self.quarantines, Some(&mut self.quarantined))
+        } else if released.is_in_use {
+            (&mut self.in_use, None)
         } else if released.is_remembered {
-            (&mut self.memories, false)
+            (&mut self.memories, None)
         } else {
-            (&mut self.cooldowns, is_in_range)
+            (&mut self.cooldowns, Some(&mut self.cooling_down))
         };
         let is_changed = if is_started {
             addresses.insert(key)
         } else {
             addresses.remove(&key)
         };
-        if is_changed && is_counted {
-            count(&mut self.cooling_down, is_started);
+        if let Some(counter) = counter
+            && is_changed
+            && is_in_range
+        {
+            count(counter, is_started);
         }
     }
 
     /// Counts the addresses in the range of the pool again, after a change of its blocks.
     pub(crate) fn count_in_range(&mut self, usable: &UsableBlocks) {
-        self.cooling_down = 0;
-        for (_, slot) in &self.cooldowns {
-            if usable.contains(slot.block) {
-                self.cooling_down += 1;
-            }
-        }
+        let in_range = |addresses: &BySecond| {
+            let slots = addresses.iter();
+            slots
+                .filter(|(_, slot)| usable.contains(slot.block))
+                .count()
+        };
+        self.cooling_down = in_range(&self.cooldowns);
+        self.quarantined = in_range(&self.quarantines);
     }
 
     /// Records that the pool has no usable blocks.
     pub(crate) fn clear_range(&mut self) {
         self.cooling_down = 0;
+        self.quarantined = 0;
     }
 
     /// All released addresses.
@@ -147,23 +177,30 @@ impl ReleasedAddresses {
         cooling_down.chain(released_after(&self.memories, second))
     }
 
+    /// The addresses whose quarantine ends after a second.
+    pub(crate) fn quarantined_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
+        released_after(&self.quarantines, second)
+    }
+
     /// The earliest second at which a cool-down ends; `None` if no address is cooling down.
     pub(crate) fn next_cooldown_end(&self, retention: Retention) -> Option<i64> {
         let (since, _) = self.cooldowns.first()?;
         Some(retention.cooldown_end(*since))
     }
 
-    /// The earliest second at which a reservation of a released address is no longer needed.
+    /// The earliest second at which a reservation of a released or quarantined address is no longer
+    /// needed.
     pub(crate) fn next_reservation_end(&self, retention: Retention) -> Option<i64> {
-        let cooldown_end = self.next_cooldown_end(retention);
-        let Some((since, _)) = self.memories.first() else {
-            return cooldown_end;
-        };
-        let memory_end = retention.memory_end(*since);
-        Some(match cooldown_end {
-            Some(cooldown_end) => memory_end.min(cooldown_end),
-            None => memory_end,
-        })
+        let memory = self.memories.first();
+        let memory_end = memory.map(|(since, _)| retention.memory_end(*since));
+        let quarantine = self.quarantines.first();
+        let quarantine_end = quarantine.map(|(until, _)| quarantine_end(*until));
+        let ends = [
+            self.next_cooldown_end(retention),
+            memory_end,
+            quarantine_end,
+        ];
+        ends.into_iter().flatten().min()
     }
 
     /// The addresses whose cool-down has ended at the second `now`. In a sticky pool they are
@@ -187,7 +224,10 @@ impl ReleasedAddresses {
         let forgotten = released_while(&self.memories, move |since| {
             retention.memory_end(since) <= now
         });
-        self.cooled_down(retention, now).chain(forgotten)
+        let ended = released_while(&self.quarantines, move |until| quarantine_end(until) <= now);
+        self.cooled_down(retention, now)
+            .chain(forgotten)
+            .chain(ended)
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use capi_ipam_api::STICKY_SECONDS;
 
+use super::cooldown::cooled_down_slots;
+use super::quarantine::quarantine;
 use super::*;
 
 fn now() -> i64 {
@@ -428,6 +430,9 @@ enum Step {
     Ask(u8, Option<u8>),
     /// A claim releases its address.
     Release(u8),
+    /// A claim that reports a conflict releases its address.
+    Quarantine(u8),
+    EndQuarantine(u8),
     Forget(u8),
 }
 
@@ -435,14 +440,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (0..12_u8, proptest::option::of(1..=10_u8)).prop_map(|(name, last)| Step::Ask(name, last)),
         2 => (0..12_u8).prop_map(Step::Release),
+        1 => (0..12_u8).prop_map(Step::Quarantine),
+        1 => (1..=SIZE).prop_map(Step::EndQuarantine),
         1 => (1..=SIZE).prop_map(Step::Forget),
     ];
     proptest::collection::vec(step, 0..120)
 }
 
 proptest! {
-    /// Claims with and without requests in a sticky pool: nobody gets an address that is in use or
-    /// another than it requests, a claim without a request gets an address if one is not in use,
+    /// Claims with and without requests in a sticky pool: nobody gets an address that is in use,
+    /// quarantined or another than it requests, a claim without a request gets an address if one is not in use,
     /// its former one if possible, and the counts are right.
     #[test]
     fn policies_agree_with_a_naive_model(steps in steps()) {
@@ -450,7 +457,12 @@ proptest! {
         let mut held: BTreeMap<u8, u8> = BTreeMap::new();
         // Who released an address last, and in which order.
         let mut kept: BTreeMap<u8, (usize, u8)> = BTreeMap::new();
+        let mut quarantined: BTreeSet<u8> = BTreeSet::new();
         let name = |number: u8| format!("c{number}");
+        let uid_of = |ledger: &Ledger, number: u8| {
+            let uid = Uid::of(&format!("uid-{}", name(number)));
+            ledger.addresses().held_by(&claim(&name(number)), uid)[0].uid.clone()
+        };
         for (index, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Ask(number, last) if !held.contains_key(&number) => {
@@ -459,7 +471,9 @@ proptest! {
                         None => ledger.propose(&key(), &claim(&name(number)), 1),
                     };
                     let in_use: BTreeSet<u8> = held.values().copied().collect();
-                    let is_free = |last: &u8| (1..=SIZE).contains(last) && !in_use.contains(last);
+                    let is_free = |last: &u8| {
+                        (1..=SIZE).contains(last) && !in_use.contains(last) && !quarantined.contains(last)
+                    };
                     let is_new = |last: &u8| is_free(last) && !kept.contains_key(last);
                     let former = kept.iter().filter(|(_, (_, by))| *by == number).max_by_key(|(_, (at, _))| *at);
                     let oldest = kept.iter().min_by_key(|(last, (at, _))| (*at, **last));
@@ -485,12 +499,27 @@ proptest! {
                 }
                 Step::Release(number) => {
                     let Some(last) = held.remove(&number) else { continue };
-                    let uid = ledger.addresses().held_by(&claim(&name(number)), Uid::of(&format!("uid-{}", name(number))))[0].uid.clone();
+                    let uid = uid_of(&ledger, number);
                     let at = now() - 1_000 + i64::try_from(index).unwrap();
                     let mut reservation = reservation(last, held_by(&name(number)), Some(&time(at)));
                     reservation.metadata.uid = Some(uid);
                     ledger.apply(&reservation);
                     kept.insert(last, (index, number));
+                }
+                Step::Quarantine(number) => {
+                    let Some(last) = held.remove(&number) else { continue };
+                    let mut reservation = quarantine(last, now() + 3_600);
+                    reservation.metadata.uid = Some(uid_of(&ledger, number));
+                    ledger.apply(&reservation);
+                    quarantined.insert(last);
+                }
+                Step::EndQuarantine(last) => {
+                    if quarantined.remove(&last) {
+                        prop_assert!(!cooled_down_slots(&ledger, now() + 3_500).contains(&value(last)));
+                        let ended = ledger.cooled_down(now() + 3_700, |_| true, 0);
+                        let ended = ended.iter().find(|ended| ended.slot == value(last)).expect("it has ended");
+                        ledger.remove_reservation_of(&value(last), &ended.uid);
+                    }
                 }
                 Step::Forget(last) => {
                     if kept.remove(&last).is_some() {
@@ -501,7 +530,8 @@ proptest! {
                 Step::Ask(..) => {}
             }
             let counts = address_counts(&ledger);
-            prop_assert_eq!(counts.free, i64::from(SIZE) - i64::try_from(held.len()).unwrap());
+            prop_assert_eq!(counts.free, i64::from(SIZE) - i64::try_from(held.len() + quarantined.len()).unwrap());
+            prop_assert_eq!(counts.quarantined, i64::try_from(quarantined.len()).unwrap());
             prop_assert_eq!(counts.cooling_down, 0);
             prop_assert!(take(&mut ledger).is_empty());
         }

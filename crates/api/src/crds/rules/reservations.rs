@@ -1,6 +1,7 @@
-//! Validation rules for reservations. Only `spec.releasedAt` is mutable, and a reservation can be
-//! taken over: a released one gets another claim, which may be of another pool of its network, and
-//! one that is not released gets the uid of another claim of the same name. Whether the address is
+//! Validation rules for reservations. Only `spec.releasedAt` and `spec.quarantine` are mutable, and a
+//! reservation can be taken over: a released one gets another claim, which may be of another pool of
+//! its network, and one that is not released gets the uid of another claim of the same name. A
+//! quarantine replaces the claim. Whether the address is
 //! the first one of its prefix is checked by the webhook; without it the reservation is reported as
 //! one without effect.
 
@@ -40,6 +41,7 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
     let taken_over = "has(oldSelf.releasedAt) && !has(self.releasedAt) && has(self.claimRef) && has(self.claimRef.uid)";
     let [prefix_length, (claim_field, same_claim)] = optional;
     let same_pool = "self.poolRef == oldSelf.poolRef";
+    let quarantined = "has(self.quarantine) && !has(self.claimRef)";
     // A reserved word of CEL is escaped.
     let same_name = ["__namespace__", "name"]
         .map(|part| format!("self.claimRef.{part} == oldSelf.claimRef.{part}"));
@@ -54,7 +56,7 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
         ("poolRef", format!("{same_pool} || {taken_over}")),
         (
             claim_field,
-            format!("{same_claim} || {taken_over} || {other_uid}"),
+            format!("{same_claim} || {taken_over} || {other_uid} || {quarantined}"),
         ),
     ];
     let fixed = required
@@ -62,5 +64,10 @@ pub(in crate::crds) fn reservations(schema: &mut Value) -> Result<(), CrdError> 
         .chain([prefix_length])
         .map(|(field, rule)| Rule::of(field, rule, IMMUTABLE));
     let mutable = mutable.map(|(field, rule)| Rule::of(field, rule, UNLESS_RELEASED));
-    add(schema, "spec", fixed.chain(mutable))
+    let without_claim = Rule::of(
+        "quarantine",
+        "!has(self.quarantine) || (!has(self.claimRef) && !has(self.releasedAt))",
+        "a quarantined address has neither claimRef nor releasedAt",
+    );
+    add(schema, "spec", fixed.chain(mutable).chain([without_claim]))
 }

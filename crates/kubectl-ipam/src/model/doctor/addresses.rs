@@ -153,7 +153,7 @@ pub(super) fn abandoned(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
     Examination::compare(objects.lacking(&[Kind::Reservation, Kind::Claim]), || {
         let held = objects.reservations.sorted().into_iter();
-        let held = held.filter(|it| it.has_uid && it.released.is_none());
+        let held = held.filter(|it| it.has_uid() && it.released.is_none());
         held.filter_map(|it| abandoned_by(it, objects))
     })
 }
@@ -185,6 +185,23 @@ fn of_reservation(
     let subject = Subject::from(format!("ipreservation {name}")).of_pool(&reservation.pool);
     let finding = check.finding(subject, problem, repair);
     finding.with_commands([format!("kubectl delete ipreservation {name}")])
+}
+
+/// Reservations that quarantine an address.
+pub(super) fn quarantined(snapshot: &Snapshot) -> Examination {
+    let reservations = snapshot.objects.reservations.sorted();
+    let lacking = snapshot.objects.lacking(&[Kind::Reservation]);
+    Examination::inspect(reservations, lacking, |reservation| {
+        let quarantine = reservation.quarantine.as_ref()?;
+        let (block, until) = (reservation.slot.block, quarantine.until.0);
+        let problem = format!(
+            "{block} is quarantined until {until}: {}",
+            quarantine.reason
+        );
+        let repair = "find the other host; the deletion of the reservation ends the quarantine";
+        let check = Check::AddressQuarantined;
+        Some(of_reservation(check, reservation, problem, repair))
+    })
 }
 
 /// IPAddresses whose owner references the garbage collector cannot resolve once `v1beta1` is no
@@ -231,7 +248,7 @@ pub(super) fn invalid_reservations(snapshot: &Snapshot) -> Examination {
 
 /// Nothing else reports such a reservation: the object that would do so is gone.
 fn without_pool(reservation: &ReservationRow, objects: &Objects) -> Option<Finding> {
-    if reservation.has_uid || objects.has_pool(&reservation.pool) {
+    if reservation.has_uid() || objects.has_pool(&reservation.pool) {
         return None;
     }
     let problem = format!(
@@ -252,7 +269,7 @@ fn impossible(reservation: &ReservationRow) -> Option<Finding> {
     let claim = reservation
         .claim
         .as_ref()
-        .filter(|_| !reservation.has_uid)?;
+        .filter(|_| !reservation.has_uid())?;
     let problem = promised_to(claim).problem(&reservation.pool)?;
     let repair = "delete it, and create another one if needed";
     Some(of_reservation(

@@ -107,6 +107,12 @@ fn problems(claim: &ClaimRow) -> Vec<Finding> {
         let repair = format!("correct the network configuration of {user}, or replace the machine");
         findings.push(find(Check::AddressNotInUse, message, repair));
     }
+    if let Some(reason) = &claim.conflict {
+        let problem = format!("it reports a conflict of its address: {reason}");
+        let repair =
+            format!("find the other host, and replace {user}: then the address is quarantined");
+        findings.push(find(Check::AddressConflict, &problem, repair));
+    }
     if let Some(message) = &claim.replaced {
         let repair = format!(
             "compare the address of {user} with that of the claim, and replace the machine if they differ"

@@ -137,14 +137,14 @@ pub(crate) fn ledger_of(objects: &Objects) -> Ledger {
     }
     for row in objects.reservations.iter() {
         let claim = row.claim.as_ref().map(|claim| {
-            let uid = row.has_uid.then_some("uid");
+            let uid = row.has_uid().then_some("uid");
             json!({ "namespace": claim.namespace(), "name": claim.name(), "uid": uid })
         });
         let object = json!({
             "metadata": { "name": row.slot.reservation_name(), "uid": row.slot.reservation_name() },
             "spec": {
                 "scope": row.slot.scope.name(), "address": row.slot.block.to_string(), "claimRef": claim,
-                "releasedAt": row.released,
+                "releasedAt": row.released, "quarantine": row.quarantine,
                 "poolRef": { "kind": row.pool.kind.name(), "namespace": row.pool.namespace.as_deref(), "name": row.pool.name.as_ref() },
             },
         });

@@ -96,7 +96,7 @@ fn healthy_system_is_ok() {
         &text(&findings_of(&snapshot), style()),
     );
     // What -o name has instead of names.
-    assert_eq!(nothing(&findings_of(&snapshot)), "49 checks, no problem.");
+    assert_eq!(nothing(&findings_of(&snapshot)), "51 checks, no problem.");
 }
 
 fn findings_of(snapshot: &Snapshot) -> Report {
@@ -278,7 +278,7 @@ fn check_that_is_not_possible_is_no_good_result() {
     );
     assert!(
         partly.ends_with(
-            "41 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
+            "43 checks, no problem. Not possible: 8 checks. Only for the objects that you may list: 1 check.\n"
         ),
         "{partly}"
     );

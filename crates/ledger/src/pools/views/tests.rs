@@ -41,6 +41,8 @@ enum Holder {
     Exclusion,
     /// The claim has released the address at this second.
     Released(i64),
+    /// The address is quarantined until this second.
+    Quarantined(i64),
 }
 
 fn spec() -> impl Strategy<Value = Value> {
@@ -69,6 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Holder::Promise),
         1 => Just(Holder::Exclusion),
         2 => (1_000..1_003_i64).prop_map(Holder::Released),
+        1 => (1_000..1_003_i64).prop_map(Holder::Quarantined),
     ];
     let (pool, last) = (0..POOLS.len(), 1..=12_u8);
     let place = (pool.clone(), any::<bool>(), last.clone());
@@ -116,16 +119,21 @@ fn reserved(pool: usize, in_network: bool, last: u8, holder: Holder, step: usize
     match holder {
         Holder::Claim | Holder::Released(_) => claim["uid"] = format!("uid-{name}").into(),
         Holder::Promise => {}
-        Holder::Exclusion => claim = Value::Null,
+        Holder::Exclusion | Holder::Quarantined(_) => claim = Value::Null,
     }
+    let time = |second| jiff::Timestamp::from_second(second).unwrap().to_string();
     let released_at = match holder {
-        Holder::Released(second) => Some(jiff::Timestamp::from_second(second).unwrap().to_string()),
+        Holder::Released(second) => Some(time(second)),
         _ => None,
+    };
+    let quarantine = match holder {
+        Holder::Quarantined(second) => json!({"until": time(second), "reason": "ARP reply"}),
+        _ => Value::Null,
     };
     serde_json::from_value(json!({
         "metadata": {"name": slot.reservation_name(), "uid": format!("r{step}")},
         "spec": {"scope": slot.scope.name(), "address": slot.block.base().to_string(), "claimRef": claim,
-                 "poolRef": key(pool).to_reference(), "releasedAt": released_at},
+                 "poolRef": key(pool).to_reference(), "releasedAt": released_at, "quarantine": quarantine},
     }))
     .unwrap()
 }
