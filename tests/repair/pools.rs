@@ -78,7 +78,7 @@ async fn undecodable_claim_that_keeps_a_set_is_named() {
     let (plane, consumer) = scene().await;
     let _manager = Manager::start(&plane, &[]);
     let definition = "ipaddressclaims.ipam.cluster.x-k8s.io";
-    for version in [0, 1] {
+    for version in 0..3 {
         let reference = format!(
             "/spec/versions/{version}/schema/openAPIV3Schema/properties/spec/properties/poolRef"
         );

@@ -213,6 +213,14 @@ async fn page_shows_the_cluster_as_it_changes() {
         .wait_for("document.querySelector('#waiting-count').innerText === '1'")
         .await;
 
+    // The Cluster, with the number of its addresses, and why a claim waits.
+    browser.open(&page.view("clusters")).await;
+    browser
+        .wait_for(&format!(
+            "/{namespace}\\/prod.*3.*PoolExhausted/s.test(document.querySelector('.clusters tbody').innerText)"
+        ))
+        .await;
+
     // Search by address, and by name with the keyboard.
     browser.press("/").await;
     browser.press(&("10.0.0.11" + &Key::Enter)).await;

@@ -116,7 +116,7 @@ async fn page_lists_missing_permissions_and_keeps_to_a_namespace() {
     browser.open(&page.address).await;
     tells(&browser, "Live", "permissions are missing").await;
     browser
-        .wait_for("document.querySelectorAll('.notice li').length === 10")
+        .wait_for("document.querySelectorAll('.notice li').length === 12")
         .await;
     browser
         .wait_for(
