@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use support::prelude::*;
 
-use crate::{consumer, lenient_consumer};
+use crate::consumer;
 
 /// Reports a conflict of the address of a claim.
 async fn report_conflict(consumer: &Consumer, claim: &str, duration: &str) {
@@ -262,25 +262,4 @@ async fn api_server_refuses_an_invalid_quarantine() {
         let error = patched.expect_err(field).to_string();
         assert!(error.contains(field), "{field}: {error}");
     }
-}
-
-/// Without the rules of the definition such an object exists. It blocks its address.
-#[tokio::test]
-async fn quarantine_with_a_claim_blocks_its_address() {
-    let consumer = lenient_consumer().await;
-    consumer.create_pool("web", "10.0.0.1-10.0.0.3").await;
-    let claim = json!({"namespace": consumer.namespace, "name": "a"});
-    consumer.reserve("web", "10.0.0.1", claim).await;
-    let name = format!("p.{}.web.10.0.0.1", consumer.namespace);
-    consumer
-        .modify(&consumer.reservations(), &name, |found| {
-            found["spec"]["quarantine"] = json!({"until": until_in(3_600), "reason": "x"});
-        })
-        .await;
-    eventually("its status reports the problem", async || {
-        let found = answered(consumer.reservations().get(&name).await)??;
-        (found.is_ready() == Some(false)).then_some(())
-    })
-    .await;
-    consumer.bind_to("a", "web", "10.0.0.2").await;
 }

@@ -75,14 +75,14 @@ export interface Cell {
   otherBlocks?: number;
   /** Addresses that are not in the pool. */
   outside?: number;
-  /** Addresses that are promised or excluded by a reservation. */
+  /** Addresses that are promised or excluded by a reservation, or quarantined. */
   reserved: number;
   /** Whether no address of the cell can be allocated. */
   unusable?: boolean;
 }
 
 /** A check of `doctor`, the most urgent first: those of the provider, without which no claim is served, and then those of objects. */
-export type Check = "MissingDefinition" | "OutdatedDefinition" | "NoLeader" | "ReplicasNotReady" | "MissingPermission" | "WebhookUnavailable" | "WebhookMissing" | "WebhookUntrusted" | "ClusterWebhookUntrusted" | "WebhookFailing" | "ConversionFailing" | "CertificateInvalid" | "SeveralManagers" | "DuplicateAddress" | "LostAddress" | "MissingPool" | "UnknownPoolKind" | "ClusterNotFound" | "PoolNotReady" | "PoolSetNotReady" | "NetworkNotReady" | "RegistryNotReady" | "ClusterAddressingNotReady" | "BlockConflict" | "BlockSizeDiffers" | "ExclusionsDiffer" | "MoveStalled" | "UnreadableObject" | "PoolExhausted" | "NotReconciled" | "ClaimsWait" | "PoolDeleting" | "ReleaseBlocked" | "Paused" | "OrphanAddress" | "AbandonedReservation" | "PoolsOverlap" | "UnusableGateway" | "OutdatedGateway" | "SliceWithoutEffect" | "AddressesOutOfRange" | "KeptInNetwork" | "AddressNotInUse" | "ReleasedEarly" | "RestoredWithoutAddress" | "InvalidReservation" | "StaleCluster" | "RecordWithoutSlice" | "OutdatedOwner";
+export type Check = "MissingDefinition" | "OutdatedDefinition" | "NoLeader" | "ReplicasNotReady" | "MissingPermission" | "WebhookUnavailable" | "WebhookMissing" | "WebhookUntrusted" | "ClusterWebhookUntrusted" | "WebhookFailing" | "ConversionFailing" | "CertificateInvalid" | "SeveralManagers" | "DuplicateAddress" | "LostAddress" | "MissingPool" | "UnknownPoolKind" | "ClusterNotFound" | "PoolNotReady" | "PoolSetNotReady" | "NetworkNotReady" | "RegistryNotReady" | "ClusterAddressingNotReady" | "BlockConflict" | "BlockSizeDiffers" | "ExclusionsDiffer" | "MoveStalled" | "UnreadableObject" | "PoolExhausted" | "NotReconciled" | "ClaimsWait" | "PoolDeleting" | "ReleaseBlocked" | "Paused" | "OrphanAddress" | "AbandonedReservation" | "PoolsOverlap" | "UnusableGateway" | "OutdatedGateway" | "SliceWithoutEffect" | "AddressesOutOfRange" | "KeptInNetwork" | "AddressNotInUse" | "AddressConflict" | "AddressQuarantined" | "ReleasedEarly" | "RestoredWithoutAddress" | "InvalidReservation" | "StaleCluster" | "RecordWithoutSlice" | "OutdatedOwner";
 
 /** One claim in a list. */
 export interface ClaimLine {
@@ -158,6 +158,8 @@ export interface Counts {
   free: number;
   /** Addresses in use that the pool does not contain. */
   outOfRange: number;
+  /** Quarantined addresses. */
+  quarantined?: number;
   /** Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network. */
   reserved: number;
   /** Addresses that claims can get, in use or not. */
@@ -216,6 +218,8 @@ export interface Holder {
   claim?: string | null;
   /** The Cluster of the claim. */
   cluster?: string | null;
+  /** Why it is quarantined, or will be when the claim is deleted. */
+  conflict?: string | null;
   /** Namespace and name of the IPAddress. */
   ipAddress?: string | null;
   /** Kind and name of the owner of the claim that is not the Cluster. */
@@ -230,12 +234,12 @@ export interface Holder {
   since?: string | null;
   /** The state. */
   state: HolderState;
-  /** End of the cool-down. */
+  /** End of the cool-down or of the quarantine. */
   until?: string | null;
 }
 
 /** The state of an address that is not free. */
-export type HolderState = "Allocated" | "Releasing" | "Allocating" | "Held" | "Promised" | "Excluded" | "CoolingDown";
+export type HolderState = "Allocated" | "Releasing" | "Allocating" | "Held" | "Promised" | "Excluded" | "CoolingDown" | "Quarantined";
 
 /** Counts of the addresses of a pool, as far as the objects that they are computed from may be read; the others are `null`. */
 export interface KnownCounts {
@@ -251,6 +255,8 @@ export interface KnownCounts {
   inOtherPools?: number | null;
   /** Addresses in use that the pool does not contain. */
   outOfRange: number | null;
+  /** Quarantined addresses. */
+  quarantined?: number | null;
   /** Addresses that are excluded by a reservation, being allocated, or in use by another pool of the network. */
   reserved: number | null;
   /** Addresses that claims can get, in use or not. Without the permission to list networks and slices, those that the network excludes are included. */

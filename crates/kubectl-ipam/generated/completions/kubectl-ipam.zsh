@@ -794,6 +794,50 @@ name\:"One resource name per line, without the namespace, as kubectl prints it")
 ':address -- An address or a prefix:_default' \
 && ret=0
 ;;
+(quarantine)
+_arguments "${_arguments_options[@]}" : \
+'--pool=[The pool, if several contain the address\: NAME, NAMESPACE/NAME or KIND/NAME]:POOL:_default' \
+'--for=[How long no claim gets the address, from 1s to 720h]:DURATION:_default' \
+'--reason=[What was observed]:TEXT:_default' \
+'--dry-run=[\`server\` lets the API server check the change, without making it. \`client\` only prints it]:MODE:((none\:"Objects are changed"
+client\:"Nothing is sent to the API server"
+server\:"The API server checks the change, but does not make it"))' \
+'--context=[Context of the kubeconfig]:NAME:_default' \
+'--kubeconfig=[Path of the kubeconfig]:FILE:_files' \
+'-n+[Namespace; by default that of the context]:NAME:_default' \
+'--namespace=[Namespace; by default that of the context]:NAME:_default' \
+'-o+[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--output=[Output format]:FORMAT:((table\:"Text for 80 columns"
+wide\:"Text with all columns"
+json\:"JSON, one document"
+yaml\:"YAML"
+name\:"One resource name per line, without the namespace, as kubectl prints it"))' \
+'--as=[User to impersonate\: the name of a user, or system\:serviceaccount\:NAMESPACE\:NAME]:USER:_default' \
+'*--as-group=[Group to impersonate; can be repeated]:GROUP:_default' \
+'--as-uid=[UID to impersonate]:UID:_default' \
+'--cluster=[Cluster of the kubeconfig, instead of that of the context]:NAME:_default' \
+'--user=[User of the kubeconfig, instead of that of the context]:NAME:_default' \
+'-s+[Address and port of the API server]:URL:_default' \
+'--server=[Address and port of the API server]:URL:_default' \
+'--token=[Bearer token, instead of the credentials of the user]:TOKEN:_default' \
+'--request-timeout=[How long a request may take, for example 30s or 2m. A number without a unit is in seconds; 0 is no limit]:DURATION:_default' \
+'--certificate-authority=[File with the certificate of the authority of the API server]:FILE:_files' \
+'--tls-server-name=[Name in the certificate of the API server; by default the name in its address]:NAME:_default' \
+'-v+[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'--v=[Level of the log on the standard error\: from 6 on each request, from 8 on with details]:LEVEL:_default' \
+'(-n --namespace)-A[All namespaces]' \
+'(-n --namespace)--all-namespaces[All namespaces]' \
+'--no-color[Disable colors. They are also disabled by NO_COLOR and without a terminal]' \
+'(--certificate-authority)--insecure-skip-tls-verify[Do not verify the certificate of the API server\: connections are not secure]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':address -- An address or a prefix:_default' \
+&& ret=0
+;;
 (registry)
 _arguments "${_arguments_options[@]}" : \
 '--context=[Context of the kubeconfig]:NAME:_default' \
@@ -1401,6 +1445,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(quarantine)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (registry)
 _arguments "${_arguments_options[@]}" : \
 ":: :_kubectl-ipam__subcmd__help__subcmd__registry_commands" \
@@ -1495,6 +1543,7 @@ _kubectl-ipam_commands() {
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
+'quarantine:Quarantine an address at which another host answers\: no claim gets it before the end. An address in use stays with its claim, and is quarantined when the claim is deleted' \
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and the reservations of users in them as manifests' \
 'adopt:Write reservations for addresses that Machines report and no IPAddress has, as manifests\: each is for the claim that will request the address' \
@@ -1550,6 +1599,7 @@ _kubectl-ipam__subcmd__help_commands() {
 'web:Serve a web page on this machine\: pools, a map of their addresses, search, and waiting claims' \
 'reserve:Reserve an address that is not in use\: exclude it from a pool, or keep it for a claim' \
 'unreserve:Delete the reservation of an address' \
+'quarantine:Quarantine an address at which another host answers\: no claim gets it before the end. An address in use stays with its claim, and is quarantined when the claim is deleted' \
 'registry:Show the registries of blocks that management clusters share; check a network before it shares its blocks; release the blocks of a management cluster that is gone' \
 'export:Write pools and the reservations of users in them as manifests' \
 'adopt:Write reservations for addresses that Machines report and no IPAddress has, as manifests\: each is for the claim that will request the address' \
@@ -1619,6 +1669,11 @@ _kubectl-ipam__subcmd__help__subcmd__plan_commands() {
 _kubectl-ipam__subcmd__help__subcmd__pools_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam help pools commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__help__subcmd__quarantine_commands] )) ||
+_kubectl-ipam__subcmd__help__subcmd__quarantine_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam help quarantine commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__help__subcmd__registry_commands] )) ||
 _kubectl-ipam__subcmd__help__subcmd__registry_commands() {
@@ -1716,6 +1771,11 @@ _kubectl-ipam__subcmd__plan_commands() {
 _kubectl-ipam__subcmd__pools_commands() {
     local commands; commands=()
     _describe -t commands 'kubectl-ipam pools commands' commands "$@"
+}
+(( $+functions[_kubectl-ipam__subcmd__quarantine_commands] )) ||
+_kubectl-ipam__subcmd__quarantine_commands() {
+    local commands; commands=()
+    _describe -t commands 'kubectl-ipam quarantine commands' commands "$@"
 }
 (( $+functions[_kubectl-ipam__subcmd__registry_commands] )) ||
 _kubectl-ipam__subcmd__registry_commands() {

@@ -4,7 +4,7 @@ use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options};
 use capi_ipam_testing::manager::Manager;
 use capi_ipam_testing::wait::eventually;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{create, definitions, json_of, manager, reference, run};
 
@@ -67,7 +67,9 @@ async fn addresses_are_quarantined_at_once_or_with_their_claim() {
         output.contains(": allocated\n") && output.contains("ARP reply"),
         "{output}"
     );
-    let found = json_of(admin, &["doctor", "-n", namespace]);
+    // The overlapping pools are findings, too.
+    let (_, output, _) = call(&["doctor", "-o", "json"]);
+    let found: Value = serde_json::from_str(&output).expect("the output is JSON");
     let mut checks: Vec<_> = found["items"]
         .as_array()
         .expect("findings")

@@ -127,3 +127,26 @@ fn former_claim_of_a_sticky_pool_gets_another_address() {
     assert_eq!(ledger.released_reservation(&value(3), &claim("a")), None);
     assert_eq!(offered(&mut ledger, "a"), Some(1));
 }
+
+/// Without the rules of the definition, such an object exists.
+#[test]
+fn quarantine_with_a_claim_blocks_its_address() {
+    let mut ledger = with_pool();
+    let mut found = quarantine(1, 1_000);
+    found.spec.claim_ref = serde_json::from_value(held_by("a")).unwrap();
+    ledger.apply(&found);
+    assert_eq!(offered(&mut ledger, "a"), Some(2));
+    assert_eq!(cooled_down_slots(&ledger, 2_000), []);
+    let (invalid, _) = ledger.invalid_reservations();
+    assert!(invalid[0].problem.starts_with("spec.quarantine: "));
+}
+
+#[test]
+fn earlier_versions_exclude_the_address() {
+    let mut ledger = with_pool();
+    let mut as_they_see_it = quarantine(1, 1_000);
+    as_they_see_it.spec.quarantine = None;
+    ledger.apply(&as_they_see_it);
+    assert_eq!(offered(&mut ledger, "a"), Some(2));
+    assert_eq!(ledger.pools().next_cooldown_end(|_| true, 0), None);
+}
