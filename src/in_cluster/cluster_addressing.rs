@@ -25,9 +25,10 @@ use capi_ipam_controller::client::{CallError, Creation, ResourceClient, error_ch
 use capi_ipam_controller::controller::{
     Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, Store, Trigger,
 };
-use capi_ipam_controller::discovery::wait_for_optional_kind;
+use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
+use capi_ipam_controller::health::Health;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
@@ -87,7 +88,9 @@ pub(super) fn start(
     let run = async move {
         let kind = ApiResource::erase::<ClusterAddressing>(&());
         let served_versions = [names::POOL_VERSION];
-        let served = wait_for_optional_kind(&client, &kind, &served_versions);
+        // The process works without the kind, and is ready meanwhile: nobody asks this health.
+        let unasked = Health::default();
+        let served = wait_for_kind(&client, &unasked, &kind, &served_versions);
         if stop.run_until_cancelled(served).await.is_none() {
             return;
         }
@@ -570,10 +573,9 @@ impl Reconciler for SharedReconciler {
         attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self.0.reconcile_addressing(&addressing).await;
-        if let Err(error) = &result {
-            self.0.status_writer.failed(&addressing, error, attempt);
-        }
-        attempt.conclude(is_deleting(&addressing), result, CONFLICT_DELAY)
+        self.0
+            .status_writer
+            .conclude(&addressing, result, attempt, CONFLICT_DELAY)
     }
 }
 
@@ -587,15 +589,13 @@ impl Protect for SharedReconciler {
         if !self.0.selection.includes(addressing) {
             return Protection::Postponed(Action::AwaitChange);
         }
-        let expectations = self.0.status_writer.expectations();
-        if expectations.is_stale(addressing, Instant::now()) {
+        if self.0.status_writer.is_stale(addressing) {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         Protection::Managed
     }
 
     fn protected(&self, addressing: &ClusterAddressing) {
-        let expectations = self.0.status_writer.expectations();
-        expectations.expect(addressing, Instant::now());
+        self.0.status_writer.expect(addressing);
     }
 }

@@ -121,10 +121,8 @@ impl Reconciler for NetworkReconciler {
         attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let result = self.reconcile_network(&network).await;
-        if let Err(error) = &result {
-            self.status_writer.failed(&network, error, attempt);
-        }
-        attempt.conclude(is_deleting(&network), result, STATUS_INTERVAL)
+        self.status_writer
+            .conclude(&network, result, attempt, STATUS_INTERVAL)
     }
 }
 
@@ -134,11 +132,7 @@ impl Protect for NetworkReconciler {
     }
 
     fn protection(&self, network: &IPNetwork) -> Protection {
-        if self
-            .status_writer
-            .expectations()
-            .is_stale(network, Instant::now())
-        {
+        if self.status_writer.is_stale(network) {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         if !self.gates.iter().all(ReadinessGate::is_ready) {
@@ -159,9 +153,7 @@ impl Protect for NetworkReconciler {
     }
 
     fn protected(&self, network: &IPNetwork) {
-        self.status_writer
-            .expectations()
-            .expect(network, Instant::now());
+        self.status_writer.expect(network);
         self.insert(network);
     }
 

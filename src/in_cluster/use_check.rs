@@ -15,7 +15,7 @@ use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
-use capi_ipam_provider::advanced::{AddressUse, AddressUseReporter, ClaimCache, ProviderSetup};
+use capi_ipam_provider::advanced::{AddressUse, ClaimCache, ClaimReporter, ProviderSetup};
 use capi_ipam_provider::api::IPAddressClaim;
 use tracing::debug;
 
@@ -42,7 +42,7 @@ type Counts = BTreeMap<PoolKey, usize>;
 pub(super) struct UseCheck {
     context: Arc<Context>,
     claims: ClaimCache,
-    reporter: AddressUseReporter,
+    reporter: ClaimReporter,
     metrics: PoolMetrics,
     interval: Duration,
     /// When the addresses of all pools were last checked.
@@ -78,7 +78,7 @@ impl UseCheck {
         metrics: PoolMetrics,
         interval: Duration,
     ) -> Self {
-        let (claims, reporter) = (setup.claim_cache(), AddressUseReporter::new(setup));
+        let (claims, reporter) = (setup.claim_cache(), ClaimReporter::new(setup));
         Self {
             context,
             claims,
@@ -217,7 +217,7 @@ impl UseCheck {
                 let Some(found) = find(name, claim) else {
                     continue;
                 };
-                match self.reporter.report(claim, found.as_ref()).await {
+                match self.reporter.report_use(claim, found.as_ref()).await {
                     Ok(false) => {}
                     Ok(true) => tokio::time::sleep(WRITE_DELAY).await,
                     Err(error) if failures < MAX_FAILURES => {

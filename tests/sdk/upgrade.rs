@@ -101,8 +101,9 @@ impl Outdated {
     }
 
     fn step(&self, client: Client) -> StoredVersions {
-        StoredVersions::new(client, format!("{}.example.com", self.plural))
-            .with_propagation_delay(Duration::ZERO)
+        let mut step = StoredVersions::new(client, format!("{}.example.com", self.plural));
+        step.propagation_delay = Duration::ZERO;
+        step
     }
 
     fn stored_versions(&self) -> String {
@@ -148,10 +149,9 @@ async fn old_version_can_be_removed_after_the_step() {
     let specs = outdated.specs().await;
     assert_eq!(specs.len(), OBJECTS);
     let program = Program::start(async move |manager| {
-        let step = StoredVersions::new(manager.client.clone(), "gears.example.com");
-        manager
-            .upgrade(&step.with_propagation_delay(Duration::ZERO))
-            .await?;
+        let mut step = StoredVersions::new(manager.client.clone(), "gears.example.com");
+        step.propagation_delay = Duration::ZERO;
+        manager.upgrade(&step).await?;
         Ok(())
     });
     program.stop();

@@ -255,10 +255,25 @@ pub(crate) enum RequiredFields {
     Named(Vec<String>),
 }
 
-/// An object that a [`ResourceClient`] reads and writes.
-pub trait ApiObject: Resource + Clone + Debug + Serialize + DeserializeOwned {}
+/// An object that a [`ResourceClient`] reads and writes. It can be watched, too.
+pub trait ApiObject:
+    Resource<DynamicType: Clone + Debug + Send + Sync>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
 
-impl<K: Resource + Clone + Debug + Serialize + DeserializeOwned> ApiObject for K {}
+impl<K> ApiObject for K
+where
+    K: Resource + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Clone + Debug + Send + Sync,
+{
+}
 
 /// A client for the objects of one kind, in one namespace or in the whole cluster.
 #[derive(Clone, Debug)]
@@ -268,8 +283,8 @@ pub struct ResourceClient<K> {
     kind: String,
     /// Selects the objects that are listed; all if it is empty.
     labels: String,
-    pruned_fields: PrunedFields,
-    required_fields: RequiredFields,
+    pub(crate) pruned_fields: PrunedFields,
+    pub(crate) required_fields: RequiredFields,
     is_dry_run: bool,
 }
 
@@ -332,17 +347,9 @@ impl<K: ApiObject> ResourceClient<K> {
         self
     }
 
-    pub(crate) fn required_fields(&self) -> &RequiredFields {
-        &self.required_fields
-    }
-
     /// The kind of the objects.
     pub fn kind(&self) -> &str {
         &self.kind
-    }
-
-    pub(crate) fn pruned_fields(&self) -> &PrunedFields {
-        &self.pruned_fields
     }
 
     /// Returns `wanted` as the API server would store it: without the status fields that the served

@@ -21,7 +21,6 @@
 mod backoff;
 mod closure;
 mod compaction;
-mod deleted;
 mod failure;
 mod finalized;
 mod policy;
@@ -62,12 +61,10 @@ use self::settings::{OnSourceError, Settings};
 pub use self::store::{Cached, Store};
 pub use self::then::{Then, ThenError};
 pub use self::watcher::{Changed, WatchFn, watch_fn};
-use self::worker::{Worker, WorkerOptions};
+use self::worker::Worker;
 use crate::client::{ApiObject, CallError, ResourceClient};
 use crate::health::ReadinessGate;
-use crate::metrics::{ControllerMetrics, Metrics};
 use crate::namespaced_name::NamespacedName;
-use crate::priority::Priorities;
 use crate::ready::NotReady;
 use crate::retry::{Retry, RetryPolicy};
 use crate::watch::{Change, Keyed, Opened, Source, read};
@@ -161,7 +158,10 @@ pub trait Reconciler: Send + Sync + 'static {
     where
         Self: Sized,
     {
-        Then::new(self, next)
+        Then {
+            first: self,
+            second: next,
+        }
     }
 
     /// This reconciler with another rule for what happens after a failed attempt, in place of
@@ -240,7 +240,7 @@ pub trait Reconciler: Send + Sync + 'static {
         clean_up: C,
     ) -> Finalized<CleanUp<Self, O, C>>
     where
-        Self: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>> + Sized,
+        Self: Reconciler<Object: ApiObject, Error: From<CallError>> + Sized,
         O: Fn(&Self::Object) -> ResourceClient<Self::Object> + Send + Sync + 'static,
         C: Fn(Arc<Self::Object>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, Self::Error>> + Send,
@@ -395,14 +395,6 @@ impl Action {
     }
 }
 
-impl From<NotReady> for Action {
-    /// Waits for a dependency, which is no failure. [`Attempt::wait_for`] also says so in the
-    /// status.
-    fn from(dependency: NotReady) -> Self {
-        Self::Requeue(dependency.delay())
-    }
-}
-
 /// An object that a [`Trigger`] enqueues.
 #[derive(Debug)]
 struct Triggered {
@@ -481,7 +473,7 @@ pub struct ControllerBuilder<K, S = Infallible> {
     triggered: mpsc::UnboundedReceiver<Triggered>,
     gates: Vec<ReadinessGate>,
     watches: Vec<Box<Watching>>,
-    options: WorkerOptions<K>,
+    pub(crate) settings: Settings<K>,
 }
 
 impl<K, S> ControllerBuilder<K, S>
@@ -492,13 +484,6 @@ where
     /// A controller with a name for logs.
     pub fn new(name: &str) -> Self {
         let (queue, triggered) = mpsc::unbounded_channel();
-        let options = WorkerOptions {
-            name: name.to_owned(),
-            concurrency: 1,
-            metrics: ControllerMetrics::default().of(name),
-            priorities: Priorities::default(),
-            settings: Settings::default(),
-        };
         Self {
             store: Store::default(),
             trigger: Trigger {
@@ -508,21 +493,8 @@ where
             triggered,
             gates: Vec::new(),
             watches: Vec::new(),
-            options,
+            settings: Settings::new(name),
         }
-    }
-
-    /// Records the metrics of the controller, and shares priorities with other work of the process.
-    #[must_use]
-    pub(crate) fn of_process(mut self, metrics: &Metrics, priorities: &Priorities) -> Self {
-        self.options.metrics = metrics.controllers.of(&self.options.name);
-        self.options.priorities = priorities.clone();
-        self
-    }
-
-    /// The name of the controller.
-    pub(crate) fn name(&self) -> &str {
-        &self.options.name
     }
 
     /// Enqueues objects of this controller.
@@ -568,13 +540,13 @@ where
             handler,
             synced,
         } = main.open();
-        let failed = &self.options.settings.on_source_error;
+        let failed = &self.settings.on_source_error;
         let watches = self.watches.into_iter();
         let watches = watches.map(|watching| watching(Arc::clone(failed)));
         // One task for each source: a single future would poll all of them whenever one wakes up.
         let mut tasks: JoinSet<()> = watches.collect();
         let worker = Worker::new(
-            self.options,
+            self.settings,
             reconciler,
             compaction,
             handler,

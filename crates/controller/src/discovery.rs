@@ -95,17 +95,6 @@ pub async fn wait_for_kind<'a>(
     }
 }
 
-/// Like [`wait_for_kind`], for a kind of a feature that the process works without: the process is
-/// ready meanwhile.
-pub async fn wait_for_optional_kind<'a>(
-    client: &Client,
-    kind: &ApiResource,
-    versions: &[&'a str],
-) -> &'a str {
-    // Nobody asks this one.
-    wait_for_kind(client, &Health::default(), kind, versions).await
-}
-
 /// What probes show about a kind that the API server does not serve.
 pub(crate) fn unserved(group: &str, plural: &str, versions: &[&str]) -> String {
     let versions = versions.join(" or ");

@@ -126,19 +126,19 @@ impl Resource for Regarding {
     type Scope = DynamicResourceScope;
 
     fn kind((): &()) -> Cow<'_, str> {
-        Cow::Borrowed("")
+        "".into()
     }
 
     fn group((): &()) -> Cow<'_, str> {
-        Cow::Borrowed("")
+        "".into()
     }
 
     fn version((): &()) -> Cow<'_, str> {
-        Cow::Borrowed("")
+        "".into()
     }
 
     fn plural((): &()) -> Cow<'_, str> {
-        Cow::Borrowed("")
+        "".into()
     }
 
     fn meta(&self) -> &ObjectMeta {

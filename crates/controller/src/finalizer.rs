@@ -1,7 +1,7 @@
 //! Finalizers. Every write has the uid and the resourceVersion of the object as a precondition.
 
 pub use capi_ipam_objects::finalizer::{all, is_set};
-use kube::core::ObjectMeta;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -58,7 +58,8 @@ pub async fn remove_unread<K: ApiObject>(
     let Some(mut object) = calls.get_as::<Value>(name).await? else {
         return Ok(None);
     };
-    let Written { mut metadata } = Written::of(&object);
+    let found = PartialObjectMeta::<()>::deserialize(&object);
+    let mut metadata = found.unwrap_or_default().metadata;
     let mut left = metadata.finalizers.take().unwrap_or_default();
     let count = left.len();
     left.retain(|present| present != finalizer);
@@ -68,21 +69,8 @@ pub async fn remove_unread<K: ApiObject>(
     if let Some(finalizers) = object.pointer_mut("/metadata/finalizers") {
         *finalizers = json!(left);
     }
-    let Written { metadata } = calls.replace_json(name, &object).await?;
-    Ok(Some(metadata))
-}
-
-/// The metadata of an object.
-#[derive(Default, Deserialize)]
-struct Written {
-    #[serde(default)]
-    metadata: ObjectMeta,
-}
-
-impl Written {
-    fn of(object: &Value) -> Self {
-        Self::deserialize(object).unwrap_or_default()
-    }
+    let written: PartialObjectMeta<()> = calls.replace_json(name, &object).await?;
+    Ok(Some(written.metadata))
 }
 
 /// Removes the finalizer and deletes the object, if it has not changed since it was read. Returns

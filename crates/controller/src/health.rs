@@ -2,7 +2,7 @@
 //! (it has listed the kinds that it watches). They also show how much work of low priority is left.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -469,13 +469,7 @@ pub(crate) fn routes(health: Health) -> Router {
 }
 
 fn response(health: &Health, problems: &[String]) -> (StatusCode, String) {
-    let list = |title: &str, lines: &[String]| {
-        let mut text = title.to_owned();
-        for line in lines {
-            let _ = write!(text, "\n- {line}");
-        }
-        text
-    };
+    let list = |title: &str, lines: &[String]| [&[title.to_owned()], lines].concat().join("\n- ");
     if !problems.is_empty() {
         return (
             StatusCode::SERVICE_UNAVAILABLE,

@@ -8,19 +8,23 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 /// use capi_ipam_controller::manager::Identity;
 ///
 /// let identity = Identity::new("my-provider", env!("CARGO_PKG_VERSION")).with_lease("my-provider.example.com");
-/// assert_eq!(identity.lease(), "my-provider.example.com");
+/// assert_eq!(identity.lease, "my-provider.example.com");
 /// assert!(identity.user_agent().starts_with("my-provider/"));
 ///
 /// // A script that builds a release sets the variable.
 /// const BUILT: Identity = Identity::new("my-provider", "1.2.3").with_revision(option_env!("MY_REVISION"));
-/// assert_eq!(BUILT.revision(), None);
+/// assert_eq!(BUILT.revision, None);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
-    name: &'static str,
-    version: &'static str,
-    revision: Option<&'static str>,
-    lease: &'static str,
+    /// The name of the program.
+    pub name: &'static str,
+    /// The version of the program.
+    pub version: &'static str,
+    /// The commit that the program is built from, if it is known.
+    pub revision: Option<&'static str>,
+    /// The name of the Lease.
+    pub lease: &'static str,
     /// The prefix of the names of metrics; empty for none.
     pub(crate) metric_prefix: &'static str,
     /// The upper bounds of the durations of reconciles, if the program has chosen them.
@@ -87,32 +91,12 @@ impl Identity {
         Self { revision, ..self }
     }
 
-    /// The name of the program.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// The version of the program.
-    pub const fn version(&self) -> &'static str {
-        self.version
-    }
-
-    /// The commit that the program is built from, if it is known.
-    pub const fn revision(&self) -> Option<&'static str> {
-        self.revision
-    }
-
     /// The version, followed by the revision if it is known: `1.2.3 (4f2a9c1)`.
     pub fn full_version(&self) -> String {
         match self.revision {
             Some(revision) => format!("{} ({revision})", self.version),
             None => self.version.to_owned(),
         }
-    }
-
-    /// The name of the Lease.
-    pub const fn lease(&self) -> &'static str {
-        self.lease
     }
 
     /// The user agent of the program's requests: `name/version`, followed by the revision if it is

@@ -18,17 +18,11 @@ pub(crate) use self::observer::observe_lease;
 use crate::client::{REQUEST_TIMEOUT, RequestPolicy, own_namespace};
 use crate::options::Options;
 
-/// How the work under a lease ended.
-#[derive(Debug)]
-pub enum Outcome<T> {
-    /// The work is finished, and the lease is released.
-    Finished(T),
-    /// The lease was lost and the work cancelled. The process has to end, so that no other task
-    /// acts without the lease.
-    Lost,
-    /// Shutdown was requested before the lease was acquired.
-    NeverLed,
-}
+/// The lease was lost and the work cancelled. The process has to end, so that no other task acts
+/// without the lease.
+#[derive(Debug, thiserror::Error)]
+#[error("the lease was lost; another replica may be the leader now, so this process ends")]
+pub struct LeaseLost;
 
 /// The request policy for the lease, for a client that is used for nothing else.
 ///
@@ -43,7 +37,9 @@ pub(crate) fn request_policy(options: &Options) -> RequestPolicy {
     }
 }
 
-/// Acquires the lease `name`, then runs `work` and renews the lease until it is finished.
+/// Acquires the lease `name`, then runs `work` and renews the lease until it is finished. Releases
+/// the lease then, and returns the result. `None` if shutdown was requested before the lease was
+/// acquired.
 pub async fn run<T>(
     client: Client,
     options: &Options,
@@ -51,7 +47,7 @@ pub async fn run<T>(
     identity: &str,
     stop: CancellationToken,
     work: impl Future<Output = T>,
-) -> Outcome<T> {
+) -> Result<Option<T>, LeaseLost> {
     let namespace = own_namespace(&client, &options.leader_election_namespace);
     let election = LeaderElection::new(client, &namespace, name, identity)
         .with_lease_duration(options.leader_elect_lease_duration)
@@ -74,11 +70,11 @@ pub async fn run<T>(
             Some(value) => {
                 // Released already, unless a concurrent renewal came after that.
                 election.release().await;
-                Outcome::Finished(value)
+                Ok(Some(value))
             }
-            None => Outcome::Lost,
+            None => Err(LeaseLost),
         },
-        () = stopped_as_standby => Outcome::NeverLed,
+        () = stopped_as_standby => Ok(None),
     }
 }
 
@@ -88,17 +84,10 @@ pub(crate) fn holder_identity() -> String {
     let host = std::env::var("HOSTNAME")
         .ok()
         .filter(|name| !name.is_empty());
-    let host = host.or_else(|| {
-        Some(
-            std::fs::read_to_string("/proc/sys/kernel/hostname")
-                .ok()?
-                .trim()
-                .to_owned(),
-        )
-    });
+    let host = host.or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok());
     format!(
         "{}_{:016x}",
-        host.as_deref().unwrap_or("manager"),
+        host.as_deref().map_or("manager", str::trim),
         rand::random::<u64>()
     )
 }

@@ -51,7 +51,7 @@
 //!
 //! use capi_ipam_controller::controller::{Action, reconcile_fn};
 //! use capi_ipam_controller::manager::{self, Identity};
-//! use capi_ipam_controller::watch::display_name;
+//! use capi_ipam_controller::watch::Keyed;
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //!
 //! fn main() -> std::process::ExitCode {
@@ -59,7 +59,7 @@
 //!         let maps = manager.watch(manager.watch_api(&()));
 //!         let reconciler = reconcile_fn(async |object: Arc<ConfigMap>| {
 //!             let size: usize = object.data.iter().flatten().map(|(key, value)| key.len() + value.len()).sum();
-//!             tracing::info!(object = display_name(object.as_ref()), size, "reconciled");
+//!             tracing::info!(object = %object.key(), size, "reconciled");
 //!             Ok::<_, Infallible>(Action::AwaitChange)
 //!         });
 //!         manager.run("configmaps", maps, reconciler);

@@ -47,9 +47,9 @@ use crate::leader::{self, holder_identity};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::options::Options;
-use crate::priority::{Priorities, Priority};
+use crate::priority::Priorities;
 use crate::server::{listen, serve};
-use crate::traces::Traces;
+use crate::traces;
 use crate::upgrade::{self, Step, UpgradeError};
 use crate::watch::{Source, WatchSpec};
 use crate::{discovery, watch};
@@ -84,9 +84,6 @@ pub enum ManagerError {
     /// A component reported a fatal error.
     #[error("cannot continue: {0}")]
     Fatal(String),
-    /// Another replica may be the leader now.
-    #[error("the lease was lost; another replica may be the leader now, so this process ends")]
-    LeaseLost,
 }
 
 /// Two components of a manager declare the same role.
@@ -125,20 +122,6 @@ impl Manager {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         self.tasks.push((name.into(), task.boxed()));
-    }
-
-    /// Like [`Manager::add`], for a task that nobody waits for: its requests have [low
-    /// priority](crate::priority).
-    pub fn add_background(
-        &mut self,
-        name: impl Into<String>,
-        task: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let priorities = self.priorities.clone();
-        self.add(
-            name,
-            async move { priorities.run(Priority::Low, task).await },
-        );
     }
 
     /// Declares that a component has a role which only one component of a manager can have, such as
@@ -208,7 +191,7 @@ impl Manager {
         source: impl Source<Object = R::Object>,
         reconciler: R,
     ) {
-        let name = format!("{} controller", controller.name());
+        let name = format!("{} controller", controller.settings.name);
         let task = controller.run(source, self.stop.clone(), Arc::new(reconciler));
         self.add(name, task);
     }
@@ -219,9 +202,12 @@ impl Manager {
         K: watch::Keyed,
         S: Clone + std::fmt::Debug + Send + Sync + 'static,
     {
-        ControllerBuilder::new(name)
-            .of_process(&self.metrics, &self.priorities)
-            .concurrency(self.options.concurrency)
+        let mut controller = ControllerBuilder::new(name);
+        let settings = &mut controller.settings;
+        settings.metrics = self.metrics.controllers.of(name);
+        settings.priorities = self.priorities.clone();
+        settings.concurrency = self.options.concurrency;
+        controller
     }
 
     /// Watches the objects of an [`Api`](kube::Api), and shows in the readiness of the process
@@ -250,54 +236,46 @@ impl Manager {
     }
 }
 
-fn try_run<S, F>(
+fn try_run(
     identity: Identity,
     options: Options,
-    services: S,
-    setup: F,
-) -> Result<(), BoxError>
-where
-    S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-    F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-{
+    services: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+    setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
     options.validate()?;
     let system = |operation| move |source| ManagerError::System { operation, source };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(system("start the threads of the runtime"))?;
-    let traces = Traces::start(&options.traces, &identity, runtime.handle())?;
+    let provider = traces::provider(&options.traces, &identity, runtime.handle())?;
     logging::init(
         options.log_format,
         &options.log_level,
-        traces.as_ref().map(Traces::layer),
+        provider.as_ref().map(traces::layer),
     )?;
     info!(
-        name = identity.name(),
-        version = identity.version(),
-        revision = identity.revision(),
+        name = identity.name,
+        version = identity.version,
+        revision = identity.revision,
         "the program starts"
     );
     // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let result = runtime.block_on(run_async(identity, options, services, setup));
-    if let Some(traces) = traces {
-        traces.shut_down();
+    if let Some(provider) = provider {
+        traces::shut_down(&provider);
     }
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
 }
 
-async fn run_async<S, F>(
+async fn run_async(
     identity: Identity,
     options: Options,
-    services: S,
-    setup: F,
-) -> Result<(), BoxError>
-where
-    S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-    F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-{
+    services: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+    setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
     let stop = CancellationToken::new();
     stop_on_signals(&stop)?;
     let process = Process::start(identity, options).await?;
@@ -360,7 +338,7 @@ impl Process {
             tokio::spawn(serve(listener, router, CancellationToken::new()));
         }
         let holder = holder_identity();
-        let (events, publisher) = EventPublisher::new(client.clone(), identity.name(), &holder);
+        let (events, publisher) = EventPublisher::new(client.clone(), identity.name, &holder);
         tokio::spawn(publisher);
         health.register_metrics(&metrics);
         let priorities = Priorities::default();
@@ -395,14 +373,11 @@ impl Process {
     }
 
     /// Sets up the services, and runs them in a task until `stop` is cancelled.
-    async fn start_services<S>(
+    async fn start_services(
         &self,
-        services: S,
+        services: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
         stop: &CancellationToken,
-    ) -> Result<JoinHandle<Result<(), BoxError>>, BoxError>
-    where
-        S: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-    {
+    ) -> Result<JoinHandle<Result<(), BoxError>>, BoxError> {
         let mut manager = self.manager(stop);
         if let Err(error) = services(&mut manager).await {
             manager.stop_actions.run().await;
@@ -422,10 +397,11 @@ impl Process {
 
     /// Sets up the controllers and runs them until `stop` is cancelled; with leader election only
     /// as the leader.
-    async fn run_controllers<F>(&self, setup: F, stop: &CancellationToken) -> Result<(), BoxError>
-    where
-        F: AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
-    {
+    async fn run_controllers(
+        &self,
+        setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
+        stop: &CancellationToken,
+    ) -> Result<(), BoxError> {
         tokio::select! {
             () = discovery::wait_for_server(&self.client, &self.connected) => {}
             () = stop.cancelled() => return Ok(()),
@@ -464,7 +440,7 @@ impl Process {
         );
         let client =
             connect_with(kubeconfig, &agent, policy, self.metrics.requests.clone()).await?;
-        let lease = self.identity.lease();
+        let lease = self.identity.lease;
         self.metrics.set_leader(lease, false);
         let work = async {
             self.metrics.set_leader(lease, true);
@@ -476,20 +452,15 @@ impl Process {
             &self.holder,
             self.health.detached().register_watch("Lease"),
         );
-        match leader::run(
+        let led = leader::run(
             client,
             &self.options,
             lease,
             &self.holder,
             stop.clone(),
             work,
-        )
-        .await
-        {
-            leader::Outcome::Finished(result) => result,
-            leader::Outcome::Lost => Err(ManagerError::LeaseLost.into()),
-            leader::Outcome::NeverLed => Ok(()),
-        }
+        );
+        led.await?.unwrap_or(Ok(()))
     }
 }
 

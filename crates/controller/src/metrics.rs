@@ -193,9 +193,9 @@ impl Metrics {
     pub(crate) fn add_build_info(&self, identity: &Identity) {
         let info = Family::<[_; 3], Gauge>::default();
         let labels = [
-            ("name", identity.name()),
-            ("version", identity.version()),
-            ("revision", identity.revision().unwrap_or_default()),
+            ("name", identity.name),
+            ("version", identity.version),
+            ("revision", identity.revision.unwrap_or_default()),
         ];
         info.get_or_create(&labels).set(1);
         self.add(&BUILD_INFO, info);

@@ -72,7 +72,7 @@ pub async fn write<K: ApiObject>(
     let (before_value, mut after_value) = (to_value(before)?, to_value(after)?);
     if let Some(status) = after_value.get_mut(STATUS) {
         calls
-            .pruned_fields()
+            .pruned_fields
             .remove_from(status, before_value.get(STATUS), Instant::now());
     }
     let changes = Changes::between_values(&before_value, &after_value);
@@ -93,7 +93,7 @@ pub async fn write<K: ApiObject>(
         let written = calls.patch_status(&name, patch).await?;
         let stored = to_value(&written)?;
         if let (Some(wanted), Some(stored)) = (after_value.get(STATUS), stored.get(STATUS)) {
-            calls.pruned_fields().learn(wanted, stored, Instant::now());
+            calls.pruned_fields.learn(wanted, stored, Instant::now());
         }
         latest = Some(written);
     }
@@ -115,7 +115,7 @@ pub(crate) fn required_fields<K: ApiObject>(
     calls: &ResourceClient<K>,
     object: &K,
 ) -> Result<Vec<PatchOperation>, CallError> {
-    let paths = match calls.required_fields() {
+    let paths = match &calls.required_fields {
         RequiredFields::None => Vec::new(),
         RequiredFields::Read => stored_fields(&to_value(object)?),
         RequiredFields::Named(names) => {
@@ -221,20 +221,15 @@ pub fn with_uid_and_version(
     version: Option<String>,
     operations: Vec<PatchOperation>,
 ) -> Patch {
-    let replace = |path: &'static str, value: Option<String>| {
-        let path = PointerBuf::from_tokens(path.split('/'));
-        value.map(|text| {
-            PatchOperation::Replace(ReplaceOperation {
-                path,
-                value: Value::String(text),
-            })
-        })
+    let replace = |(name, value): (&str, Option<String>)| {
+        Some(PatchOperation::Replace(ReplaceOperation {
+            path: PointerBuf::from_tokens(["metadata", name]),
+            value: Value::String(value?),
+        }))
     };
-    let (uid, version) = (
-        replace("metadata/uid", uid),
-        replace("metadata/resourceVersion", version),
-    );
-    Patch(uid.into_iter().chain(version).chain(operations).collect())
+    let fields = [("uid", uid), ("resourceVersion", version)];
+    let preconditions = fields.into_iter().filter_map(replace);
+    Patch(preconditions.chain(operations).collect())
 }
 
 /// An operation that sets the value at a path, whether or not there is one already.

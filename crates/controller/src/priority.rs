@@ -88,14 +88,14 @@ impl Priorities {
         }
     }
 
-    fn begin_normal(&self) -> NormalWork {
+    fn begin_normal(&self) -> Running {
         let mut state = self.shared.state.lock();
         state.normal = state.normal.saturating_add(1);
-        NormalWork(Arc::clone(&self.shared))
+        Running(Arc::clone(&self.shared), Priority::Normal)
     }
 
     /// Waits until a request of low priority may be sent.
-    async fn admit(&self) -> LowRequest {
+    async fn admit(&self) -> Running {
         let until = tokio::time::Instant::now() + MAX_WAIT;
         loop {
             // Before the check, so that no change after it is missed.
@@ -107,7 +107,7 @@ impl Priorities {
                     if state.low < state.limit(now.into_std()) {
                         self.shared.changed.notify_one();
                     }
-                    return LowRequest(Arc::clone(&self.shared));
+                    return Running(Arc::clone(&self.shared), Priority::Low);
                 }
             }
             let _ = tokio::time::timeout_at(until, changed).await;
@@ -115,26 +115,19 @@ impl Priorities {
     }
 }
 
-/// Work of normal priority, until it is dropped.
-struct NormalWork(Arc<Shared>);
+/// Work of normal priority in progress, or a request of low priority in flight, until it is dropped.
+pub(crate) struct Running(Arc<Shared>, Priority);
 
-impl Drop for NormalWork {
+impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.normal = state.normal.saturating_sub(1);
-        state.normal_ended = Some(tokio::time::Instant::now().into_std());
-        drop(state);
-        self.0.changed.notify_one();
-    }
-}
-
-/// A request of low priority that is in flight, until it is dropped.
-pub(crate) struct LowRequest(Arc<Shared>);
-
-impl Drop for LowRequest {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.low = state.low.saturating_sub(1);
+        match self.1 {
+            Priority::Normal => {
+                state.normal = state.normal.saturating_sub(1);
+                state.normal_ended = Some(tokio::time::Instant::now().into_std());
+            }
+            Priority::Low => state.low = state.low.saturating_sub(1),
+        }
         drop(state);
         self.0.changed.notify_one();
     }
@@ -165,7 +158,7 @@ pub(crate) fn is_low() -> bool {
 
 /// Waits if the current task does work of low priority. The request is in flight until the result
 /// is dropped.
-pub(crate) async fn admit() -> Option<LowRequest> {
+pub(crate) async fn admit() -> Option<Running> {
     let priorities = LOW_PRIORITY.try_with(Clone::clone).ok()?;
     Some(priorities.admit().await)
 }
@@ -175,7 +168,7 @@ mod tests {
     use super::*;
 
     /// The number of requests that are admitted immediately.
-    async fn admitted(priorities: &Priorities) -> Vec<LowRequest> {
+    async fn admitted(priorities: &Priorities) -> Vec<Running> {
         let mut admitted = Vec::new();
         while let Ok(request) =
             tokio::time::timeout(Duration::from_millis(1), priorities.admit()).await

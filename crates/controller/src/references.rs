@@ -80,10 +80,8 @@ pub async fn remove<K: ApiObject>(
     name: &str,
     reference: &str,
 ) -> Result<(), ReferenceError> {
-    match objects.get(name).await? {
-        Some(found) => change(objects, &found, reference, false).await,
-        None => Ok(()),
-    }
+    let existing = Vec::from_iter(objects.get(name).await?);
+    write(objects, &existing, &[], reference).await
 }
 
 /// Removes a reference from all objects. Lists the objects.

@@ -15,14 +15,13 @@
 
 mod export;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
-use std::pin::Pin;
-use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use clap::Args;
-use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use futures::TryFutureExt;
+use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{Status, TraceContextExt, TracerProvider};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_otlp::{
@@ -31,9 +30,7 @@ use opentelemetry_otlp::{
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
-use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
-use tracing::instrument::Instrumented;
 use tracing::{Instrument, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::filter::filter_fn;
@@ -112,73 +109,61 @@ pub enum TraceError {
     Exporter(#[from] ExporterBuildError),
 }
 
-/// The export of the spans of a process.
-pub(crate) struct Traces {
-    provider: SdkTracerProvider,
+/// The provider that exports the spans of a process: that of the program, or one for the collector
+/// that the flags or the environment name. `runtime` sends the requests.
+pub(crate) fn provider(
+    options: &TraceOptions,
+    identity: &Identity,
+    runtime: &Handle,
+) -> Result<Option<SdkTracerProvider>, TraceError> {
+    if let Some(provider) = identity.tracer {
+        return Ok(Some(provider.clone()));
+    }
+    let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else {
+        return Ok(None);
+    };
+    if !is_http_url(&url) {
+        return Err(TraceError::Endpoint { url });
+    }
+    let client = ExportClient::new(&url, runtime.clone()).map_err(TraceError::Certificates)?;
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(client)
+        .with_endpoint(url);
+    let exporter = exporter.with_protocol(Protocol::HttpBinary).build()?;
+    let version = KeyValue::new("service.version", identity.version);
+    let mut resource = Resource::builder().with_attribute(version);
+    if std::env::var_os("OTEL_SERVICE_NAME").is_none() {
+        resource = resource.with_service_name(identity.name);
+    }
+    let mut provider = SdkTracerProvider::builder()
+        .with_batch_exporter(exporter)
+        .with_resource(resource.build());
+    if let Some(ratio) = options.trace_ratio {
+        let sampler = Sampler::TraceIdRatioBased(ratio);
+        provider = provider.with_sampler(Sampler::ParentBased(Box::new(sampler)));
+    }
+    Ok(Some(provider.build()))
 }
 
-impl Traces {
-    /// Passes the spans to a provider, which is shut down at the end of the process.
-    pub(crate) fn with(provider: SdkTracerProvider) -> Self {
-        Self { provider }
-    }
+/// The layer that passes spans to a provider.
+pub(crate) fn layer(provider: &SdkTracerProvider) -> impl Layer<Registry> + use<> {
+    let tracer = provider.tracer("capi-ipam");
+    let layer = tracing_opentelemetry::layer().with_tracer(tracer);
+    let layer = layer
+        .with_location(false)
+        .with_threads(false)
+        .with_target(false)
+        .with_tracked_inactivity(false);
+    layer.with_filter(filter_fn(|metadata| {
+        metadata.is_span() && metadata.target() == TARGET
+    }))
+}
 
-    /// Starts the export, if the program has its own provider, or if the flags or the environment
-    /// name a collector. `runtime` sends the requests.
-    pub(crate) fn start(
-        options: &TraceOptions,
-        identity: &Identity,
-        runtime: &Handle,
-    ) -> Result<Option<Self>, TraceError> {
-        if let Some(provider) = identity.tracer {
-            return Ok(Some(Self::with(provider.clone())));
-        }
-        let Some(url) = endpoint(options, |name| std::env::var(name).ok()) else {
-            return Ok(None);
-        };
-        if !is_http_url(&url) {
-            return Err(TraceError::Endpoint { url });
-        }
-        let client = ExportClient::new(&url, runtime.clone()).map_err(TraceError::Certificates)?;
-        let exporter = SpanExporter::builder()
-            .with_http()
-            .with_http_client(client)
-            .with_endpoint(url);
-        let exporter = exporter.with_protocol(Protocol::HttpBinary).build()?;
-        let version = KeyValue::new("service.version", identity.version());
-        let mut resource = Resource::builder().with_attribute(version);
-        if std::env::var_os("OTEL_SERVICE_NAME").is_none() {
-            resource = resource.with_service_name(identity.name());
-        }
-        let mut provider = SdkTracerProvider::builder()
-            .with_batch_exporter(exporter)
-            .with_resource(resource.build());
-        if let Some(ratio) = options.trace_ratio {
-            let sampler = Sampler::TraceIdRatioBased(ratio);
-            provider = provider.with_sampler(Sampler::ParentBased(Box::new(sampler)));
-        }
-        Ok(Some(Self::with(provider.build())))
-    }
-
-    /// The layer that passes spans to the export.
-    pub(crate) fn layer(&self) -> impl Layer<Registry> + use<> {
-        let tracer = self.provider.tracer("capi-ipam");
-        let layer = tracing_opentelemetry::layer().with_tracer(tracer);
-        let layer = layer
-            .with_location(false)
-            .with_threads(false)
-            .with_target(false)
-            .with_tracked_inactivity(false);
-        layer.with_filter(filter_fn(|metadata| {
-            metadata.is_span() && metadata.target() == TARGET
-        }))
-    }
-
-    /// Exports the last spans. Blocks for up to 3 s, and needs the runtime.
-    pub(crate) fn shut_down(&self) {
-        // A collector that does not respond is reported by the client.
-        let _ = self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
-    }
+/// Exports the last spans. Blocks for up to 3 s, and needs the runtime.
+pub(crate) fn shut_down(provider: &SdkTracerProvider) {
+    // A collector that does not respond is reported by the client.
+    let _ = provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
 }
 
 /// The URL of the collector's path for traces.
@@ -222,35 +207,16 @@ pub mod __private {
 }
 
 /// Runs a future in a span. An error becomes the status of the span.
-pub fn in_span<F: Future>(span: Span, run: F) -> InSpan<F> {
-    InSpan {
-        run: run.instrument(span),
-    }
-}
-
-pin_project! {
-    /// The future of [`in_span`]. An `async fn` would contain the other future twice.
-    #[must_use = "futures do nothing unless they are awaited"]
-    pub struct InSpan<F> {
-        #[pin]
-        run: Instrumented<F>,
-    }
-}
-
-impl<T, E: Error + 'static, F: Future<Output = Result<T, E>>> Future for InSpan<F> {
-    type Output = Result<T, E>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<Result<T, E>> {
-        let mut this = self.project();
-        let result = ready!(this.run.as_mut().poll(context));
-        let span = this.run.span();
-        if let Err(error) = &result
-            && !span.is_disabled()
-        {
+pub fn in_span<T, E: Error + 'static>(
+    span: Span,
+    run: impl Future<Output = Result<T, E>>,
+) -> impl Future<Output = Result<T, E>> {
+    // An `async fn` would contain the other future twice.
+    run.instrument(span.clone()).inspect_err(move |error| {
+        if !span.is_disabled() {
             span.set_status(Status::error(error_chain(error)));
         }
-        Poll::Ready(result)
-    }
+    })
 }
 
 /// Sets the parent of a span to that in the annotation [`PARENT_ANNOTATION`], if there is a valid
@@ -261,22 +227,10 @@ pub fn set_parent(span: &Span, annotations: Option<&BTreeMap<String, String>>) {
     else {
         return;
     };
-    let parent = TraceContextPropagator::new()
-        .extract_with_context(&Context::new(), &Annotations(annotations));
+    let carrier: HashMap<_, _> = annotations.clone().into_iter().collect();
+    let parent = TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier);
     if parent.span().span_context().is_valid() {
         let _ = span.set_parent(parent);
-    }
-}
-
-struct Annotations<'a>(&'a BTreeMap<String, String>);
-
-impl Extractor for Annotations<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
     }
 }
 

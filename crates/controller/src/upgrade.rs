@@ -19,7 +19,6 @@ use parking_lot::Mutex;
 use tracing::info;
 
 pub use self::stored_versions::StoredVersions;
-use crate::client::CallError;
 use crate::error::BoxError;
 
 /// Interval at which the progress of a step is logged.
@@ -119,18 +118,6 @@ pub enum UpgradeError {
     /// start.
     #[error("upgrade step {0} has run and is still needed; its check does not match what it does")]
     StillNeeded(String),
-}
-
-impl UpgradeError {
-    /// Whether the permissions of the program do not allow the step.
-    pub fn is_forbidden(&self) -> bool {
-        let Self::Failed { source, .. } = self else {
-            return false;
-        };
-        source
-            .downcast_ref::<CallError>()
-            .is_some_and(CallError::is_forbidden)
-    }
 }
 
 /// Counts the objects that a step has processed, and logs the number every few seconds.

@@ -20,7 +20,7 @@ use kube::api::ListParams;
 use kube::core::ObjectMeta;
 use kube::runtime::watcher as start_watch;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Resource, ResourceExt};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -436,14 +436,6 @@ fn change_of<K: Resource>(
             );
             Change::ApplyInvalid(invalid)
         }
-    }
-}
-
-/// Namespace and name of an object for logs: `namespace/name`, or the name only.
-pub fn display_name<K: Resource>(object: &K) -> String {
-    match object.namespace() {
-        Some(namespace) => format!("{namespace}/{}", object.name_any()),
-        None => object.name_any(),
     }
 }
 

@@ -1,7 +1,5 @@
 //! Requests to the servers, each with a deadline.
 
-use std::error::Error;
-
 use async_nats::client::Request;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::message::StreamMessage;
@@ -66,8 +64,8 @@ impl Connection {
             Err(error) if error.code() == Some(ErrorCode::NO_MESSAGE_FOUND) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let message =
-            StreamMessage::try_from(stored.message).map_err(|error| undecodable(&*error))?;
+        let message = StreamMessage::try_from(stored.message)
+            .map_err(|error| Failure::Answer(serde::de::Error::custom(error.to_string())))?;
         let Some(key) = names.key_of(&message.subject) else {
             return Ok(None);
         };
@@ -105,12 +103,12 @@ impl Connection {
 
     /// Subscribes to a subject.
     pub(crate) async fn subscribe(&self, subject: String) -> Result<Subscriber, Failure> {
-        self.within_deadline(self.client().subscribe(subject)).await
+        self.within_deadline(self.client.subscribe(subject)).await
     }
 
     /// Sends an empty message that is not answered.
     pub(crate) async fn send(&self, subject: Subject) -> Result<(), Failure> {
-        let sent = self.client().publish(subject, Vec::new().into());
+        let sent = self.client.publish(subject, Vec::new().into());
         self.within_deadline(sent).await
     }
 
@@ -119,7 +117,7 @@ impl Connection {
         &self,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, Failure> {
-        let deadline = self.deadlines().request;
+        let deadline = self.deadlines.request;
         let done = timeout(deadline, work).await;
         let done = done.map_err(|_| Failure::Timeout(deadline))?;
         done.map_err(|_| Failure::Disconnected)
@@ -132,15 +130,15 @@ impl Connection {
             return Err(Failure::Disconnected);
         }
         // A denial that is found after a time-out has to be one of this request.
-        self.denials().forget(subject);
-        let deadline = self.deadlines().request;
+        self.denials.forget(subject);
+        let deadline = self.deadlines.request;
         let sent = self
-            .client()
+            .client
             .send_request(subject.to_owned(), request.timeout(None));
         match timeout(deadline, sent).await {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(error)) => Err(failure(error)),
-            Err(_) => match self.denials().of(subject) {
+            Err(_) => match self.denials.of(subject) {
                 Some(denial) => Err(Failure::Forbidden(denial)),
                 None => Err(Failure::Timeout(deadline)),
             },
@@ -163,8 +161,4 @@ fn decode<R: DeserializeOwned>(message: &Message) -> Result<R, Failure> {
         Response::Ok(answer) => Ok(answer),
         Response::Err { error } => Err(Failure::Api(error)),
     }
-}
-
-fn undecodable(error: &(dyn Error + Send + Sync)) -> Failure {
-    Failure::Answer(serde::de::Error::custom(error.to_string()))
 }

@@ -89,9 +89,9 @@ pub enum Created<T> {
 /// is followed by up to five reads of the key; the first one that is not answered either ends it.
 #[derive(Clone, Debug)]
 pub struct Bucket<T> {
-    connection: Connection,
-    names: Names,
-    options: BucketOptions,
+    pub(crate) connection: Connection,
+    pub(crate) names: Names,
+    pub(crate) options: BucketOptions,
     values: PhantomData<fn() -> T>,
 }
 
@@ -162,28 +162,23 @@ impl<T: Value> Bucket<T> {
     /// What a failed request means for a bucket that is opened.
     fn opening_failed(&self, source: Failure) -> KvError {
         let bucket = self.names.bucket.clone();
-        let has_no_jetstream = matches!(source, Failure::NoResponders)
-            || matches!(
-                source.code(),
-                Some(
-                    ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT
-                )
-            );
-        if has_no_jetstream {
-            let server = self.connection.server();
-            return KvError::Invalid(Invalid::NoJetStream { server, source });
-        }
-        if source.code() == Some(ErrorCode::STREAM_NOT_FOUND) {
-            return KvError::Invalid(Invalid::Missing { bucket });
-        }
-        if source.code() == Some(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) {
-            return KvError::Invalid(Invalid::Replicas {
+        KvError::Invalid(match source.code() {
+            None if !matches!(source, Failure::NoResponders) => return self.unavailable(source),
+            None
+            | Some(
+                ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
+            ) => {
+                let server = self.connection.server();
+                Invalid::NoJetStream { server, source }
+            }
+            Some(ErrorCode::STREAM_NOT_FOUND) => Invalid::Missing { bucket },
+            Some(ErrorCode::STREAM_REPLICAS_NOT_SUPPORTED) => Invalid::Replicas {
                 bucket,
                 found: 1,
                 needed: 3,
-            });
-        }
-        self.unavailable(source)
+            },
+            Some(_) => return self.unavailable(source),
+        })
     }
 
     /// The last state of a key, from the leader: a value, the marker of a deletion, or `None` if
@@ -209,7 +204,7 @@ impl<T: Value> Bucket<T> {
     /// # Errors
     /// As [`Self::update`], but an existing key is [`Created::Taken`].
     pub async fn create(&self, key: &str, value: &T) -> Result<Created<T>, KvError> {
-        let deadline = Instant::now() + self.connection.deadlines().request;
+        let deadline = Instant::now() + self.connection.deadlines.request;
         let mut held = KvObject::new(key.to_owned(), 0, Operation::Delete);
         loop {
             let conflict = match self.update(&held, value).await {
@@ -325,7 +320,7 @@ impl<T: Value> Bucket<T> {
         let subject = self.names.subject_of(key)?;
         let write_id = format!("{:032x}", rand::random::<u128>());
         let headers = self.headers(held, &write_id, operation);
-        let deadline = Instant::now() + self.connection.deadlines().request;
+        let deadline = Instant::now() + self.connection.deadlines.request;
         loop {
             let sent = self
                 .connection
@@ -456,18 +451,6 @@ impl<T: Value> Bucket<T> {
             bucket: self.names.bucket.clone(),
             source,
         }
-    }
-
-    pub(crate) fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
-    pub(crate) fn names(&self) -> &Names {
-        &self.names
-    }
-
-    pub(crate) fn options(&self) -> &BucketOptions {
-        &self.options
     }
 }
 

@@ -128,9 +128,9 @@ impl fmt::Debug for Settings {
 /// until then every operation fails at once.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    client: Client,
-    deadlines: Deadlines,
-    denials: Arc<Denials>,
+    pub(crate) client: Client,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) denials: Arc<Denials>,
 }
 
 impl Connection {
@@ -190,18 +190,6 @@ impl Connection {
     /// The name of the server of the moment.
     pub(crate) fn server(&self) -> String {
         self.client.server_info().server_name
-    }
-
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    pub(crate) fn deadlines(&self) -> &Deadlines {
-        &self.deadlines
-    }
-
-    pub(crate) fn denials(&self) -> &Denials {
-        &self.denials
     }
 }
 
@@ -278,10 +266,7 @@ fn options(settings: &Settings, denials: &Arc<Denials>) -> Result<ConnectOptions
 /// random part keeps the clients of a server that returns from connecting in the same moment.
 fn reconnect_delay(attempt: usize) -> Duration {
     let failures = attempt.saturating_sub(1);
-    match u32::try_from(failures).unwrap_or(u32::MAX) {
-        0 => Duration::ZERO,
-        failures => RECONNECT_POLICY.delay(failures),
-    }
+    RECONNECT_POLICY.delay(u32::try_from(failures).unwrap_or(u32::MAX))
 }
 
 /// Logs an event of the connection, and records denials.

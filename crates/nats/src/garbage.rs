@@ -86,11 +86,7 @@ struct Suspect {
     since: Instant,
 }
 
-impl<T, S> Garbage<T, S>
-where
-    T: Value,
-    S: SecondaryStore,
-{
+impl<T: Value, S: SecondaryStore> Garbage<T, S> {
     /// Deletes secondaries of the keys of a bucket. `interval` is the time between two passes.
     pub fn new(bucket: &Bucket<T>, secondaries: Arc<S>, interval: Duration) -> Self {
         Self {
@@ -220,11 +216,7 @@ where
     }
 }
 
-impl<T, S> BackgroundTask for Garbage<T, S>
-where
-    T: Value,
-    S: SecondaryStore,
-{
+impl<T: Value, S: SecondaryStore> BackgroundTask for Garbage<T, S> {
     async fn run_once(&mut self) -> NextRun {
         if let Err(error) = self.pass().await {
             let bucket = self.bucket.name();

@@ -9,7 +9,6 @@
 //! the bucket has lost.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -74,10 +73,7 @@ fn hash(texts: &[&str]) -> String {
         hasher.update(text.as_bytes());
         hasher.update([0]);
     }
-    let mut hexadecimal = String::new();
-    for byte in hasher.finalize() {
-        let _ = write!(hexadecimal, "{byte:02x}");
-    }
+    let mut hexadecimal = format!("{:x}", hasher.finalize());
     hexadecimal.truncate(HASH_LENGTH);
     hexadecimal
 }

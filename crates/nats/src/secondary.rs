@@ -9,7 +9,7 @@ use capi_ipam_controller::health::ReadinessGate;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{ListNumber, Lists};
 use capi_ipam_controller::patch;
-use capi_ipam_controller::watch::{EventHandler, Invalid, WatchApi, WatchSpec, Watchable};
+use capi_ipam_controller::watch::{EventHandler, Invalid, WatchApi, WatchSpec};
 use kube::core::ObjectMeta;
 use kube::{Api, Resource};
 use parking_lot::Mutex;
@@ -134,28 +134,27 @@ struct Cache<K> {
     /// Whether a list is complete, and etcd was not restored since.
     is_listed: bool,
     lists: Lists,
-    /// By name, with the newest list at that time.
-    objects: HashMap<String, (ListNumber, Shown<K>)>,
+    /// By name.
+    objects: HashMap<String, Shown<K>>,
 }
 
 /// What the watch has shown of one object.
-enum Shown<K> {
-    Object(Arc<K>),
-    /// The object has to be read: it cannot be decoded, or the watch does not show the last write
-    /// yet, which has replaced this state.
-    Outdated(Option<Arc<K>>),
+struct Shown<K> {
+    /// The newest list at that time.
+    list: ListNumber,
+    object: Option<Arc<K>>,
+    /// Whether the object has to be read: it cannot be decoded, or the watch does not show the last
+    /// write yet, which has replaced this state.
+    is_outdated: bool,
 }
 
 impl<K> Shown<K> {
-    fn object(&self) -> Option<&Arc<K>> {
-        match self {
-            Self::Object(object) => Some(object),
-            Self::Outdated(_) => None,
-        }
+    fn current(&self) -> Option<&Arc<K>> {
+        self.object.as_ref().filter(|_| !self.is_outdated)
     }
 }
 
-impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
+impl<T: Value, K: ApiObject> Secondaries<T, K> {
     /// Secondaries of the keys of a bucket, which `trigger` enqueues. `version` is the dynamic type
     /// of the kind, `()` for static types. Sends no request.
     pub fn new(
@@ -185,9 +184,8 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     /// [`ControllerBuilder::watch`](capi_ipam_controller::controller::ControllerBuilder::watch).
     /// `api` has the namespace of the secondaries.
     pub fn watch(self: &Arc<Self>, api: WatchApi<K>, synced: ReadinessGate) -> WatchSpec<K> {
-        let mut watch = WatchSpec::new(api, self.version.clone(), self.clone(), synced);
-        watch.config = watch.config.labels(&owner::selector(&self.bucket));
-        watch
+        WatchSpec::new(api, self.version.clone(), self.clone(), synced)
+            .labels(&owner::selector(&self.bucket))
     }
 
     /// Creates the secondary `name` of a key, or changes it to what `change` makes of it. Nothing
@@ -282,12 +280,10 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
     async fn find(&self, name: &str) -> Result<Option<Arc<K>>, CallError> {
         {
             let cache = self.cache.lock();
-            match cache.objects.get(name) {
-                Some((_, Shown::Object(object))) if cache.is_listed => {
-                    return Ok(Some(object.clone()));
-                }
-                None if cache.is_listed => return Ok(None),
-                _ => {}
+            let known = cache.objects.get(name);
+            let current = known.and_then(Shown::current);
+            if cache.is_listed && (known.is_none() || current.is_some()) {
+                return Ok(current.cloned());
             }
         }
         let found = self.client.get(name).await?.map(Arc::new);
@@ -305,10 +301,12 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
         if let Some(name) = metadata.name.as_ref().filter(|_| is_known) {
             let mut cache = self.cache.lock();
             if exists {
-                let object = object.map(|object| Arc::new(object.clone()));
-                let shown = object.map_or(Shown::Outdated(None), Shown::Object);
-                let list = cache.lists.current();
-                cache.objects.insert(name.clone(), (list, shown));
+                let shown = Shown {
+                    list: cache.lists.current(),
+                    object: object.map(|object| Arc::new(object.clone())),
+                    is_outdated: object.is_none(),
+                };
+                cache.objects.insert(name.clone(), shown);
             } else {
                 cache.remove(name, metadata.uid.as_deref());
             }
@@ -326,18 +324,19 @@ impl<T: Value, K: Watchable + ApiObject> Secondaries<T, K> {
 impl<K: Resource> Cache<K> {
     /// An object of this uid is deleted. Another one can have its name already.
     fn remove(&mut self, name: &str, uid: Option<&str>) {
-        let known = match self.objects.get(name) {
-            Some((_, Shown::Object(object) | Shown::Outdated(Some(object)))) => object,
-            Some((_, Shown::Outdated(None))) | None => return,
-        };
-        if known.meta().uid.as_deref() == uid {
+        let known = self
+            .objects
+            .get(name)
+            .and_then(|shown| shown.object.as_ref());
+        if known.is_some_and(|known| known.meta().uid.as_deref() == uid) {
             self.objects.remove(name);
         }
     }
 
     /// A read shows that there is no secondary of this name.
     fn forget_outdated(&mut self, name: &str) {
-        if let Some((_, Shown::Outdated(_))) = self.objects.get(name) {
+        let known = self.objects.get(name);
+        if known.is_some_and(|shown| shown.is_outdated) {
             self.objects.remove(name);
         }
     }
@@ -345,21 +344,24 @@ impl<K: Resource> Cache<K> {
     /// A write was sent that replaces the state `before`: the object has to be read until the watch
     /// shows it, unless it has done so already.
     fn outdate(&mut self, name: &str, before: Option<&Arc<K>>) {
-        let shown = self.objects.get(name).and_then(|(_, shown)| shown.object());
+        let shown = self.objects.get(name).and_then(Shown::current);
         if shown.map(Arc::as_ptr) == before.map(Arc::as_ptr) {
-            let outdated = Shown::Outdated(before.cloned());
-            self.objects
-                .insert(name.to_owned(), (self.lists.current(), outdated));
+            let outdated = Shown {
+                list: self.lists.current(),
+                object: before.cloned(),
+                is_outdated: true,
+            };
+            self.objects.insert(name.to_owned(), outdated);
         }
     }
 }
 
-impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
+impl<T: Value, K: ApiObject> SecondaryStore for Secondaries<T, K> {
     async fn list(&self) -> Result<Vec<Secondary>, SecondaryError> {
         let of = |metadata: &ObjectMeta| Secondary::of(metadata, &self.bucket);
         {
             let cache = self.cache.lock();
-            let shown = cache.objects.values().map(|(_, shown)| shown.object());
+            let shown = cache.objects.values().map(Shown::current);
             let objects: Option<Vec<_>> = shown.collect();
             if let Some(objects) = objects.filter(|_| cache.is_listed) {
                 let secondaries = objects.into_iter().filter_map(|object| of(object.meta()));
@@ -381,7 +383,7 @@ impl<T: Value, K: Watchable + ApiObject> SecondaryStore for Secondaries<T, K> {
     }
 }
 
-impl<T: Value, K: Watchable + ApiObject> EventHandler<K> for Secondaries<T, K> {
+impl<T: Value, K: ApiObject> EventHandler<K> for Secondaries<T, K> {
     fn init(&self) {
         self.cache.lock().lists.begin();
     }
@@ -389,9 +391,11 @@ impl<T: Value, K: Watchable + ApiObject> EventHandler<K> for Secondaries<T, K> {
     fn init_done(&self) {
         let mut cache = self.cache.lock();
         let unlisted = cache.lists.end();
-        let is_unlisted = |(list, _): &(ListNumber, _)| unlisted.contains(*list);
-        for (_, (_, shown)) in cache.objects.extract_if(|_, shown| is_unlisted(shown)) {
-            if let Some(object) = shown.object() {
+        let removed = cache
+            .objects
+            .extract_if(|_, shown| unlisted.contains(shown.list));
+        for (_, shown) in removed {
+            if let Some(object) = shown.current() {
                 self.enqueue(object.meta());
             }
         }

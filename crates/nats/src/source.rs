@@ -47,7 +47,7 @@ impl<T: Value> Bucket<T> {
         synced: ReadinessGate,
     ) -> Result<KvSource<T>, KvError> {
         let watch = Watch::new(self, prefix)?;
-        let kind = format!("keys of bucket {}", self.names().bucket);
+        let kind = format!("keys of bucket {}", self.name());
         Ok(KvSource {
             watch,
             failures: SourceFailures::new(kind, synced.clone()),
@@ -80,23 +80,20 @@ async fn next_change<T: Value>(
     watch: &mut Watch<T>,
     failures: &mut SourceFailures,
 ) -> Change<KvObject<T>> {
-    match watch.next_change().await {
+    let error = match watch.next_change().await {
         Ok(change) => {
             // The start of a list is no success: it can fail as the last one did.
             if !matches!(change, Change::Init) {
                 failures.ended();
             }
-            change
+            return change;
         }
-        Err(KvError::Invalid(error)) => {
-            let text = error_chain(&error);
-            failures.unusable(&text);
-            Change::Failed(text)
-        }
-        Err(error) => {
-            let text = error_chain(&error);
-            failures.interrupted(&text);
-            Change::Failed(text)
-        }
+        Err(error) => error,
+    };
+    let text = error_chain(&error);
+    match error {
+        KvError::Invalid(_) => failures.unusable(&text),
+        _ => failures.interrupted(&text),
     }
+    Change::Failed(text)
 }

@@ -66,8 +66,8 @@ impl<T: Value> Watch<T> {
     /// When the prefix is not one of keys.
     pub(crate) fn new(bucket: &Bucket<T>, prefix: &str) -> Result<Self, error::Invalid> {
         Ok(Self {
-            subjects: bucket.names().subjects_below(prefix)?,
-            consumer: ConsumerName::new(bucket.connection(), bucket.names()),
+            subjects: bucket.names.subjects_below(prefix)?,
+            consumer: ConsumerName::new(&bucket.connection, &bucket.names),
             bucket: bucket.clone(),
             session: None,
             failures: 0,
@@ -78,7 +78,8 @@ impl<T: Value> Watch<T> {
 
     /// When the bucket was created that is watched; `None` before a list.
     pub(crate) fn incarnation(&self) -> Option<&str> {
-        self.session.as_ref().map(Session::incarnation)
+        let session = self.session.as_ref();
+        session.map(|session| session.incarnation.as_str())
     }
 
     /// The next change, or what interrupts the watch: it goes on with the next list.
@@ -86,8 +87,7 @@ impl<T: Value> Watch<T> {
         loop {
             let (record, apply): (_, fn(_) -> Change<KvObject<T>>) = match self.next().await? {
                 Event::Init => {
-                    let session = self.session.as_ref();
-                    let incarnation = session.map_or("", Session::incarnation);
+                    let incarnation = self.incarnation().unwrap_or_default().to_owned();
                     self.markers.begin_list(incarnation);
                     return Ok(Change::Init);
                 }
@@ -143,7 +143,7 @@ impl<T: Value> Watch<T> {
     }
 
     fn report_invalid(&self, key: &str, error: &str) {
-        let bucket = &self.bucket.names().bucket;
+        let bucket = self.bucket.name();
         let problem = format!("{key}: {error}");
         if self.invalid.allow(&problem, Instant::now()).is_some() {
             tracing::warn!(
@@ -186,7 +186,7 @@ impl<T: Value> Watch<T> {
 
     /// Starts a list. After failed ones it waits first.
     async fn start_list(&mut self) -> Result<Event, KvError> {
-        sleep(retry_delay(self.failures)).await;
+        sleep(RETRY_POLICY.delay(self.failures)).await;
         let started = Session::start(&self.bucket, &self.subjects, &self.consumer).await;
         match started {
             Ok(session) => {
@@ -202,7 +202,7 @@ impl<T: Value> Watch<T> {
 
     /// Logs why a list is followed by another one.
     fn report(&self, ending: &Ending) {
-        let bucket = &self.bucket.names().bucket;
+        let bucket = self.bucket.name();
         match ending {
             Ending::Resync => tracing::debug!(bucket, "the watch lists again"),
             Ending::Gap => tracing::info!(bucket, "the watch missed changes and lists again"),
@@ -223,15 +223,6 @@ fn is_failure(ending: &Ending, is_listing: bool) -> bool {
     is_listing || matches!(ending, Ending::Failed(_))
 }
 
-/// The time before a list: none for the first one, then more with each failure. A random part keeps
-/// the watches of a server that returns from listing in the same moment.
-fn retry_delay(failures: u32) -> Duration {
-    match failures {
-        0 => Duration::ZERO,
-        failures => RETRY_POLICY.delay(failures),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,7 +233,7 @@ mod tests {
         assert!(is_failure(&Ending::OtherBucket, true));
         assert!(!is_failure(&Ending::Gap, false));
         assert!(!is_failure(&Ending::Resync, false));
-        assert_eq!(retry_delay(0), Duration::ZERO);
-        assert!(retry_delay(1) > Duration::ZERO);
+        assert_eq!(RETRY_POLICY.delay(0), Duration::ZERO);
+        assert!(RETRY_POLICY.delay(1) > Duration::ZERO);
     }
 }

@@ -43,16 +43,6 @@ impl NamespacedName {
     pub fn parts(&self) -> (&str, &str) {
         self.0.split_once('/').unwrap_or_default()
     }
-
-    /// The namespace and the name, as functions of kube take them: without a namespace for a
-    /// cluster-scoped object.
-    pub fn scoped(&self) -> (Option<&str>, &str) {
-        let (namespace, name) = self.parts();
-        (
-            Some(namespace).filter(|namespace| !namespace.is_empty()),
-            name,
-        )
-    }
 }
 
 /// Orders by namespace, then by name.
@@ -88,19 +78,13 @@ mod tests {
     #[test]
     fn parts_are_those_that_were_joined() {
         let claim = NamespacedName::new("team-a", "web-0.eth0");
-        assert_eq!(
-            (claim.parts(), claim.scoped()),
-            (("team-a", "web-0.eth0"), (Some("team-a"), "web-0.eth0"))
-        );
+        assert_eq!(claim.parts(), ("team-a", "web-0.eth0"));
         assert_eq!(claim.to_string(), "team-a/web-0.eth0");
         let network = NamespacedName::of(&ObjectMeta {
             name: Some("office".to_owned()),
             ..ObjectMeta::default()
         });
-        assert_eq!(
-            (network.parts(), network.scoped()),
-            (("", "office"), (None, "office"))
-        );
+        assert_eq!(network.parts(), ("", "office"));
         assert_eq!(network.to_string(), "office");
     }
 

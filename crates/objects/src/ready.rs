@@ -6,6 +6,8 @@ use kube::Resource;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::namespaced_name::NamespacedName;
+
 /// The delay before a dependency that is not ready is checked again. A watch of it triggers the
 /// reconcile earlier.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -38,11 +40,7 @@ pub fn require<K: Resource + Serialize>(object: &K) -> Result<(), NotReady> {
     // An object that cannot be serialized shows no condition.
     let value = serde_json::to_value(object).unwrap_or_default();
     check(field(&value, "status"), metadata.generation).map_err(|reason| {
-        let name = metadata.name.as_deref().unwrap_or_default();
-        let object = match &metadata.namespace {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
-        };
+        let object = NamespacedName::of(metadata).to_string();
         NotReady { object, reason }
     })
 }

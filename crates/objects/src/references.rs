@@ -23,14 +23,11 @@ pub fn plan<'a, K: Resource>(
     wanted: &[&str],
     reference: &str,
 ) -> Result<Vec<(&'a K, bool)>, String> {
-    let named = |name: &str| {
-        let has_name = |object: &&K| object.meta().name.as_deref() == Some(name);
-        let found = existing.iter().find(has_name);
-        found.ok_or_else(|| name.to_owned())
-    };
     let mut plan: Vec<(&K, bool)> = Vec::new();
     for name in wanted {
-        let found = named(name)?;
+        let has_name = |object: &&K| object.meta().name.as_deref() == Some(name);
+        let found = existing.iter().find(has_name);
+        let found = found.ok_or_else(|| (*name).to_owned())?;
         // A name can be given twice.
         if !plan.iter().any(|(known, _)| std::ptr::eq(*known, found)) {
             plan.push((found, true));

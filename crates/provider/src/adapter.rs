@@ -311,13 +311,12 @@ pub struct Allocation {
 impl Allocation {
     /// Creates an allocation without gateway, labels and annotations.
     pub fn new(address: impl Into<IpAddr>, prefix: u8) -> Self {
-        let (labels, annotations) = (BTreeMap::new(), BTreeMap::new());
         Self {
             address: address.into(),
             prefix,
             gateway: None,
-            labels,
-            annotations,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
             is_promised: false,
         }
     }

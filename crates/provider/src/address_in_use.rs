@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::finalizer;
+use capi_ipam_controller::observed::ObjectVersion;
 use capi_ipam_controller::watch::{EventHandler, Invalid, Keyed};
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 use crate::adapter::PoolKind;
 use crate::api::{ContractVersion, IPAddress, Uid, conditions, names};
 use crate::claim_cache::ClaimCache;
+use crate::contract::uid_of;
 
 /// Publishes one event for each IPAddress that is deleted while its claim is bound. IPAddresses
 /// that are already being deleted in the initial list get none: an earlier process published it.
@@ -36,13 +38,8 @@ impl Deleting {
     /// Adds an IPAddress that is being deleted. Returns whether it is new and not part of the
     /// initial list.
     fn insert(&mut self, address: &IPAddress) -> bool {
-        let is_new = uid(&address.metadata).is_some_and(|uid| self.uids.insert(uid));
-        is_new && self.is_listed
+        self.uids.insert(uid_of(address)) && self.is_listed
     }
-}
-
-fn uid(address: &ObjectMeta) -> Option<Uid> {
-    address.uid.as_deref().and_then(Uid::parse)
 }
 
 impl EventHandler<IPAddress> for AddressInUseEvents {
@@ -96,9 +93,8 @@ impl EventHandler<IPAddress> for AddressInUseEvents {
 
 impl AddressInUseEvents {
     fn forget(&self, address: &ObjectMeta) {
-        if let Some(uid) = uid(address) {
-            self.deleting.lock().uids.remove(&uid);
-        }
+        let uid = ObjectVersion::of(address).uid;
+        self.deleting.lock().uids.remove(&uid);
     }
 }
 

@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::retry::RetryPolicy;
 use capi_ipam_controller::watch::Keyed;
@@ -78,7 +79,10 @@ impl ClaimBackoff {
 fn max_backoff_of_few(error: &ReconcileError) -> Duration {
     if error.is_unanswered() {
         MAX_BACKOFF_UNANSWERED
-    } else if error.is_claim_kind_unknown() {
+    } else if error
+        .failed_call()
+        .is_some_and(CallError::is_owner_kind_unknown)
+    {
         MAX_BACKOFF_KIND_UNKNOWN
     } else {
         MAX_BACKOFF_FEW_CLAIMS

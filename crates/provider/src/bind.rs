@@ -1,7 +1,7 @@
 //! Binds a claim to an address: sends the requests of [`bind::Bind`], steps A1 to A4.
 
 use capi_ipam_controller::client::CallError;
-use capi_ipam_controller::controller::Action;
+use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
 use capi_ipam_protocol::bind::{self, Bind, End, Event, RemovalReason, Step};
 use kube::ResourceExt;
@@ -11,13 +11,14 @@ use crate::adapter::{
     AddressOrigin, Allocation, ClaimHandler, Ensured, HandlerError, PoolView, ProviderAdapter,
 };
 use crate::api::{IPAddress, IPAddressClaim, conditions, names};
+use crate::attempt_state::AttemptState;
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::ip_address::{new_ip_address, repaired, repaired_parts};
-use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
-use crate::restore::{RestoreCheck, confirm_restored, end_wait, is_chosen, replaced_address};
+use crate::release::claim_read;
+use crate::restore::{confirm_restored, end_wait, is_chosen, replaced_address};
 
 /// One attempt to bind a claim: the objects of which [`Bind`] knows what matters.
 struct Binding<'a, A: ProviderAdapter> {
@@ -26,20 +27,19 @@ struct Binding<'a, A: ProviderAdapter> {
     claim: IPAddressClaim,
     pool: &'a PoolView,
     handler: &'a mut Guarded<A::Handler>,
-    debounce: &'a mut MessageDebounce,
+    attempt: &'a mut Attempt<AttemptState>,
     /// The IPAddress with the name of the claim that was found last.
     existing: Option<IPAddress>,
     /// The result of A2, if it was concurrent with A1.
-    early_allocation: Option<AllocationResult>,
+    early_allocation: Option<Result<Ensured, HandlerError>>,
     allocation: Option<Allocation>,
     /// Whether the outcome of a creation of the IPAddress is unknown.
     may_have_created: bool,
     /// Why the provider does not allocate the address of the IPAddress to the claim.
     rejection: String,
-    /// The error of the last request, if the protocol has to continue after it.
-    error: Option<ReconcileError>,
-    /// What the wait for a restore, or the release of a claim that is gone, ends with.
-    action: Action,
+    /// The error of the last request, if the protocol has to continue after it; or what the wait
+    /// for a restore, or the release of a claim that is gone, ends with.
+    result: Result<Action, ReconcileError>,
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
@@ -49,7 +49,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         pool: &PoolView,
         handler: &mut Guarded<A::Handler>,
-        debounce: &mut MessageDebounce,
+        attempt: &mut Attempt<AttemptState>,
     ) -> Result<Action, ReconcileError> {
         let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
         let mut bind = Bind::start(bind::Facts {
@@ -63,14 +63,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             claim: claim.clone(),
             pool,
             handler,
-            debounce,
+            attempt,
             existing: None,
             early_allocation: None,
             allocation: None,
             may_have_created: false,
             rejection: String::new(),
-            error: None,
-            action: Action::AwaitChange,
+            result: Ok(Action::AwaitChange),
         };
         loop {
             if let Step::Done(end) = bind.step() {
@@ -86,18 +85,51 @@ impl<A: ProviderAdapter> Binding<'_, A> {
     /// Sends the request of the current step.
     async fn perform(&mut self, bind: &Bind) -> Result<Event, ReconcileError> {
         match bind.step() {
-            Step::AddFinalizer => self.add_finalizer().await,
+            // A1.
+            Step::AddFinalizer => {
+                let add = self.reconciler.add_finalizer(&self.claim);
+                let added = traces::in_span(trace_span!("finalizer"), add).await?;
+                Ok(self.finalizer_added(added))
+            }
             Step::AddFinalizerAndAllocate => Ok(self.add_finalizer_and_allocate().await),
-            Step::ReadAddress(_) => self.read_address().await,
-            Step::CheckRestore => self.check_restore().await,
+            Step::ReadAddress(_) => {
+                let (found, facts) = self.reconciler.read_address(&self.claim).await?;
+                // Without it, the error of a creation is the result of the attempt.
+                self.existing = found.or(self.existing.take());
+                Ok(Event::Address(facts))
+            }
+            Step::CheckRestore => {
+                let check = self.reconciler.check_restore(&mut self.claim, self.attempt);
+                let Some(action) = check.await? else {
+                    return Ok(Event::Served);
+                };
+                self.result = Ok(action);
+                Ok(Event::Waits)
+            }
             Step::CheckClaim(_) => {
-                let check =
-                    self.reconciler
-                        .check_claim(&self.claim, self.handler, &mut self.action);
-                Ok(Event::Claim(check.await?))
+                let clean_up = self.reconciler.clean_up_if_gone(&self.claim, self.handler);
+                let gone = clean_up.await?;
+                if let Some(action) = gone {
+                    self.result = Ok(action);
+                }
+                Ok(Event::Claim(claim_read(gone)))
             }
             Step::Allocate => self.allocate().await,
-            Step::RemoveAddress(reason) => self.remove_address(reason).await,
+            // R1.
+            Step::RemoveAddress(reason) => {
+                if reason == RemovalReason::Rejected {
+                    info!(
+                        namespace = self.claim.metadata.namespace,
+                        name = self.claim.metadata.name,
+                        why = self.rejection,
+                        "deleting the IPAddress of an earlier claim"
+                    );
+                }
+                if let Some(address) = self.existing.take() {
+                    self.reconciler.remove_address(&address).await?;
+                }
+                Ok(Event::Removed)
+            }
             Step::CreateAddress => self.create_address().await,
             Step::RepairAddress => self.repair_address().await,
             Step::Commit => self.commit(bind.adopts_from_other_claim()).await,
@@ -110,11 +142,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         match end {
             End::AwaitChange => Ok(Action::AwaitChange),
             End::Retry => Ok(Action::Requeue(CONFLICT_RETRY_DELAY)),
-            End::AwaitRestore | End::CleanedUp => Ok(self.action),
-            End::Failed => match self.error {
-                Some(error) => Err(error),
-                None => Ok(Action::AwaitChange),
-            },
+            End::AwaitRestore | End::CleanedUp | End::Failed => self.result,
             End::NameConflict => {
                 let message = self.existing.as_ref().map(name_conflict);
                 Err(HandlerError::Permanent(message.unwrap_or_default()).into())
@@ -130,13 +158,6 @@ impl<A: ProviderAdapter> Binding<'_, A> {
             }
             End::UnexpectedEvent => Err(unexpected_event()),
         }
-    }
-
-    /// A1.
-    async fn add_finalizer(&mut self) -> Result<Event, ReconcileError> {
-        let add = self.reconciler.add_finalizer(&self.claim);
-        let added = traces::in_span(trace_span!("finalizer"), add).await?;
-        Ok(self.finalizer_added(added))
     }
 
     fn finalizer_added(&mut self, added: Option<IPAddressClaim>) -> Event {
@@ -158,33 +179,8 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         match added {
             Ok(added) => self.finalizer_added(added),
             Err(error) => {
-                self.error = Some(error);
+                self.result = Err(error);
                 Event::FinalizerNotSet
-            }
-        }
-    }
-
-    async fn read_address(&mut self) -> Result<Event, ReconcileError> {
-        let (found, facts) = self.reconciler.read_address(&self.claim).await?;
-        // Otherwise the error of a creation is the result of the attempt.
-        if found.is_some() {
-            self.existing = found;
-        }
-        Ok(Event::Address(facts))
-    }
-
-    async fn check_restore(&mut self) -> Result<Event, ReconcileError> {
-        let check = self
-            .reconciler
-            .check_restore(self.claim.clone(), self.debounce);
-        match check.await? {
-            RestoreCheck::Wait(action) => {
-                self.action = action;
-                Ok(Event::Waits)
-            }
-            RestoreCheck::Serve(latest) => {
-                self.claim = *latest;
-                Ok(Event::Served)
             }
         }
     }
@@ -208,22 +204,6 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         }
     }
 
-    /// R1.
-    async fn remove_address(&mut self, reason: RemovalReason) -> Result<Event, ReconcileError> {
-        if reason == RemovalReason::Rejected {
-            let (namespace, name) = (self.claim.namespace(), self.claim.name_any());
-            let why = &self.rejection;
-            info!(
-                namespace,
-                name, why, "deleting the IPAddress of an earlier claim"
-            );
-        }
-        if let Some(address) = self.existing.take() {
-            self.reconciler.remove_address(&address).await?;
-        }
-        Ok(Event::Removed)
-    }
-
     /// A3 for a claim without an IPAddress.
     async fn create_address(&mut self) -> Result<Event, ReconcileError> {
         let allocation = self.allocation.as_ref().ok_or_else(unexpected_event)?;
@@ -242,7 +222,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         // A read shows the IPAddress that has the name, of this process or another one.
         if error.is_already_exists() || error.outcome_is_unknown() {
             self.may_have_created |= error.outcome_is_unknown();
-            self.error = Some(error.into());
+            self.result = Err(error.into());
             return Ok(Event::NotCreated);
         }
         Err(creation_error(error))
@@ -284,7 +264,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
         let (reconciler, claim) = (self.reconciler, &self.claim);
         let version = reconciler.contract.ipam;
         let status = ClaimConditions::bound(&reconciler.filter.pool_name(claim), allocation);
-        let mut desired = status.bind(version, claim, clock::now());
+        let mut desired = status.apply_to(version, claim, clock::now());
         let is_expected = is_restored || is_chosen(claim, allocation);
         if is_expected || replaced_address(version, claim).is_none() {
             confirm_restored(version, &mut desired);
@@ -305,7 +285,7 @@ impl<A: ProviderAdapter> Binding<'_, A> {
             Ok(()) => {}
             // A patch of a claim that was just deleted can also fail with a conflict.
             Err(error) if error.has_changed() => {
-                self.error = Some(error.into());
+                self.result = Err(error.into());
                 return Ok(Event::NotCommitted);
             }
             Err(error) => return Err(error.into()),
@@ -401,8 +381,12 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         status: &ClaimConditions,
     ) {
         let version = self.contract.ipam;
-        let (namespace, name) = (claim.namespace(), claim.name_any());
-        debug!(namespace, claim = name, address = %allocation.address, "claim is bound");
+        debug!(
+            namespace = claim.metadata.namespace,
+            claim = claim.metadata.name,
+            address = %allocation.address,
+            "claim is bound"
+        );
         if claim.bound_address().is_none() {
             self.metrics.record_bind(claim);
         }
@@ -438,9 +422,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Ok(found)
     }
 }
-
-/// The result of A2.
-type AllocationResult = Result<Ensured, HandlerError>;
 
 /// What a rejected creation of an IPAddress means.
 fn creation_error(error: CallError) -> ReconcileError {

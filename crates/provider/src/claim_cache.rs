@@ -19,6 +19,7 @@ use crate::api::{
     ContractVersion, IPAddressClaim, MAX_REASON_LENGTH, MAX_REQUEST_LENGTH, PoolReference, Uid,
     conditions, names,
 };
+use crate::claim_conditions::condition;
 use crate::selection::Selection;
 use crate::waiting_claims::created;
 
@@ -75,13 +76,8 @@ fn is_bound(claim: &IPAddressClaim) -> bool {
 
 /// Whether the claim has the condition `AddressInUse`.
 fn shows_use(claim: &IPAddressClaim) -> bool {
-    let Some(status) = &claim.status else {
-        return false;
-    };
-    let mut lists = [ContractVersion::V1Beta2, ContractVersion::V1Beta1]
-        .map(|version| status.conditions(version))
-        .into_iter();
-    lists.any(|list| conditions::find(list, conditions::IN_USE).is_some())
+    let mut versions = ContractVersion::ALL.into_iter();
+    versions.any(|version| condition(version, claim, conditions::IN_USE).is_some())
 }
 
 /// A cache of the claims of all namespaces, including those that this process does not reconcile.
@@ -237,18 +233,23 @@ impl ClaimFilter {
                 .any(|kind| kind.matches(&claim.spec.pool_ref))
     }
 
-    /// The pool of a claim as all messages name it: `ExternalPool team-a/web`, or `GlobalPool web`
-    /// if it has no namespace.
+    /// The [name](pool_name) of the pool of a claim.
     pub(super) fn pool_name(&self, claim: &IPAddressClaim) -> String {
-        let PoolReference { kind, name, .. } = &claim.spec.pool_ref;
-        let is_cluster_scoped = self
-            .pools
-            .iter()
-            .any(|pools| pools.is_cluster_scoped && pools.matches(&claim.spec.pool_ref));
-        match claim.metadata.namespace.as_deref() {
-            Some(namespace) if !is_cluster_scoped => format!("{kind} {namespace}/{name}"),
-            _ => format!("{kind} {name}"),
-        }
+        let mut cluster_scoped = self.pools.iter().filter(|pools| pools.is_cluster_scoped);
+        pool_name(
+            claim,
+            cluster_scoped.any(|pools| pools.matches(&claim.spec.pool_ref)),
+        )
+    }
+}
+
+/// The pool of a claim as all messages name it: `ExternalPool team-a/web`, or `GlobalPool web` if it
+/// has no namespace.
+pub(super) fn pool_name(claim: &IPAddressClaim, is_cluster_scoped: bool) -> String {
+    let PoolReference { kind, name, .. } = &claim.spec.pool_ref;
+    match claim.metadata.namespace.as_deref() {
+        Some(namespace) if !is_cluster_scoped => format!("{kind} {namespace}/{name}"),
+        _ => format!("{kind} {name}"),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::api::conditions::{self, Condition};
 use crate::api::{
     ContractVersion, IPAddress, IPAddressClaim, IPAddressClaimStatus, LocalReference, names,
 };
-use crate::message_debounce::StatusDiff;
+use crate::attempt_state::StatusDiff;
 
 /// Precedes the last error in the message of a claim whose address cannot be released.
 const LAST_FAILURE: &str = "; not released yet, the last attempt failed: ";
@@ -243,11 +243,13 @@ impl ClaimConditions {
         let mut written = claim.clone();
         let generation = claim.metadata.generation;
         let status = written.status.get_or_insert_default();
-        let message = if self.ready {
-            ""
-        } else {
-            self.message.as_str()
-        };
+        let mut message = self.message.as_str();
+        if self.ready {
+            message = "";
+            status.address_ref = Some(LocalReference {
+                name: claim.name_any(),
+            });
+        }
         let observed = |condition: Condition| condition.with_observed_generation(generation);
         let ready = Condition::new(conditions::READY, self.ready, self.reason, message);
         let ready = observed(ready);
@@ -273,21 +275,6 @@ impl ClaimConditions {
         } else {
             conditions::remove(list, conditions::PAUSED);
         }
-        written
-    }
-
-    /// Returns the claim with these conditions and the reference to its IPAddress. Writing it binds
-    /// the claim.
-    pub(super) fn bind(
-        &self,
-        version: ContractVersion,
-        claim: &IPAddressClaim,
-        now: Time,
-    ) -> IPAddressClaim {
-        let mut written = self.apply_to(version, claim, now);
-        written.status.get_or_insert_default().address_ref = Some(LocalReference {
-            name: claim.name_any(),
-        });
         written
     }
 }
@@ -402,7 +389,7 @@ mod tests {
             let failed = ClaimConditions::failed(&HandlerError::PoolExhausted("none left".into()));
             for claim in [claim(), failed.apply_to(version, &claim(), now())] {
                 let mut status = ClaimConditions::bound(POOL, &allocation)
-                    .bind(version, &claim, now())
+                    .apply_to(version, &claim, now())
                     .status
                     .unwrap();
                 let time = status.conditions[0].last_transition_time.clone();
@@ -545,7 +532,7 @@ mod tests {
         let paused = ClaimConditions::waiting(&claim(), POOL, WaitReason::ClusterPaused, None);
         let written = paused.apply_to(ContractVersion::V1Beta2, &claim(), now());
         let allocation = Allocation::new([10, 0, 0, 5], 24);
-        let bound = ClaimConditions::bound(POOL, &allocation).bind(
+        let bound = ClaimConditions::bound(POOL, &allocation).apply_to(
             ContractVersion::V1Beta2,
             &written,
             now(),

@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::client::{CallError, error_chain};
 use capi_ipam_controller::clock;
 use capi_ipam_controller::controller::{Action, Attempt};
-use capi_ipam_controller::watch::{Keyed, display_name};
+use capi_ipam_controller::watch::Keyed;
 use capi_ipam_protocol::decision::AddressState;
 use kube::ResourceExt;
 use tracing::{debug, info};
 
 use crate::adapter::{HandlerError, ProviderAdapter};
 use crate::api::IPAddressClaim;
-use crate::attempt_state::{AttemptState, MAX_UNREPORTED_FAILURES};
+use crate::attempt_state::{AttemptState, MAX_UNREPORTED_FAILURES, MESSAGE_DEBOUNCE, StatusDiff};
 use crate::claim_conditions::{ClaimConditions, status_diff};
 use crate::error::ReconcileError;
-use crate::message_debounce::{MESSAGE_DEBOUNCE, MessageDebounce, StatusDiff, StatusWrite};
 use crate::reconciler::ClaimReconciler;
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
@@ -27,7 +26,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         &self,
         claim: &IPAddressClaim,
         status: &ClaimConditions,
-        debounce: &mut MessageDebounce,
+        attempt: &mut Attempt<AttemptState>,
         wait: Duration,
     ) -> Result<Action, CallError> {
         let version = self.contract.ipam;
@@ -35,10 +34,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let desired = status.apply_to(version, claim, clock::now());
         let desired = self.contract.claims_beside(claim).storable(claim, desired);
         let diff = status_diff(claim, &desired);
-        match debounce.decide(diff, Instant::now()) {
-            StatusWrite::Skip => return Ok(Action::Requeue(wait)),
-            StatusWrite::After(left) => return Ok(Action::Requeue(left.min(wait))),
-            StatusWrite::Now => {}
+        if let Some(left) = attempt.state.message_delay(diff, Instant::now()) {
+            return Ok(Action::Requeue(left.min(wait)));
         }
         match self.write_claim(claim, &desired).await {
             Ok(Some(_)) => {}
@@ -63,7 +60,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let pool = self.filter.pool_name(claim);
         let reason = status.reason;
         let problem = format!("{reason} {pool}");
-        let claim = display_name(claim);
+        let claim = claim.key().to_string();
         let details = &status.message;
         match self.waiting_log.allow(&problem, Instant::now()) {
             Some(others) => info!(claim, pool, reason, details, others, "claim is not ready"),
@@ -71,13 +68,17 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         }
     }
 
-    /// Handles an error of the handler: condition, event, and delay before the next attempt.
-    pub(super) async fn handle_error(
+    /// Handles the result of an attempt to bind a claim. After an error of the handler: condition,
+    /// event, and delay before the next attempt.
+    pub(super) async fn handle_bound(
         &self,
         claim: &IPAddressClaim,
         attempt: &mut Attempt<AttemptState>,
-        error: HandlerError,
+        bound: Result<Action, ReconcileError>,
     ) -> Result<Action, ReconcileError> {
+        let Err(ReconcileError::Handler(error)) = bound else {
+            return bound;
+        };
         let status = ClaimConditions::failed(&error);
         self.wait(claim, Some(status), attempt, Some(error)).await
     }
@@ -104,14 +105,25 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             None => true,
         };
-        if let Some(status) = status.filter(|_| is_reported)
-            && let Some(current) = self.latest(claim).await?
-        {
-            let debounce = &mut attempt.state.messages;
-            let update = self.update_status(&current, &status, debounce, wait);
-            return Ok(update.await?);
+        match status.filter(|_| is_reported) {
+            Some(status) => Ok(self.report(claim, &status, attempt, wait).await?),
+            None => Ok(Action::Requeue(wait)),
         }
-        Ok(Action::Requeue(wait))
+    }
+
+    /// [Updates](Self::update_status) the status of a claim that this process may have written
+    /// since.
+    async fn report(
+        &self,
+        claim: &IPAddressClaim,
+        status: &ClaimConditions,
+        attempt: &mut Attempt<AttemptState>,
+        wait: Duration,
+    ) -> Result<Action, CallError> {
+        let Some(current) = self.latest(claim).await? else {
+            return Ok(Action::Requeue(wait));
+        };
+        self.update_status(&current, status, attempt, wait).await
     }
 
     /// Reports on the claim that attempts keep failing, the last one with `error`.
@@ -127,7 +139,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let is_usable = !claim.is_deleting()
             && claim.bound_address().is_some()
             && self.addresses.state_for(claim) != AddressState::Absent;
-        if is_usable && !error.is_rejected() {
+        let is_rejected = error.failed_call().is_some_and(CallError::is_rejected);
+        if is_usable && !is_rejected {
             if attempt.failures == MAX_UNREPORTED_FAILURES {
                 self.events.warning(
                     claim,
@@ -139,16 +152,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             }
             return;
         }
-        let reported = match self.latest(claim).await {
-            Ok(Some(current)) => {
-                let debounce = &mut attempt.state.messages;
-                let update = self.update_status(&current, &status, debounce, Duration::ZERO);
-                update.await.map(drop)
-            }
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = reported {
+        let report = self.report(claim, &status, attempt, Duration::ZERO);
+        if let Err(error) = report.await {
             debug!(
                 claim = claim.name_any(),
                 error = error_chain(&error),
@@ -163,13 +168,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         &self,
         claim: &IPAddressClaim,
         status: &ClaimConditions,
-        debounce: &mut MessageDebounce,
+        attempt: &mut Attempt<AttemptState>,
         wait: Duration,
     ) -> Result<Action, ReconcileError> {
         if let Some(left) = unreported_deletion(claim, clock::now().0) {
             return Ok(Action::Requeue(left.min(wait)));
         }
-        Ok(self.update_status(claim, status, debounce, wait).await?)
+        Ok(self.update_status(claim, status, attempt, wait).await?)
     }
 
     /// Returns the claim, read again if this process wrote it since; `None` if it was deleted or

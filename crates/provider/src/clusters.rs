@@ -9,7 +9,7 @@ use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use capi_ipam_protocol::decision::ClusterState;
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::api::{Cluster, IPAddressClaim, is_paused, names};
 use crate::contract::namespace_of;
@@ -154,29 +154,27 @@ impl ObservedCache for Clusters {
     type Object = Cluster;
     type Value = ClusterInfo;
 
-    fn observed<T>(&self, function: impl FnOnce(&mut Observed<ClusterInfo>) -> T) -> T {
-        function(&mut self.state.lock().clusters)
+    fn observed(&self) -> MappedMutexGuard<'_, Observed<ClusterInfo>> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.clusters)
     }
 
     fn see(&self, cluster: &Cluster) {
         let key = cluster.key();
-        let paused = cluster.is_paused();
-        let is_changed = self.observed(|clusters| {
-            let now = Instant::now();
-            let before = clusters.get(key.namespace(), key.name());
-            let unpaused = match before {
-                Some(before) if before.paused && !paused => Some(now),
-                before => before.and_then(|before| before.unpaused),
-            };
-            let info = ClusterInfo {
-                paused,
-                created: created(&cluster.metadata),
-                unpaused,
-            };
-            let change = clusters.see(Origin::Watch, &cluster.metadata, info, now);
-            change.is_some_and(|change| change.before.map(|before| before.paused) != Some(paused))
-        });
-        if is_changed {
+        let (paused, now) = (cluster.is_paused(), Instant::now());
+        let mut clusters = self.observed();
+        let before = clusters.get(key.namespace(), key.name());
+        let unpaused = match before {
+            Some(before) if before.paused && !paused => Some(now),
+            before => before.and_then(|before| before.unpaused),
+        };
+        let info = ClusterInfo {
+            paused,
+            created: created(&cluster.metadata),
+            unpaused,
+        };
+        let change = clusters.see(Origin::Watch, &cluster.metadata, info, now);
+        drop(clusters);
+        if change.is_some_and(|change| change.before.map(|before| before.paused) != Some(paused)) {
             self.wake_waiting(&key);
         }
     }
@@ -189,17 +187,16 @@ impl ObservedCache for Clusters {
     /// nothing of it may change.
     fn see_undecodable(&self, metadata: &ObjectMeta) {
         let (key, now) = (NamespacedName::of(metadata), Instant::now());
-        self.observed(|clusters| {
-            clusters.see_undecodable(Origin::Watch, metadata, now);
-            if clusters.get(key.namespace(), key.name()).is_none() {
-                let info = ClusterInfo {
-                    paused: true,
-                    created: created(metadata),
-                    unpaused: None,
-                };
-                clusters.see(Origin::Watch, metadata, info, now);
-            }
-        });
+        let mut clusters = self.observed();
+        clusters.see_undecodable(Origin::Watch, metadata, now);
+        if clusters.get(key.namespace(), key.name()).is_none() {
+            let info = ClusterInfo {
+                paused: true,
+                created: created(metadata),
+                unpaused: None,
+            };
+            clusters.see(Origin::Watch, metadata, info, now);
+        }
     }
 }
 

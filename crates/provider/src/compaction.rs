@@ -15,7 +15,6 @@ use crate::reconciler::ClaimReconciler;
 
 impl<A: ProviderAdapter> Compaction<IPAddressClaim> for ClaimReconciler<A> {
     type Compact = CompactClaim;
-    type Error = CallError;
 
     fn compact(&self, claim: &IPAddressClaim) -> Option<CompactClaim> {
         let is_managed = self.filter.matches(claim);

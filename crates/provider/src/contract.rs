@@ -42,20 +42,18 @@ impl ContractClient {
         let clusters = find(ApiResource::erase::<Cluster>(&any));
         let (ipam, _, cluster) = futures::join!(claims, addresses, clusters);
         Self {
-            client: client.clone(),
             ipam,
             cluster,
-            pruned_claim_fields: PrunedFields::default(),
+            ..Self::with_newest_versions(client)
         }
     }
 
     /// Uses the newest versions without discovery, for example in tests without an API server.
     pub fn with_newest_versions(client: &Client) -> Self {
-        let (ipam, cluster) = (ContractVersion::default(), ContractVersion::default());
         Self {
             client: client.clone(),
-            ipam,
-            cluster,
+            ipam: ContractVersion::default(),
+            cluster: ContractVersion::default(),
             pruned_claim_fields: PrunedFields::default(),
         }
     }

@@ -28,6 +28,7 @@ use crate::api::conditions;
 use crate::api::{ContractVersion, IPAddressClaim, Uid, names};
 use crate::attempt_state::AttemptState;
 use crate::claim_conditions::ClaimConditions;
+use crate::contract::uid_of;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::reconciler::ClaimReconciler;
@@ -58,7 +59,7 @@ fn ignored_request(claim: &IPAddressClaim) -> Option<String> {
 }
 
 /// Whether a user requests the early release of this claim.
-fn is_requested(claim: &IPAddressClaim) -> bool {
+pub(super) fn is_requested(claim: &IPAddressClaim) -> bool {
     let annotations = claim.metadata.annotations.as_ref();
     annotations.is_some_and(|all| all.contains_key(names::RELEASE_NOW_ANNOTATION))
         && ignored_request(claim).is_none()
@@ -87,16 +88,12 @@ pub(super) struct ReleaseTime {
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
-    /// Completes the view of a claim with what permits its early release, apart from its pool.
-    pub(super) fn observe_early_release(&self, claim: &IPAddressClaim, view: &mut ClaimView) {
-        view.released_early = self.reports_early_release(claim);
-        if is_requested(claim) {
-            view.early_release = EarlyRelease::Requested;
-        }
-    }
-
     /// Completes the view of a claim with the time that its pool permits. Returns when this time is
     /// over, if other controllers keep the claim and the pool limits the time.
+    ///
+    /// The time is over only if the clock of the API server says so as well: it set
+    /// `deletionTimestamp`, and an address is not released early because the clock of this machine
+    /// is wrong.
     pub(super) async fn observe_time_limit(
         &self,
         claim: &IPAddressClaim,
@@ -110,11 +107,17 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         if view.early_release != EarlyRelease::No {
             return Ok(None);
         }
-        let time = self.release_time(claim, limit).await?;
-        if time.is_some_and(|time| time.left.is_zero()) {
+        let Some(at) = deadline(claim, limit) else {
+            return Ok(None);
+        };
+        let mut left = left_until(at, clock::now().0);
+        if left.is_zero() {
+            left = left_until(at, self.contract.server_now().await?);
+        }
+        if left.is_zero() {
             view.early_release = EarlyRelease::TimedOut;
         }
-        Ok(time)
+        Ok(Some(ReleaseTime { at, left }))
     }
 
     /// Reports that other controllers keep the claim. It is reconciled again when the time of its
@@ -130,29 +133,8 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let wait = self.retry_delay(error.as_ref());
         let wait = wait.min(self.options.resync_interval);
         let wait = time.map_or(wait, |time| time.left.min(wait));
-        self.report_blocked_deletion(claim, &status, &mut attempt.state.messages, wait)
+        self.report_blocked_deletion(claim, &status, attempt, wait)
             .await
-    }
-
-    /// Returns when the pool permits the release of a claim that is being deleted, if it limits the
-    /// time to `limit`.
-    ///
-    /// The time is over only if the clock of the API server says so as well: it set
-    /// `deletionTimestamp`, and an address is not released early because the clock of this machine
-    /// is wrong.
-    async fn release_time(
-        &self,
-        claim: &IPAddressClaim,
-        limit: Duration,
-    ) -> Result<Option<ReleaseTime>, CallError> {
-        let Some(at) = deadline(claim, limit) else {
-            return Ok(None);
-        };
-        let mut left = left_until(at, clock::now().0);
-        if left.is_zero() {
-            left = left_until(at, self.contract.server_now().await?);
-        }
-        Ok(Some(ReleaseTime { at, left }))
     }
 
     /// Reports which finalizers are passed over, and releases the address once the claim shows the
@@ -167,8 +149,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         let status = ClaimConditions::released_early(claim, &self.filter.pool_name(claim), reason);
         if !self.reports_early_release(claim) {
             // The watch event of the written status triggers the release.
-            let debounce = &mut attempt.state.messages;
-            let update = self.update_status(claim, &status, debounce, EXPECTATION_TTL);
+            let update = self.update_status(claim, &status, attempt, EXPECTATION_TTL);
             return Ok(update.await?);
         }
         info!(
@@ -177,20 +158,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             details = status.message,
             "releasing the address of a claim that has finalizers of other controllers"
         );
-        self.release(claim, handler, &mut attempt.state.messages, Some(&status))
-            .await
-    }
-
-    /// Replaces an outdated message of a claim whose address was released: that of a failed
-    /// attempt, or that the IPAddress waits for other controllers. Returns whether the claim was
-    /// written.
-    pub(super) async fn complete_report(
-        &self,
-        claim: &IPAddressClaim,
-        status: &ClaimConditions,
-    ) -> Result<bool, CallError> {
-        let desired = status.apply_to(self.contract.ipam, claim, clock::now());
-        Ok(self.write_claim(claim, &desired).await?.is_some())
+        self.release(claim, handler, attempt, Some(&status)).await
     }
 
     /// The status of a claim whose early release was reported and keeps failing. `None` for other
@@ -208,7 +176,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         Some(ClaimConditions::failed_early_release(message, error))
     }
 
-    fn reports_early_release(&self, claim: &IPAddressClaim) -> bool {
+    pub(super) fn reports_early_release(&self, claim: &IPAddressClaim) -> bool {
         let ready = self.ready_condition(claim);
         ready.is_some_and(|ready| ready.reason() == conditions::RELEASED_EARLY)
     }
@@ -217,27 +185,15 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 /// Publishes one event for each annotation `release-now` that has no effect, and for claims that
 /// cannot be decoded.
 pub(super) struct ReleaseRequestEvents {
-    version: ContractVersion,
-    events: EventPublisher,
+    pub(super) version: ContractVersion,
+    pub(super) events: EventPublisher,
     /// The last message about each claim.
-    reported: Mutex<HashMap<Uid, String>>,
-}
-
-impl ReleaseRequestEvents {
-    pub(super) fn new(version: ContractVersion, events: EventPublisher) -> Self {
-        Self {
-            version,
-            events,
-            reported: Mutex::default(),
-        }
-    }
+    pub(super) reported: Mutex<HashMap<Uid, String>>,
 }
 
 impl EventHandler<IPAddressClaim> for ReleaseRequestEvents {
     fn apply(&self, claim: &IPAddressClaim) {
-        let Some(uid) = claim.metadata.uid.as_deref().map(Uid::of) else {
-            return;
-        };
+        let uid = uid_of(claim);
         let mut reported = self.reported.lock();
         let Some(message) = ignored_request(claim) else {
             reported.remove(&uid);
@@ -252,9 +208,7 @@ impl EventHandler<IPAddressClaim> for ReleaseRequestEvents {
     }
 
     fn delete(&self, claim: &IPAddressClaim) {
-        if let Some(uid) = claim.metadata.uid.as_deref().map(Uid::of) {
-            self.reported.lock().remove(&uid);
-        }
+        self.reported.lock().remove(&uid_of(claim));
     }
 
     fn apply_invalid(&self, claim: &Invalid) {

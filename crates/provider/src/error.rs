@@ -17,7 +17,7 @@ pub enum ReconcileError {
 
 impl ReconcileError {
     /// Returns the request that failed, of this crate or of the handler.
-    fn failed_call(&self) -> Option<&CallError> {
+    pub(crate) fn failed_call(&self) -> Option<&CallError> {
         match self {
             Self::Call(error) => Some(error),
             Self::Handler(HandlerError::Transient { source, .. }) => source.downcast_ref(),
@@ -40,22 +40,6 @@ impl ReconcileError {
             }
             _ => false,
         }
-    }
-
-    /// Returns whether the API server does not know the kind of the claim yet: it has just started.
-    pub(crate) fn is_claim_kind_unknown(&self) -> bool {
-        self.failed_call()
-            .is_some_and(CallError::is_owner_kind_unknown)
-    }
-
-    /// Returns whether an object cannot be serialized: the attempt fails until the object changes.
-    pub(crate) fn is_unserializable(&self) -> bool {
-        self.failed_call().is_some_and(CallError::is_unserializable)
-    }
-
-    /// Returns whether the API server rejected the request, which a retry alone does not solve.
-    pub(crate) fn is_rejected(&self) -> bool {
-        self.failed_call().is_some_and(CallError::is_rejected)
     }
 }
 
@@ -88,8 +72,8 @@ mod tests {
             })
             .is_unanswered()
         );
-        assert!(
-            failed(422, "Invalid").is_rejected() && !failed(500, "InternalError").is_rejected()
-        );
+        let is_rejected =
+            |error: ReconcileError| error.failed_call().is_some_and(CallError::is_rejected);
+        assert!(is_rejected(failed(422, "Invalid")) && !is_rejected(failed(500, "InternalError")));
     }
 }

@@ -17,27 +17,23 @@ pub(super) struct Guarded<H> {
     pub(super) timeout: Duration,
 }
 
-/// Why a call of a handler has no result.
-#[derive(Debug, thiserror::Error)]
-enum CallFailure {
-    #[error("the provider panicked; this is a bug of the provider, see its log")]
-    Panic,
-    #[error("the provider did not answer within {0:?}")]
-    Timeout(Duration),
-}
-
 /// Waits for a call of a handler. `operation` says what it does.
 async fn guard<T>(
     timeout: Duration,
     operation: &'static str,
     call: impl Future<Output = Result<T, HandlerError>>,
 ) -> Result<T, HandlerError> {
-    let failed =
-        |failure: CallFailure| HandlerError::transient(format!("cannot {operation}"), failure);
+    let failed = |problem: String| HandlerError::transient(format!("cannot {operation}"), problem);
     match tokio::time::timeout(timeout, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(failed(CallFailure::Panic)),
-        Err(_) => Err(failed(CallFailure::Timeout(timeout))),
+        Ok(Err(_)) => {
+            let problem = "the provider panicked; this is a bug of the provider, see its log";
+            Err(failed(problem.to_owned()))
+        }
+        Err(_) => {
+            let problem = format!("the provider did not answer within {timeout:?}");
+            Err(failed(problem))
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use capi_ipam_protocol::decision::AddressState;
 use kube::ResourceExt;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::api::{ContractVersion, IPAddress, IPAddressClaim, PoolReference, Uid, names};
 
@@ -201,7 +201,7 @@ impl AddressIndex {
 
     /// Removes an IPAddress, unless another one of its name was created since.
     pub(super) fn remove(&self, namespace: &str, name: &str, uid: Option<&str>) {
-        self.observed(|known| known.delete(namespace, name, uid, Instant::now()));
+        self.observed().delete(namespace, name, uid, Instant::now());
     }
 }
 
@@ -209,8 +209,8 @@ impl ObservedCache for AddressIndex {
     type Object = IPAddress;
     type Value = AddressRecord;
 
-    fn observed<T>(&self, function: impl FnOnce(&mut Observed<AddressRecord>) -> T) -> T {
-        function(&mut self.state.lock().addresses)
+    fn observed(&self) -> MappedMutexGuard<'_, Observed<AddressRecord>> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.addresses)
     }
 
     fn see(&self, address: &IPAddress) {

@@ -1,5 +1,6 @@
 //! The IPAddress object of a claim: building a new one, and repairing an existing one.
 
+use capi_ipam_controller::finalizer;
 use capi_ipam_protocol::{FoundAddress, Owner};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
@@ -42,6 +43,22 @@ pub fn new_ip_address(
             .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))),
     );
     let annotations = (!allocation.annotations.is_empty()).then(|| allocation.annotations.clone());
+    let of_claim = OwnerReference {
+        api_version: api_version(version),
+        kind: "IPAddressClaim".to_owned(),
+        name: claim.name_any(),
+        uid: claim.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let of_pool = OwnerReference {
+        api_version: pool.api_version.clone(),
+        kind: claim.spec.pool_ref.kind.clone(),
+        name: claim.spec.pool_ref.name.clone(),
+        uid: pool.uid.clone(),
+        controller: Some(false),
+        block_owner_deletion: Some(true),
+    };
     IPAddress {
         api_version: Some(api_version(version)),
         kind: Some("IPAddress".to_owned()),
@@ -51,7 +68,7 @@ pub fn new_ip_address(
             finalizers: Some(vec![names::PROTECT_ADDRESS.to_owned()]),
             labels: Some(labels),
             annotations,
-            owner_references: Some(vec![claim_owner(version, claim), pool_owner(claim, pool)]),
+            owner_references: Some(vec![of_claim, of_pool]),
             ..ObjectMeta::default()
         },
         spec: IPAddressSpec {
@@ -63,28 +80,6 @@ pub fn new_ip_address(
             prefix: allocation.prefix.into(),
             gateway: allocation.gateway.map(|gateway| gateway.to_string()),
         },
-    }
-}
-
-fn claim_owner(version: ContractVersion, claim: &IPAddressClaim) -> OwnerReference {
-    OwnerReference {
-        api_version: api_version(version),
-        kind: "IPAddressClaim".to_owned(),
-        name: claim.name_any(),
-        uid: claim.uid().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }
-}
-
-fn pool_owner(claim: &IPAddressClaim, pool: &PoolView) -> OwnerReference {
-    OwnerReference {
-        api_version: pool.api_version.clone(),
-        kind: claim.spec.pool_ref.kind.clone(),
-        name: claim.spec.pool_ref.name.clone(),
-        uid: pool.uid.clone(),
-        controller: Some(false),
-        block_owner_deletion: Some(true),
     }
 }
 
@@ -122,28 +117,17 @@ pub(super) fn repaired(
 ) -> IPAddress {
     let desired = new_ip_address(version, claim, pool, allocation).metadata;
     let mut repaired = address.clone();
-    let finalizers = repaired.metadata.finalizers.get_or_insert_default();
-    if !finalizers
-        .iter()
-        .any(|present| present == names::PROTECT_ADDRESS)
-    {
-        finalizers.push(names::PROTECT_ADDRESS.to_owned());
+    if !finalizer::is_set(address, names::PROTECT_ADDRESS) {
+        let ours = names::PROTECT_ADDRESS.to_owned();
+        repaired.finalizers_mut().push(ours);
     }
     if let Some(labels) = desired.labels.filter(|labels| !labels.is_empty()) {
-        repaired
-            .metadata
-            .labels
-            .get_or_insert_default()
-            .extend(labels);
+        repaired.labels_mut().extend(labels);
     }
     if let Some(annotations) = desired.annotations {
-        repaired
-            .metadata
-            .annotations
-            .get_or_insert_default()
-            .extend(annotations);
+        repaired.annotations_mut().extend(annotations);
     }
-    let owners = repaired.metadata.owner_references.get_or_insert_default();
+    let owners = repaired.owner_references_mut();
     for owner in desired.owner_references.unwrap_or_default() {
         let names_same =
             |present: &OwnerReference| present.kind == owner.kind && present.name == owner.name;

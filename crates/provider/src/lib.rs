@@ -115,17 +115,16 @@ mod bind;
 mod claim;
 mod claim_cache;
 mod claim_conditions;
+mod claim_reporter;
 mod claim_status;
 mod clusters;
 mod compaction;
 mod contract;
-mod duplicate;
 mod early_release;
 mod error;
 mod guarded;
 mod index;
 mod ip_address;
-mod message_debounce;
 mod metrics;
 mod options;
 mod owner_versions;
@@ -174,10 +173,10 @@ pub mod advanced {
     pub use crate::adapter::{
         AddressOrigin, ClaimHandler, Ensured, PoolKind, PoolView, ProviderAdapter,
     };
-    pub use crate::address_use::{AddressUse, AddressUseReporter};
+    pub use crate::address_use::AddressUse;
     pub use crate::claim_cache::{ClaimCache, ClaimSnapshot, CompactClaim};
+    pub use crate::claim_reporter::ClaimReporter;
     pub use crate::contract::ContractClient;
-    pub use crate::duplicate::DuplicateReporter;
     pub use crate::ip_address::new_ip_address;
     pub use crate::metrics::METRICS;
     pub use crate::options::{ClaimOptions, SweepOptions};

@@ -43,13 +43,6 @@ pub struct ClaimOptions {
     pub allocate_before_finalizer: bool,
 }
 
-impl ClaimOptions {
-    /// How many claims are reconciled at the same time; `flag` is the value of `--concurrency`.
-    pub(crate) fn concurrency(&self, flag: u16) -> u16 {
-        self.concurrency.map_or(flag, |limit| limit.min(flag))
-    }
-}
-
 impl Default for ClaimOptions {
     fn default() -> Self {
         Self {

@@ -2,7 +2,7 @@
 //! all providers: what a pool contains, and what keeps it from deletion, is a [`PoolControl`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam_controller::client::{
     ApiObject, CallError, PrunedFields, ResourceClient, error_chain,
@@ -16,7 +16,7 @@ use capi_ipam_controller::finalizer;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::priority::Priority;
 use capi_ipam_controller::retry::Retry;
-use capi_ipam_controller::watch::{Keyed, WatchSpec, Watchable};
+use capi_ipam_controller::watch::{Keyed, WatchSpec};
 use kube::Resource;
 
 use crate::api::conditions::Condition;
@@ -35,7 +35,7 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// What the controller of pools has to know of the pools of a provider.
 pub trait PoolControl: Send + Sync + 'static {
     /// The kind of the pools.
-    type Pool: ApiObject + Watchable + Send + Sync;
+    type Pool: ApiObject;
 
     /// The finalizer of the pools, if they have one.
     fn finalizer(&self) -> Option<&'static str>;
@@ -116,13 +116,13 @@ pub fn run_pools<C: PoolControl>(
     let controller = controller
         .concurrency(CONCURRENCY)
         .wants(reconciler.status.is_change_by_others());
-    let Some(finalizer) = finalizer else {
-        let controller = controller.priority(|_, _| Priority::Low);
-        manager.run_controller(controller, main, reconciler);
-        return;
+    let controller = match finalizer {
+        Some(finalizer) => controller.priority(low_with_finalizer(finalizer)),
+        None => controller.priority(|_, _| Priority::Low),
     };
-    let controller = controller.priority(low_with_finalizer(finalizer));
-    manager.run_controller(controller, main, Finalized::new(reconciler, finalizer));
+    // Without a finalizer no pool is managed.
+    let reconciler = Finalized::new(reconciler, finalizer.unwrap_or_default());
+    manager.run_controller(controller, main, reconciler);
 }
 
 impl<C: PoolControl> PoolReconciler<C> {
@@ -173,19 +173,16 @@ impl<C: PoolControl> PoolReconciler<C> {
         result: Result<Action, CallError>,
         attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
-        if let Err(error) = &result {
-            self.status.failed(pool, error, attempt);
-            // Nothing can be reported in the status of a pool that cannot be decoded.
-            if error.invalid_response().is_some() {
-                return Ok(Action::Requeue(CHECK_INTERVAL));
-            }
-        }
         let delay = if pool.is_deleting() {
             DELETION_RETRY_DELAY
         } else {
             STATUS_INTERVAL
         };
-        attempt.conclude(pool.is_deleting(), result, delay)
+        match self.status.conclude(pool, result, attempt, delay) {
+            // Nothing can be reported in the status of a pool that cannot be decoded.
+            Err(error) if error.invalid_response().is_some() => Ok(Action::Requeue(CHECK_INTERVAL)),
+            concluded => concluded,
+        }
     }
 }
 
@@ -203,13 +200,6 @@ impl<C: PoolControl> Reconciler for PoolReconciler<C> {
         pool: Arc<C::Pool>,
         attempt: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
-        // Without a finalizer nothing else asks. Otherwise the action would release a pool in deletion.
-        if self.control.finalizer().is_none()
-            && let Protection::Postponed(action) = self.protection(&pool)
-        {
-            attempt.keeps_cause = true;
-            return Ok(action);
-        }
         let result = self.reconcile_pool(&pool, None).await;
         self.conclude(&pool, result, attempt)
     }
@@ -225,20 +215,21 @@ impl<C: PoolControl> Protect for PoolReconciler<C> {
         if !self.selection.includes(pool) {
             return Protection::Postponed(Action::AwaitChange);
         }
-        if self.status.expectations().is_stale(pool, Instant::now()) {
+        if self.status.is_stale(pool) {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
-        let protection = self.control.protection(pool);
+        // The status of a released pool is written as long as others keep it.
         let is_released = pool.is_deleting() && !self.is_protected(pool);
-        if protection == Protection::Managed && is_released {
-            // It is released. Its status is written as long as others keep it.
-            return Protection::Unmanaged;
+        match self.control.protection(pool) {
+            Protection::Managed if is_released || self.control.finalizer().is_none() => {
+                Protection::Unmanaged
+            }
+            protection => protection,
         }
-        protection
     }
 
     fn protected(&self, pool: &C::Pool) {
-        self.status.expectations().expect(pool, Instant::now());
+        self.status.expect(pool);
         self.control.seen(pool);
     }
 

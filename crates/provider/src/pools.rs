@@ -10,19 +10,17 @@ mod controller;
 mod handler;
 mod status;
 
-use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_controller::client::ResourceClient;
+use capi_ipam_controller::client::{ApiObject, ResourceClient};
 use capi_ipam_controller::controller::{ControllerBuilder, Trigger};
 use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::WatchSpec;
 use kube::core::{ApiResource, NamespaceResourceScope, ObjectMeta};
 use kube::{Client, Resource};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::addresses::PoolAddresses;
@@ -60,14 +58,7 @@ type EnqueuePool = Box<dyn Fn(NamespacedName) + Send + Sync>;
 /// The page of this crate has an example.
 pub trait PoolProvider: Send + Sync + 'static {
     /// The kind of the pools: a namespaced custom resource.
-    type Pool: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + Serialize
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static;
+    type Pool: ApiObject + Resource<DynamicType = (), Scope = NamespaceResourceScope>;
 
     /// Allocates an address of the pool for the claim. Returns the same address for the same claim.
     ///
@@ -190,9 +181,18 @@ impl<P: PoolProvider> WatchedPools<P> {
         });
         match controller {
             None => setup.controller.watch(main),
-            Some(controller) => {
+            Some(mut controller) => {
                 setup.controller.wait_for(synced);
-                start_controller(setup, controller, main, &shared);
+                // It reconciles nothing before the IPAddresses are listed.
+                controller.wait_for(setup.addresses_synced.clone());
+                if options.finalizer.is_some() {
+                    controller = controller.undecodable(undecodable);
+                }
+                let control = WatchedControl {
+                    shared: Arc::clone(&shared),
+                    pending_creates: Arc::clone(&setup.pending_creates),
+                };
+                run_pools(setup.manager, controller, main, (), control);
             }
         }
         Self { shared }
@@ -223,26 +223,6 @@ fn enqueue<K: 'static>(trigger: Option<Trigger<K>>) -> EnqueuePool {
         Some(trigger) => Box::new(move |pool| trigger.enqueue(pool)),
         None => Box::new(|_| {}),
     }
-}
-
-/// Starts the controller of the pools. It reconciles nothing before the IPAddresses are listed.
-fn start_controller<P: PoolProvider>(
-    setup: &mut ProviderSetup<'_>,
-    mut controller: ControllerBuilder<P::Pool>,
-    main: WatchSpec<P::Pool>,
-    shared: &Arc<Shared<P>>,
-) {
-    controller.wait_for(setup.addresses_synced.clone());
-    let control = WatchedControl {
-        shared: Arc::clone(shared),
-        pending_creates: Arc::clone(&setup.pending_creates),
-    };
-    let controller = if shared.options.finalizer.is_some() {
-        controller.undecodable(undecodable)
-    } else {
-        controller
-    };
-    run_pools(setup.manager, controller, main, (), control);
 }
 
 /// A pool in deletion of which only its metadata is known. Nothing else is used until it is

@@ -35,6 +35,7 @@ use crate::claim_cache::ClaimFilter;
 use crate::claim_conditions::{ClaimConditions, condition, waits_for_free_address};
 use crate::clusters::{Clusters, without_requested};
 use crate::contract::ContractClient;
+use crate::early_release::is_requested;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
@@ -167,15 +168,18 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             cluster: self.clusters.state_or_wait(claim),
             address: self.addresses.state_for(claim),
             holds_address: false,
-            early_release: EarlyRelease::No,
-            released_early: false,
+            early_release: if is_requested(claim) {
+                EarlyRelease::Requested
+            } else {
+                EarlyRelease::No
+            },
+            released_early: self.reports_early_release(claim),
             pool: None,
         };
         view.holds_address = view.address != AddressState::Absent;
         if may_be_moved(&view) {
             view.cluster = self.read_cluster(claim).await?;
         }
-        self.observe_early_release(claim, &mut view);
         let mut release_time = None;
         let mut decision = decide(&view);
         let mut pool = Err(HandlerError::PoolNotFound(String::new()));
@@ -223,15 +227,10 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     outcome = field::Empty,
                 );
                 traces::set_parent(&span, claim.metadata.annotations.as_ref());
-                let bind = self.bind(claim, &pool, &mut handler, &mut attempt.state.messages);
+                let bind = self.bind(claim, &pool, &mut handler, attempt);
                 let bound = traces::in_span(span.clone(), bind).await;
                 span.record("outcome", Action::outcome(&bound));
-                match bound {
-                    Err(ReconcileError::Handler(error)) => {
-                        self.handle_error(claim, attempt, error).await
-                    }
-                    ended => ended,
-                }
+                self.handle_bound(claim, attempt, bound).await
             }
             Decision::Release | Decision::ReleaseEarly => {
                 let span = trace_span!(
@@ -249,8 +248,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                             .release_early(claim, view.early_release, &mut handler, attempt)
                             .await;
                     }
-                    self.release(claim, &mut handler, &mut attempt.state.messages, None)
-                        .await
+                    self.release(claim, &mut handler, attempt, None).await
                 };
                 let released = traces::in_span(span.clone(), release).await;
                 span.record("outcome", Action::outcome(&released));
@@ -285,7 +283,8 @@ impl<A: ProviderAdapter> Reconciler for ClaimReconciler<A> {
     }
 
     fn retry(&self, error: &ReconcileError, failures: u32) -> Retry {
-        if error.is_unserializable() {
+        let call = error.failed_call();
+        if call.is_some_and(CallError::is_unserializable) {
             return Retry::GiveUp;
         }
         let delay = self.backoff.delay(failures, error);

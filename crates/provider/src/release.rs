@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use capi_ipam_controller::client::CallError;
-use capi_ipam_controller::controller::Action;
-use capi_ipam_controller::{finalizer, trace_span, traces};
+use capi_ipam_controller::controller::{Action, Attempt};
+use capi_ipam_controller::{clock, finalizer, trace_span, traces};
 use capi_ipam_protocol::clean_up::{self, CleanUp};
 use capi_ipam_protocol::release::{self, End, Event, Release, Step};
 use capi_ipam_protocol::{ClaimRead, FoundAddress};
@@ -15,40 +15,13 @@ use tracing::debug;
 
 use crate::adapter::{ClaimHandler, ProviderAdapter, Released};
 use crate::api::{IPAddress, IPAddressClaim, names};
+use crate::attempt_state::AttemptState;
 use crate::bind::unexpected_event;
 use crate::claim_conditions::ClaimConditions;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::ip_address::found_address;
-use crate::message_debounce::MessageDebounce;
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
-
-/// One attempt to release a claim.
-struct Releasing<'a, A: ProviderAdapter> {
-    reconciler: &'a ClaimReconciler<A>,
-    claim: &'a IPAddressClaim,
-    handler: &'a mut Guarded<A::Handler>,
-    debounce: &'a mut MessageDebounce,
-    /// The status of a claim that has finalizers of other controllers.
-    early: Option<&'a ClaimConditions>,
-    /// The IPAddress that was read.
-    existing: Option<IPAddress>,
-    /// What a later release, or that of a claim which is gone, ends with.
-    action: Action,
-}
-
-/// The clean-up of one claim that does not exist.
-struct CleaningUp<'a, A: ProviderAdapter> {
-    reconciler: &'a ClaimReconciler<A>,
-    claim: &'a IPAddressClaim,
-    handler: &'a mut Guarded<A::Handler>,
-    /// The IPAddress that was read.
-    existing: Option<IPAddress>,
-    /// The conflict of the last deletion.
-    conflict: Option<CallError>,
-    /// What a later release ends with.
-    action: Action,
-}
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Releases the address of a claim that is being deleted. `early` is the status of a claim that
@@ -57,7 +30,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         &self,
         claim: &IPAddressClaim,
         handler: &mut Guarded<A::Handler>,
-        debounce: &mut MessageDebounce,
+        attempt: &mut Attempt<AttemptState>,
         early: Option<&ClaimConditions>,
     ) -> Result<Action, ReconcileError> {
         let mut release = Release::start(release::Facts {
@@ -65,21 +38,67 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             has_finalizer: finalizer::is_set(claim, names::RELEASE_ADDRESS),
             is_early: early.is_some(),
         });
-        let mut releasing = Releasing {
-            reconciler: self,
-            claim,
-            handler,
-            debounce,
-            early,
-            existing: None,
-            action: Action::AwaitChange,
+        let mut existing = None;
+        let mut action = Action::AwaitChange;
+        let end = loop {
+            let event: Result<Event, ReconcileError> = match release.step() {
+                Step::RemoveKnownAddress => {
+                    let remove = self.remove_known_address(claim, handler);
+                    traces::in_span(trace_span!("delete_address"), remove).await
+                }
+                Step::ReadAddress | Step::ReadLateAddress => {
+                    let (found, facts) = self.read_address(claim).await?;
+                    existing = found;
+                    Ok(Event::Address(facts))
+                }
+                Step::CheckClaim => {
+                    let gone = self.clean_up_if_gone(claim, handler).await?;
+                    action = gone.unwrap_or(action);
+                    Ok(Event::Claim(claim_read(gone)))
+                }
+                // R1.
+                Step::RemoveAddress => {
+                    let address = existing.take().ok_or_else(unexpected_event)?;
+                    let remove = self.remove_address(&address);
+                    let is_gone = traces::in_span(trace_span!("delete_address"), remove).await?;
+                    handler.address_deleted(&address);
+                    Ok(removal(is_gone))
+                }
+                // R2.
+                Step::Release => match handler.release_address().await? {
+                    Released::Now => Ok(Event::Released {
+                        creation_may_apply: self
+                            .pending_creates
+                            .may_still_apply(claim, Instant::now()),
+                    }),
+                    Released::After(wait) => {
+                        action = Action::Requeue(wait);
+                        Ok(Event::Later)
+                    }
+                },
+                Step::Report => self.complete_report(claim, early).await,
+                // R3.
+                Step::RemoveFinalizer => {
+                    let remove = self.remove_finalizer(claim, early.is_some());
+                    traces::in_span(trace_span!("finalizer"), remove).await
+                }
+                Step::Done(end) => break end,
+            };
+            release.next(event?);
         };
-        loop {
-            if let Step::Done(end) = release.step() {
-                return releasing.end(end).await;
+        match end {
+            End::AwaitChange | End::Later | End::CleanedUp => Ok(action),
+            End::Retry => Ok(Action::Requeue(CONFLICT_RETRY_DELAY)),
+            End::Released => {
+                debug!(
+                    namespace = claim.metadata.namespace,
+                    claim = claim.metadata.name,
+                    "released the address of the claim"
+                );
+                Ok(Action::AwaitChange)
             }
-            let event = releasing.perform(release.step()).await?;
-            release.next(event);
+            End::Blocked => self.report_blocked_address(claim, attempt, early).await,
+            End::UnexpectedEvent => Err(unexpected_event()),
         }
     }
 
@@ -90,43 +109,96 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         claim: &IPAddressClaim,
         handler: &mut Guarded<A::Handler>,
     ) -> Result<Option<Action>, ReconcileError> {
+        use clean_up::{End, Event, Step};
         let mut clean_up = CleanUp::start();
-        let mut cleaning = CleaningUp {
-            reconciler: self,
-            claim,
-            handler,
-            existing: None,
-            conflict: None,
-            action: Action::AwaitChange,
-        };
+        let mut existing = None;
+        let mut conflict = None;
+        let mut action = Action::AwaitChange;
         loop {
-            if let clean_up::Step::Done(end) = clean_up.step() {
-                return cleaning.end(end);
-            }
-            let event = cleaning.perform(clean_up.step()).await?;
+            let event = match clean_up.step() {
+                Step::CheckClaim => Event::Claim(self.read_claim(claim).await?.0),
+                Step::ReadAddress => {
+                    let (found, facts) = self.read_address(claim).await?;
+                    existing = found;
+                    Event::Address(facts)
+                }
+                Step::CheckSuccessor => Event::Successor {
+                    exists: self.read_claim(claim).await?.1,
+                },
+                // R1.
+                Step::RemoveAddress => {
+                    let address = existing.take().ok_or_else(unexpected_event)?;
+                    match self.remove_address(&address).await {
+                        Ok(_) => {
+                            handler.address_deleted(&address);
+                            Event::Removed
+                        }
+                        Err(error) if error.is_conflict() => {
+                            conflict = Some(error);
+                            Event::AddressChanged
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Step::Release => match handler.release_address().await? {
+                    Released::Now => Event::Released,
+                    Released::After(wait) => {
+                        action = Action::Requeue(wait);
+                        Event::Later
+                    }
+                },
+                Step::Done(End::ClaimExists) => return Ok(None),
+                Step::Done(End::Later) => return Ok(Some(action)),
+                Step::Done(End::Released) => break,
+                Step::Done(End::Failed) => {
+                    return Err(conflict.map_or_else(unexpected_event, Into::into));
+                }
+                Step::Done(End::UnexpectedEvent) => return Err(unexpected_event()),
+            };
             clean_up.next(event);
         }
+        self.expect_deleted(claim);
+        debug!(
+            namespace = claim.metadata.namespace,
+            claim = claim.metadata.name,
+            "claim no longer exists; released its address"
+        );
+        Ok(Some(Action::AwaitChange))
     }
 
-    /// Reads whether a claim exists. If not, releases what was allocated to it; `action` follows.
-    pub(super) async fn check_claim(
+    /// Replaces an outdated message of a claim whose address was released early: that of a failed
+    /// attempt, or that the IPAddress waits for other controllers.
+    async fn complete_report(
         &self,
         claim: &IPAddressClaim,
-        handler: &mut Guarded<A::Handler>,
-        action: &mut Action,
-    ) -> Result<ClaimRead, ReconcileError> {
-        match self.clean_up_if_gone(claim, handler).await? {
-            None => Ok(ClaimRead::Exists),
-            Some(next) => {
-                *action = next;
-                Ok(ClaimRead::Gone)
-            }
-        }
+        status: Option<&ClaimConditions>,
+    ) -> Result<Event, ReconcileError> {
+        let status = status.ok_or_else(unexpected_event)?;
+        let desired = status.apply_to(self.contract.ipam, claim, clock::now());
+        let written = self.write_claim(claim, &desired).await?;
+        Ok(Event::Reported {
+            is_written: written.is_some(),
+        })
     }
 
-    /// R3. A claim of which the cache dropped annotations is read first, since removing the last
-    /// finalizer replaces the object.
-    async fn remove_finalizer(&self, claim: &IPAddressClaim) -> Result<IPAddressClaim, CallError> {
+    /// R3. `is_kept` is whether other finalizers keep the claim.
+    async fn remove_finalizer(
+        &self,
+        claim: &IPAddressClaim,
+        is_kept: bool,
+    ) -> Result<Event, ReconcileError> {
+        match self.without_finalizer(claim).await {
+            Ok(written) if is_kept => self.expect_write(&written),
+            Ok(_) => self.expect_deleted(claim),
+            Err(error) if error.is_not_found() => self.expect_deleted(claim),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Event::FinalizerRemoved)
+    }
+
+    /// Removes our finalizer from a claim. One of which the cache dropped annotations is read first,
+    /// since removing the last finalizer replaces the object.
+    async fn without_finalizer(&self, claim: &IPAddressClaim) -> Result<IPAddressClaim, CallError> {
         let claims = self.contract.claims_beside(claim);
         if claim.is_trimmed {
             let version = &claim.metadata.resource_version;
@@ -142,6 +214,56 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             // If the version differs, the API server rejects the removal with a conflict.
         }
         finalizer::remove(&claims, claim, names::RELEASE_ADDRESS).await
+    }
+
+    /// R1 without a read: deletes the IPAddress of the claim at the version in the cache.
+    async fn remove_known_address(
+        &self,
+        claim: &IPAddressClaim,
+        handler: &mut Guarded<A::Handler>,
+    ) -> Result<Event, ReconcileError> {
+        let Some((uid, version)) = self.addresses.delete_preconditions(claim) else {
+            return Ok(Event::AddressChanged);
+        };
+        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+        let addresses = self.contract.addresses(&namespace);
+        let deleted = match finalizer::delete_at_version(&addresses, &name, &uid, &version).await {
+            Ok(deleted) => deleted,
+            Err(error) if error.is_conflict() => return Ok(Event::AddressChanged),
+            Err(error) => return Err(error.into()),
+        };
+        if deleted.is_gone {
+            self.addresses.remove(&namespace, &name, Some(&uid));
+        }
+        if let Some(address) = &deleted.object {
+            handler.address_deleted(address);
+        }
+        Ok(removal(deleted.is_gone))
+    }
+
+    async fn report_blocked_address(
+        &self,
+        claim: &IPAddressClaim,
+        attempt: &mut Attempt<AttemptState>,
+        early: Option<&ClaimConditions>,
+    ) -> Result<Action, ReconcileError> {
+        debug!(
+            namespace = claim.metadata.namespace,
+            name = claim.metadata.name,
+            "IPAddress still has finalizers of other controllers"
+        );
+        // Another controller can have added its finalizer since the address was read.
+        let (found, _) = self.read_address(claim).await?;
+        let Some(address) = found else {
+            return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
+        };
+        let status = match early {
+            Some(early) => early.clone().waiting_for_address(&address),
+            None => ClaimConditions::blocked_by_address_finalizers(&address),
+        };
+        let wait = self.options.resync_interval;
+        self.report_blocked_deletion(claim, &status, attempt, wait)
+            .await
     }
 
     /// R1: removes our finalizer from an IPAddress and deletes it. Returns whether it is removed;
@@ -183,216 +305,16 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     }
 }
 
-impl<A: ProviderAdapter> Releasing<'_, A> {
-    /// Sends the request of a step.
-    async fn perform(&mut self, step: Step) -> Result<Event, ReconcileError> {
-        match step {
-            Step::RemoveKnownAddress => {
-                let remove = self.remove_known_address();
-                traces::in_span(trace_span!("delete_address"), remove).await
-            }
-            Step::ReadAddress | Step::ReadLateAddress => {
-                let (found, facts) = self.reconciler.read_address(self.claim).await?;
-                self.existing = found;
-                Ok(Event::Address(facts))
-            }
-            Step::CheckClaim => {
-                let check = self
-                    .reconciler
-                    .check_claim(self.claim, self.handler, &mut self.action);
-                Ok(Event::Claim(check.await?))
-            }
-            Step::RemoveAddress => {
-                let remove = self.remove_address();
-                traces::in_span(trace_span!("delete_address"), remove).await
-            }
-            Step::Release => self.release_address().await,
-            Step::Report => self.report().await,
-            Step::RemoveFinalizer => self.remove_finalizer().await,
-            Step::Done(_) => Err(unexpected_event()),
-        }
-    }
-
-    /// The result of the attempt.
-    async fn end(self, end: End) -> Result<Action, ReconcileError> {
-        match end {
-            End::AwaitChange => Ok(Action::AwaitChange),
-            End::Retry => Ok(Action::Requeue(CONFLICT_RETRY_DELAY)),
-            End::Later | End::CleanedUp => Ok(self.action),
-            End::Released => {
-                let (namespace, name) = (self.claim.namespace(), self.claim.name_any());
-                debug!(namespace, claim = name, "released the address of the claim");
-                Ok(Action::AwaitChange)
-            }
-            End::Blocked => self.report_blocked_address().await,
-            End::UnexpectedEvent => Err(unexpected_event()),
-        }
-    }
-
-    /// R1 without a read: deletes the IPAddress of the claim at the version in the cache.
-    async fn remove_known_address(&mut self) -> Result<Event, ReconcileError> {
-        let Some((uid, version)) = self.reconciler.addresses.delete_preconditions(self.claim)
-        else {
-            return Ok(Event::AddressChanged);
-        };
-        let (namespace, name) = (
-            self.claim.namespace().unwrap_or_default(),
-            self.claim.name_any(),
-        );
-        let addresses = self.reconciler.contract.addresses(&namespace);
-        let deleted = match finalizer::delete_at_version(&addresses, &name, &uid, &version).await {
-            Ok(deleted) => deleted,
-            Err(error) if error.is_conflict() => return Ok(Event::AddressChanged),
-            Err(error) => return Err(error.into()),
-        };
-        if deleted.is_gone {
-            self.reconciler
-                .addresses
-                .remove(&namespace, &name, Some(&uid));
-        }
-        if let Some(address) = &deleted.object {
-            self.handler.address_deleted(address);
-        }
-        Ok(if deleted.is_gone {
-            Event::Removed
-        } else {
-            Event::Blocked
-        })
-    }
-
-    /// R1.
-    async fn remove_address(&mut self) -> Result<Event, ReconcileError> {
-        let address = self.existing.take().ok_or_else(unexpected_event)?;
-        let is_gone = self.reconciler.remove_address(&address).await?;
-        self.handler.address_deleted(&address);
-        Ok(if is_gone {
-            Event::Removed
-        } else {
-            Event::Blocked
-        })
-    }
-
-    /// R2.
-    async fn release_address(&mut self) -> Result<Event, ReconcileError> {
-        if let Released::After(wait) = self.handler.release_address().await? {
-            self.action = Action::Requeue(wait);
-            return Ok(Event::Later);
-        }
-        let pending = &self.reconciler.pending_creates;
-        let creation_may_apply = pending.may_still_apply(self.claim, Instant::now());
-        Ok(Event::Released { creation_may_apply })
-    }
-
-    /// Completes the report of an early release.
-    async fn report(&mut self) -> Result<Event, ReconcileError> {
-        let is_written = match self.early {
-            Some(status) => self.reconciler.complete_report(self.claim, status).await?,
-            None => false,
-        };
-        Ok(Event::Reported { is_written })
-    }
-
-    /// R3.
-    async fn remove_finalizer(&mut self) -> Result<Event, ReconcileError> {
-        let reconciler = self.reconciler;
-        let remove = reconciler.remove_finalizer(self.claim);
-        match traces::in_span(trace_span!("finalizer"), remove).await {
-            // Its other finalizers keep the claim.
-            Ok(written) if self.early.is_some() => reconciler.expect_write(&written),
-            Ok(_) => reconciler.expect_deleted(self.claim),
-            Err(error) if error.is_not_found() => reconciler.expect_deleted(self.claim),
-            Err(error) => return Err(error.into()),
-        }
-        Ok(Event::FinalizerRemoved)
-    }
-
-    async fn report_blocked_address(self) -> Result<Action, ReconcileError> {
-        let (namespace, name) = (self.claim.namespace(), self.claim.name_any());
-        debug!(
-            namespace,
-            name, "IPAddress still has finalizers of other controllers"
-        );
-        // Another controller can have added its finalizer since the address was read.
-        let (found, _) = self.reconciler.read_address(self.claim).await?;
-        let Some(address) = found else {
-            return Ok(Action::Requeue(CONFLICT_RETRY_DELAY));
-        };
-        let status = match self.early {
-            Some(early) => early.clone().waiting_for_address(&address),
-            None => ClaimConditions::blocked_by_address_finalizers(&address),
-        };
-        let wait = self.reconciler.options.resync_interval;
-        self.reconciler
-            .report_blocked_deletion(self.claim, &status, self.debounce, wait)
-            .await
-    }
+/// What the clean-up of a claim that is gone, if it is, says about the claim.
+pub(super) fn claim_read(gone: Option<Action>) -> ClaimRead {
+    gone.map_or(ClaimRead::Exists, |_| ClaimRead::Gone)
 }
 
-impl<A: ProviderAdapter> CleaningUp<'_, A> {
-    /// Sends the request of a step.
-    async fn perform(&mut self, step: clean_up::Step) -> Result<clean_up::Event, ReconcileError> {
-        use clean_up::{Event, Step};
-        match step {
-            Step::CheckClaim => {
-                let (read, _) = self.reconciler.read_claim(self.claim).await?;
-                Ok(Event::Claim(read))
-            }
-            Step::ReadAddress => {
-                let (found, facts) = self.reconciler.read_address(self.claim).await?;
-                self.existing = found;
-                Ok(Event::Address(facts))
-            }
-            Step::CheckSuccessor => {
-                let (_, exists) = self.reconciler.read_claim(self.claim).await?;
-                Ok(Event::Successor { exists })
-            }
-            Step::RemoveAddress => self.remove_address().await,
-            Step::Release => match self.handler.release_address().await? {
-                Released::Now => Ok(Event::Released),
-                Released::After(wait) => {
-                    self.action = Action::Requeue(wait);
-                    Ok(Event::Later)
-                }
-            },
-            Step::Done(_) => Err(unexpected_event()),
-        }
-    }
-
-    /// The result of the clean-up; `None` if the claim exists.
-    fn end(self, end: clean_up::End) -> Result<Option<Action>, ReconcileError> {
-        match end {
-            clean_up::End::ClaimExists => Ok(None),
-            clean_up::End::Later => Ok(Some(self.action)),
-            clean_up::End::Released => {
-                self.reconciler.expect_deleted(self.claim);
-                let (namespace, claim) = (self.claim.namespace(), self.claim.name_any());
-                debug!(
-                    namespace,
-                    claim, "claim no longer exists; released its address"
-                );
-                Ok(Some(Action::AwaitChange))
-            }
-            clean_up::End::Failed => match self.conflict {
-                Some(conflict) => Err(conflict.into()),
-                None => Err(unexpected_event()),
-            },
-            clean_up::End::UnexpectedEvent => Err(unexpected_event()),
-        }
-    }
-
-    /// R1.
-    async fn remove_address(&mut self) -> Result<clean_up::Event, ReconcileError> {
-        let address = self.existing.take().ok_or_else(unexpected_event)?;
-        match self.reconciler.remove_address(&address).await {
-            Ok(_) => {
-                self.handler.address_deleted(&address);
-                Ok(clean_up::Event::Removed)
-            }
-            Err(error) if error.is_conflict() => {
-                self.conflict = Some(error);
-                Ok(clean_up::Event::AddressChanged)
-            }
-            Err(error) => Err(error.into()),
-        }
+/// What R1 has led to.
+fn removal(is_gone: bool) -> Event {
+    if is_gone {
+        Event::Removed
+    } else {
+        Event::Blocked
     }
 }

@@ -1,7 +1,6 @@
 //! A reconciler whose outcome is written into the status of its objects.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
 use capi_ipam_controller::clock;
@@ -26,6 +25,8 @@ const RECONCILED: &str = "Reconciled";
 /// Reason of an object whose reconcile fails.
 const RECONCILE_FAILED: &str = "ReconcileFailed";
 
+/// The client that writes the status of an object.
+type ClientOf<K> = dyn Fn(&K) -> ResourceClient<K> + Send + Sync;
 /// Says who uses an object.
 type Users<K> = dyn Fn(&K) -> Option<String> + Send + Sync;
 
@@ -73,9 +74,9 @@ struct ReadyStatus {
 ///         .finalizer("volumes.example.com/format", async |_| Ok(Action::AwaitChange))
 /// }
 /// ```
-pub struct Reported<R: Reconciler<Object: Resource>, O> {
+pub struct Reported<R: Reconciler<Object: Resource>> {
     inner: R,
-    objects: O,
+    objects: Arc<ClientOf<R::Object>>,
     status: StatusWriter<R::Object>,
     /// The reason of an error.
     reason: fn(&R::Error) -> Option<&'static str>,
@@ -83,10 +84,9 @@ pub struct Reported<R: Reconciler<Object: Resource>, O> {
     users: Box<Users<R::Object>>,
 }
 
-impl<R, O> Reported<R, O>
+impl<R> Reported<R>
 where
     R: Reconciler<Object: ApiObject + Resource<DynamicType: Default>, Error: From<CallError>>,
-    O: Fn(&R::Object) -> ResourceClient<R::Object> + Clone + Send + Sync + 'static,
 {
     /// Reports the outcome of a reconciler. `objects` is the client that writes the status of an
     /// object. `reason` is the reason of an error in CamelCase; an error without one, such as that
@@ -94,7 +94,7 @@ where
     pub fn new(
         inner: R,
         events: &EventPublisher,
-        objects: O,
+        objects: impl Fn(&R::Object) -> ResourceClient<R::Object> + Send + Sync + 'static,
         reason: fn(&R::Error) -> Option<&'static str>,
     ) -> Self {
         let version = <R::Object as Resource>::DynamicType::default();
@@ -109,7 +109,7 @@ where
         );
         Self {
             inner,
-            objects,
+            objects: Arc::new(objects),
             status,
             reason,
             users: Box::new(|object| {
@@ -135,14 +135,14 @@ where
         self,
         finalizer: impl Into<Arc<str>>,
         clean_up: C,
-    ) -> Finalized<Reported<CleanUp<R, O, C>, O>>
+    ) -> Finalized<Reported<impl Protect<Object = R::Object, State = R::State, Error = R::Error>>>
     where
         C: Fn(Arc<R::Object>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Action, R::Error>> + Send,
-        R::Object: Send + Sync,
     {
+        let objects = Arc::clone(&self.objects);
         let reported = Reported {
-            inner: CleanUp::new(self.inner, self.objects.clone(), clean_up),
+            inner: CleanUp::new(self.inner, move |object: &_| objects(object), clean_up),
             objects: self.objects,
             status: self.status,
             reason: self.reason,
@@ -153,12 +153,8 @@ where
 
     /// Whether a change of an object is not the last write of its status: for
     /// [`ControllerBuilder::wants`](capi_ipam_controller::controller::ControllerBuilder::wants).
-    pub fn is_change_by_others(&self) -> impl Fn(&R::Object, &R::Object) -> bool + use<R, O> {
+    pub fn is_change_by_others(&self) -> impl Fn(&R::Object, &R::Object) -> bool + use<R> {
         self.status.is_change_by_others()
-    }
-
-    fn is_stale(&self, object: &R::Object) -> bool {
-        self.status.expectations().is_stale(object, Instant::now())
     }
 
     /// The condition Ready after an attempt, and whether the object can become ready without being
@@ -214,10 +210,9 @@ where
             self.status.write_at_once(object);
         }
         let written = self.write(object, ready, is_retried).await;
-        if let Err(error) = &written {
-            self.status.failed(object, error, attempt);
-        }
-        let next = attempt.conclude(object.is_deleting(), written, CONFLICT_DELAY);
+        let next = self
+            .status
+            .conclude(object, written, attempt, CONFLICT_DELAY);
         if is_last && !matches!(next, Ok(Action::AwaitChange)) {
             return Ok(next?);
         }
@@ -257,13 +252,9 @@ fn is_warning(condition: &Condition) -> bool {
     condition.type_ == READY && condition.status == "False" && !is_requested
 }
 
-impl<R, O> Reconciler for Reported<R, O>
+impl<R> Reconciler for Reported<R>
 where
-    R: Reconciler<
-            Object: ApiObject + Resource<DynamicType: Default> + Send + Sync,
-            Error: From<CallError>,
-        >,
-    O: Fn(&R::Object) -> ResourceClient<R::Object> + Clone + Send + Sync + 'static,
+    R: Reconciler<Object: ApiObject + Resource<DynamicType: Default>, Error: From<CallError>>,
 {
     type Object = R::Object;
     type State = R::State;
@@ -278,7 +269,7 @@ where
         if attempt.cause == Cause::Deleted {
             return self.inner.reconcile(object, attempt).await;
         }
-        if self.is_stale(&object) {
+        if self.status.is_stale(&object) {
             attempt.keeps_cause = true;
             return Ok(Action::Requeue(EXPECTATION_TTL));
         }
@@ -299,27 +290,20 @@ where
     }
 }
 
-impl<R, O> Protect for Reported<R, O>
-where
-    R: Protect<
-            Object: ApiObject + Resource<DynamicType: Default> + Send + Sync,
-            Error: From<CallError>,
-        >,
-    O: Fn(&R::Object) -> ResourceClient<R::Object> + Clone + Send + Sync + 'static,
-{
+impl<R: Protect<Object: Resource<DynamicType: Default>>> Protect for Reported<R> {
     fn objects(&self, object: &R::Object) -> ResourceClient<R::Object> {
         self.inner.objects(object)
     }
 
     fn protection(&self, object: &R::Object) -> Protection {
-        if self.is_stale(object) {
+        if self.status.is_stale(object) {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         self.inner.protection(object)
     }
 
     fn protected(&self, object: &R::Object) {
-        self.status.expectations().expect(object, Instant::now());
+        self.status.expect(object);
         self.inner.protected(object);
     }
 

@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::absence::Absence;
-use capi_ipam_controller::controller::Action;
+use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::{clock, finalizer};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -30,47 +30,39 @@ use self::origin::{Origin, origin};
 use crate::adapter::{Allocation, ProviderAdapter};
 use crate::api::conditions::{self, Condition};
 use crate::api::{ContractVersion, IPAddressClaim, names};
+use crate::attempt_state::AttemptState;
 use crate::claim_conditions::{ClaimConditions, condition, waits_for_free_address};
 use crate::error::ReconcileError;
-use crate::message_debounce::MessageDebounce;
-use crate::reconciler::ClaimReconciler;
+use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
 
 /// How long a claim waits that was created with our finalizer, without further evidence that it was
 /// moved. Tools that restore managed fields do so immediately after they create the object.
 const UNCONFIRMED_RESTORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether a claim has to wait for its IPAddress to be restored.
-pub(super) enum RestoreCheck {
-    /// It waits, and this is the action.
-    Wait(Action),
-    /// It is served, in its latest state.
-    Serve(Box<IPAddressClaim>),
-}
-
 impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Decides whether a claim waits for its IPAddress to be restored. Call it only for a claim
     /// without an IPAddress that had our finalizer before this process could set it. Reads the
-    /// claim.
+    /// claim. `None` if it is served, in its state after this.
     pub(super) async fn check_restore(
         &self,
-        claim: IPAddressClaim,
-        debounce: &mut MessageDebounce,
-    ) -> Result<RestoreCheck, ReconcileError> {
+        claim: &mut IPAddressClaim,
+        attempt: &mut Attempt<AttemptState>,
+    ) -> Result<Option<Action>, ReconcileError> {
         let version = self.contract.ipam;
         let is_decided =
-            waits_for_free_address(&claim) || replaced_address(version, &claim).is_some();
-        if !finalizer::is_set(&claim, names::RELEASE_ADDRESS) || is_decided {
-            return Ok(RestoreCheck::Serve(Box::new(claim)));
+            waits_for_free_address(claim) || replaced_address(version, claim).is_some();
+        if !finalizer::is_set(claim, names::RELEASE_ADDRESS) || is_decided {
+            return Ok(None);
         }
-        let claims = self.contract.claims_beside(&claim);
+        let claims = self.contract.claims_beside(claim);
         let Some(found) = claims.get_metadata(&claim.name_any()).await? else {
-            return Ok(RestoreCheck::Wait(Action::AwaitChange));
+            return Ok(Some(Action::AwaitChange));
         };
         if found.uid != claim.metadata.uid {
-            return Ok(RestoreCheck::Serve(Box::new(claim)));
+            return Ok(None);
         }
         // The report of the wait replaces the older status, which may be the only evidence.
-        let is_awaited = awaits_address(version, &claim);
+        let is_awaited = awaits_address(version, claim);
         let origin = if is_awaited {
             Origin::Elsewhere
         } else {
@@ -78,9 +70,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         };
         let timeout = self.options.restored_claim_timeout;
         let has_moved = match origin {
-            Origin::Here => return Ok(RestoreCheck::Serve(Box::new(claim))),
+            Origin::Here => return Ok(None),
             Origin::Elsewhere => true,
-            Origin::Unknown => self.clusters.may_have_moved_with(&claim, Instant::now()),
+            Origin::Unknown => self.clusters.may_have_moved_with(claim, Instant::now()),
         };
         let permitted = if has_moved {
             timeout
@@ -95,38 +87,33 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                 .await;
         };
         if !has_moved {
-            return Ok(RestoreCheck::Wait(Action::Requeue(left)));
+            return Ok(Some(Action::Requeue(left)));
         }
         let created = created.map_or(jiff::Timestamp::MAX, |time| time.0);
         let until = created
             .saturating_add(SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX));
         let status = ClaimConditions::awaiting_address(until.unwrap_or(jiff::Timestamp::MAX));
-        let update = self.update_status(&claim, &status, debounce, left);
-        Ok(RestoreCheck::Wait(update.await?))
+        let update = self.update_status(claim, &status, attempt, left);
+        Ok(Some(update.await?))
     }
 
     /// Writes on the claim that it gets a new address, before one is allocated.
     async fn report_replaced_address(
         &self,
-        claim: IPAddressClaim,
+        claim: &mut IPAddressClaim,
         condition: Condition,
-    ) -> Result<RestoreCheck, ReconcileError> {
+    ) -> Result<Option<Action>, ReconcileError> {
         let mut desired = claim.clone();
-        let list = desired
-            .status
-            .get_or_insert_default()
-            .conditions_mut(self.contract.ipam);
-        conditions::set(
-            list,
-            condition.with_observed_generation(claim.metadata.generation),
-            clock::now(),
-        );
-        match self.write_claim(&claim, &desired).await {
-            Ok(written) => Ok(RestoreCheck::Serve(Box::new(written.unwrap_or(claim)))),
+        set_restored(self.contract.ipam, &mut desired, condition, clock::now());
+        match self.write_claim(claim, &desired).await {
+            Ok(written) => {
+                if let Some(written) = written {
+                    *claim = written;
+                }
+                Ok(None)
+            }
             // The change or the deletion of the claim triggers another reconcile.
-            Err(error) if error.has_changed() => Ok(RestoreCheck::Wait(Action::Requeue(
-                crate::reconciler::CONFLICT_RETRY_DELAY,
-            ))),
+            Err(error) if error.has_changed() => Ok(Some(Action::Requeue(CONFLICT_RETRY_DELAY))),
             Err(error) => Err(error.into()),
         }
     }
@@ -178,14 +165,19 @@ fn restore_condition(version: ContractVersion, claim: &IPAddressClaim) -> Option
 /// gets a new address: the user accepts one, but its machine may use another.
 pub(super) fn end_wait(version: ContractVersion, claim: &mut IPAddressClaim, now: Time) {
     if awaits_address(version, claim) {
-        let condition =
-            replacement(Origin::Elsewhere).with_observed_generation(claim.metadata.generation);
-        conditions::set(
-            claim.status.get_or_insert_default().conditions_mut(version),
-            condition,
-            now,
-        );
+        set_restored(version, claim, replacement(Origin::Elsewhere), now);
     }
+}
+
+fn set_restored(
+    version: ContractVersion,
+    claim: &mut IPAddressClaim,
+    condition: Condition,
+    now: Time,
+) {
+    let condition = condition.with_observed_generation(claim.metadata.generation);
+    let status = claim.status.get_or_insert_default();
+    conditions::set(status.conditions_mut(version), condition, now);
 }
 
 /// Whether a user has chosen the address of a claim, by a reservation or by the annotation of the

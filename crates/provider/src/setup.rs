@@ -35,7 +35,7 @@ use crate::repair::{AbandonedObjects, ReleaseAbandoned};
 use crate::selection::Selection;
 use crate::sweep::UnclaimedAddresses;
 use crate::unserved_kinds::CountUnservedKinds;
-use crate::verification::Verification;
+use crate::verification::VerifyBound;
 
 /// What is at hand when the adapter of a provider is created, before the controller of claims
 /// starts.
@@ -101,11 +101,11 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
     /// Starts to build the controller of claims.
     pub fn builder(manager: &mut Manager) -> ClaimReconcilerBuilder<'_, A> {
         ClaimReconcilerBuilder {
+            controller: manager.controller("claims"),
             manager,
             pools: Vec::new(),
             options: ClaimOptions::default(),
             sweep: None,
-            extensions: Vec::new(),
             adapter: PhantomData,
         }
     }
@@ -115,17 +115,14 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
 #[must_use = "nothing is reconciled before `build` is called"]
 pub struct ClaimReconcilerBuilder<'a, A> {
     manager: &'a mut Manager,
+    controller: ControllerBuilder<IPAddressClaim, CompactClaim>,
     pools: Vec<PoolKind>,
     options: ClaimOptions,
     sweep: Option<SweepOptions>,
-    extensions: Vec<Extension<'a>>,
     adapter: PhantomData<fn() -> A>,
 }
 
-/// Extends the controller of claims.
-type Extension<'a> = Box<dyn FnOnce(&mut ControllerBuilder<IPAddressClaim, CompactClaim>) + 'a>;
-
-impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
+impl<A: ProviderAdapter> ClaimReconcilerBuilder<'_, A> {
     /// Reconciles the claims for pools of this kind. Call it once for each kind, apart from that of
     /// [`WatchedPools`](crate::prelude::WatchedPools).
     pub fn pools(mut self, kind: PoolKind) -> Self {
@@ -203,9 +200,9 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     /// ```
     pub fn controller(
         mut self,
-        extend: impl FnOnce(&mut ControllerBuilder<IPAddressClaim, CompactClaim>) + 'a,
+        extend: impl FnOnce(&mut ControllerBuilder<IPAddressClaim, CompactClaim>),
     ) -> Self {
-        self.extensions.push(Box::new(extend));
+        extend(&mut self.controller);
         self
     }
 
@@ -230,14 +227,13 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
     ) -> Result<(), BoxError> {
         let Self {
             manager,
+            mut controller,
             pools,
             options,
             sweep,
-            extensions,
             ..
         } = self;
         let contract = ContractClient::discover(&manager.client, &manager.health).await;
-        let mut controller = manager.controller("claims");
         let addresses = Arc::new(AddressIndex::new(controller.trigger()));
         let claims_synced = manager.health.register_watch("IPAddressClaim");
         let addresses_synced = manager.health.register_watch("IPAddress");
@@ -263,9 +259,6 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             mut claim_event_handlers,
             ..
         } = setup;
-        for extend in extensions {
-            extend(&mut controller);
-        }
         if pools.is_empty() {
             return Err(
                 "a controller of claims needs a kind of pools: call `pools` of its builder".into(),
@@ -285,10 +278,11 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         }));
         let of_clusters = Arc::clone(&clusters);
         claim_event_handlers.push(on_deleted(move |claim| of_clusters.forget(claim)));
-        claim_event_handlers.push(Arc::new(ReleaseRequestEvents::new(
-            contract.ipam,
-            manager.events.clone(),
-        )));
+        claim_event_handlers.push(Arc::new(ReleaseRequestEvents {
+            version: contract.ipam,
+            events: manager.events.clone(),
+            reported: Mutex::default(),
+        }));
         let backoff = Arc::new(ClaimBackoff::new(options.retry));
         let of_backoff = Arc::clone(&backoff);
         claim_event_handlers.push(on_deleted(move |claim| of_backoff.forget(claim)));
@@ -328,9 +322,17 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             trim: trim_claim,
             ..main
         };
-        let verification = options
-            .verify_interval
-            .map(|interval| (Arc::new(Verification::default()), interval));
+        let verification = options.verify_interval.map(|interval| {
+            let bound = VerifyBound {
+                interval,
+                claims: claims.clone(),
+                trigger: controller.trigger(),
+                due: Arc::default(),
+            };
+            let (due, gates) = (Arc::clone(&bound.due), vec![claims_synced.clone()]);
+            manager.add_background_task("the verification of bound claims", gates, bound);
+            due
+        });
         let reconciler = Arc::new(ClaimReconciler {
             adapter,
             options,
@@ -342,12 +344,19 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
             filter,
             expectations: Expectations::default(),
             pending_creates,
-            verification: verification.clone().map(|(verification, _)| verification),
+            verification,
             metrics: ClaimMetrics::of(&manager.metrics),
             waiting_log: RepetitionLimit::default(),
         });
-        let controller = with_settings(controller, &reconciler)
-            .concurrency(options.concurrency(manager.options.concurrency));
+        let flag = manager.options.concurrency;
+        let [starting, undecodable, priority] = std::array::from_fn(|_| Arc::clone(&reconciler));
+        let controller = controller
+            .starting(move |claim| starting.starting(claim))
+            .undecodable(move |metadata| undecodable.undecodable(metadata))
+            .priority(move |claim, cause| priority.priority(claim, cause))
+            // Only what changes something has a span.
+            .span(|_, _| Span::none())
+            .concurrency(options.concurrency.map_or(flag, |limit| limit.min(flag)));
         let stop = manager.stop.clone();
         if let Some(options) = sweep {
             let deleted = reconciler
@@ -371,36 +380,10 @@ impl<'a, A: ProviderAdapter> ClaimReconcilerBuilder<'a, A> {
         manager.add_background_task("the upgrade of owner references", gates, upgrade);
         let clean_up = Arc::clone(&reconciler).clean_up_deleted(deleted_claims, stop.clone());
         manager.add("the clean-up after deleted claims", clean_up);
-        if let Some((verification, interval)) = verification {
-            let work = verification.run(
-                interval,
-                claims,
-                claims_synced.clone(),
-                controller.trigger(),
-            );
-            let stop = stop.clone();
-            manager.add_background("the verification of bound claims", async move {
-                stop.run_until_cancelled(work).await;
-            });
-        }
         manager.add(
             "the controller of claims",
             controller.run_with_compaction(main, stop, Arc::clone(&reconciler), reconciler),
         );
         Ok(())
     }
-}
-
-/// The controller of claims, with what its reconciler knows of them.
-fn with_settings<A: ProviderAdapter>(
-    controller: ControllerBuilder<IPAddressClaim, CompactClaim>,
-    reconciler: &Arc<ClaimReconciler<A>>,
-) -> ControllerBuilder<IPAddressClaim, CompactClaim> {
-    let [starting, undecodable, priority] = std::array::from_fn(|_| Arc::clone(reconciler));
-    controller
-        .starting(move |claim| starting.starting(claim))
-        .undecodable(move |metadata| undecodable.undecodable(metadata))
-        .priority(move |claim, cause| priority.priority(claim, cause))
-        // Only what changes something has a span.
-        .span(|_, _| Span::none())
 }

@@ -42,9 +42,11 @@ struct Schedule {
     latency: Duration,
 }
 
-enum Scheduled {
-    Written { at: Instant },
-    Due { at: Instant, earliest: Instant },
+struct Scheduled {
+    /// The earliest time of the next update of the pool.
+    earliest: Instant,
+    /// When an update is due that was not written yet.
+    due: Option<Instant>,
 }
 
 impl StatusLimiter {
@@ -67,12 +69,12 @@ impl StatusLimiter {
             latency,
         } = &mut *schedule;
         let (mut due, earliest) = match pools.get(&pool, now) {
-            Some(Scheduled::Due { at, earliest }) => (*at, *earliest),
+            Some(Scheduled {
+                earliest,
+                due: Some(due),
+            }) => (*due, *earliest),
             other => {
-                let earliest = match other {
-                    Some(Scheduled::Written { at }) => now.max(*at + self.interval),
-                    _ => now,
-                };
+                let earliest = other.map_or(now, |written| written.earliest.max(now));
                 let due = if has_transition {
                     earliest
                 } else {
@@ -92,24 +94,24 @@ impl StatusLimiter {
         }
         let wait = due.saturating_duration_since(now);
         if wait.is_zero() {
-            pools.insert(pool, Scheduled::Written { at: now }, self.interval, now);
+            let written = Scheduled {
+                earliest: now + self.interval,
+                due: None,
+            };
+            pools.insert(pool, written, self.interval, now);
             return None;
         }
-        pools.insert(
-            pool,
-            Scheduled::Due { at: due, earliest },
-            wait + EXPIRY,
-            now,
-        );
+        let due = Some(due);
+        pools.insert(pool, Scheduled { earliest, due }, wait + EXPIRY, now);
         Some(wait)
     }
 
     /// The last update of a pool has failed. Its next attempt, whose delay is that of its backoff,
     /// writes at once.
     pub(crate) fn retry(&self, pool: Uid, now: Instant) {
-        let due = Scheduled::Due {
-            at: now,
+        let due = Scheduled {
             earliest: now,
+            due: Some(now),
         };
         let pools = &mut self.schedule.lock().pools;
         pools.insert(pool, due, RETRY_EXPIRY, now);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient, error_chain};
-use capi_ipam_controller::controller::Attempt;
+use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::Expectations;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -64,9 +64,15 @@ impl<K: ApiObject> StatusWriter<K> {
         }
     }
 
-    /// The writes of this controller that its watch may not have shown yet.
-    pub fn expectations(&self) -> &Expectations {
-        &self.expectations
+    /// Whether this controller has written the object after this state, which its watch has not
+    /// shown yet.
+    pub fn is_stale(&self, object: &K) -> bool {
+        self.expectations.is_stale(object, Instant::now())
+    }
+
+    /// Records a write of an object, as the API server returned it.
+    pub fn expect(&self, written: &K) {
+        self.expectations.expect(written, Instant::now());
     }
 
     /// Whether a change is not the last write of this controller, which knows what it has written.
@@ -162,13 +168,12 @@ impl<K: ApiObject> StatusWriter<K> {
         let Some(written) = patch::write(client, before, wanted).await? else {
             return Ok(None);
         };
-        self.expectations.expect(&written, Instant::now());
+        self.expect(&written);
         let name = NamespacedName::of(written.meta());
         let object = format!("{} {name}", K::kind(&self.version));
         let (old, new) = ((self.conditions)(before), (self.conditions)(wanted));
-        for transition in transitions(&old, &new) {
-            let changed = conditions::find(&new, transition.type_);
-            transition.log(&object, changed.is_some_and(self.is_warning));
+        for (before, after) in transitions(&old, &new) {
+            log(&object, before, after, after.is_some_and(self.is_warning));
         }
         for condition in changed_conditions(&old, &new) {
             if (self.is_warning)(&condition) {
@@ -185,18 +190,31 @@ impl<K: ApiObject> StatusWriter<K> {
         changed_conditions(&(self.conditions)(before), &(self.conditions)(after))
     }
 
-    /// Call it with the error of each attempt at an object: the next attempt, whose delay is that
-    /// of its backoff, writes at once. Publishes a warning event if the API server rejects the
-    /// object or its status lastingly: then the conditions cannot report it.
-    pub fn failed<S>(&self, object: &K, error: &CallError, attempt: &Attempt<S>) {
-        self.write_at_once(object);
-        let is_rejected = error.is_rejected() || error.is_conflict();
-        if !is_rejected || !attempt.begins_to_be_rejected_lastingly() {
-            return;
+    /// What follows from the result of an attempt at an object, see [`Attempt::conclude`]. After an
+    /// error the next attempt, whose delay is that of its backoff, writes at once. Publishes a
+    /// warning event if the API server rejects the object or its status lastingly: then the
+    /// conditions cannot report it.
+    ///
+    /// # Errors
+    /// As for [`Attempt::conclude`].
+    pub fn conclude<S>(
+        &self,
+        object: &K,
+        result: Result<Action, CallError>,
+        attempt: &mut Attempt<S>,
+        delay: Duration,
+    ) -> Result<Action, CallError> {
+        if let Err(error) = &result {
+            self.write_at_once(object);
+            let is_rejected = error.is_rejected() || error.is_conflict();
+            if is_rejected && attempt.begins_to_be_rejected_lastingly() {
+                let error = error_chain(error);
+                let note = format!("cannot write the object or its status, will retry: {error}");
+                self.warn(object, conditions::INITIALIZATION_FAILED, &note);
+            }
         }
-        let error = error_chain(error);
-        let note = format!("cannot write the object or its status, will retry: {error}");
-        self.warn(object, conditions::INITIALIZATION_FAILED, &note);
+        let is_deleting = object.meta().deletion_timestamp.is_some();
+        attempt.conclude(is_deleting, result, delay)
     }
 
     fn warn(&self, object: &K, reason: &str, note: &str) {
@@ -205,47 +223,16 @@ impl<K: ApiObject> StatusWriter<K> {
     }
 }
 
-/// The change of one condition.
-#[derive(Clone, Copy)]
-struct Transition<'a> {
-    type_: &'a str,
-    /// The status before and after; `None` without the condition.
-    from: Option<&'a str>,
-    to: Option<&'a str>,
-    reason: &'a str,
-    details: &'a str,
-}
-
-impl Transition<'_> {
-    fn log(self, object: &str, is_problem: bool) {
-        let Self {
-            type_,
-            from,
-            to,
-            reason,
-            details,
-        } = self;
-        if is_problem {
-            warn!(
-                %object,
-                condition = type_,
-                from,
-                to,
-                reason,
-                details,
-                "condition changed"
-            );
-        } else {
-            info!(
-                %object,
-                condition = type_,
-                from,
-                to,
-                reason,
-                details,
-                "condition changed"
-            );
-        }
+/// Logs the change of a condition; `None` is an object without it.
+fn log(object: &str, before: Option<&Condition>, after: Option<&Condition>, is_problem: bool) {
+    let condition = after.or(before).map(|condition| condition.type_.as_ref());
+    let [from, to] = [before, after].map(|state| state.map(|state| state.status.as_ref()));
+    let reason = after.map_or("", Condition::reason);
+    let details = after.map_or("", Condition::message);
+    if is_problem {
+        warn!(%object, condition, from, to, reason, details, "condition changed");
+    } else {
+        info!(%object, condition, from, to, reason, details, "condition changed");
     }
 }
 
@@ -263,36 +250,28 @@ fn differ(before: &Condition, after: &Condition) -> bool {
     (&before.status, &before.reason) != (&after.status, &after.reason)
 }
 
-fn transitions<'a>(before: &'a [Condition], after: &'a [Condition]) -> Vec<Transition<'a>> {
-    let changed = after.iter().filter_map(|condition| {
-        let present = conditions::find(before, &condition.type_);
-        is_news(present, condition).then(|| Transition {
-            type_: &condition.type_,
-            from: present.map(|present| present.status.as_ref()),
-            to: Some(condition.status.as_ref()),
-            reason: condition.reason(),
-            details: condition.message(),
-        })
-    });
-    let is_removed = |condition: &&Condition| {
-        condition.status == "True" && conditions::find(after, &condition.type_).is_none()
+/// The changes of conditions: each before and after, `None` for an object without it.
+fn transitions<'a>(
+    before: &'a [Condition],
+    after: &'a [Condition],
+) -> Vec<(Option<&'a Condition>, Option<&'a Condition>)> {
+    let repeats_ready = |condition: &Condition| {
+        [conditions::RECONCILING, conditions::STALLED].contains(&condition.type_.as_ref())
     };
-    let removed = before
-        .iter()
-        .filter(is_removed)
-        .map(|condition| Transition {
-            type_: &condition.type_,
-            from: Some(condition.status.as_ref()),
-            to: None,
-            reason: "",
-            details: "",
-        });
-    let repeats_ready =
-        |it: &Transition<'_>| [conditions::RECONCILING, conditions::STALLED].contains(&it.type_);
-    changed
-        .chain(removed)
-        .filter(|transition| !repeats_ready(transition))
-        .collect()
+    let mut changes = Vec::new();
+    for condition in after {
+        let present = conditions::find(before, &condition.type_);
+        if is_news(present, condition) && !repeats_ready(condition) {
+            changes.push((present, Some(condition)));
+        }
+    }
+    for condition in before {
+        let is_removed = conditions::find(after, &condition.type_).is_none();
+        if is_removed && condition.status == "True" && !repeats_ready(condition) {
+            changes.push((Some(condition), None));
+        }
+    }
+    changes
 }
 
 /// Whether a condition is news. That a new object has no problem is none.
@@ -316,9 +295,13 @@ mod tests {
     }
 
     fn changes(before: &[Condition], after: &[Condition]) -> Vec<String> {
-        let text = |it: Transition<'_>| {
-            let (from, to) = (it.from.unwrap_or("-"), it.to.unwrap_or("-"));
-            format!("{} {from} {to} {}", it.type_, it.reason)
+        let text = |(before, after): (Option<&Condition>, Option<&Condition>)| {
+            let status = |state: Option<&Condition>| {
+                state.map_or("-".to_owned(), |state| state.status.to_string())
+            };
+            let type_ = &after.or(before).unwrap().type_;
+            let reason = after.map_or("", Condition::reason);
+            format!("{type_} {} {} {reason}", status(before), status(after))
         };
         transitions(before, after).into_iter().map(text).collect()
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::controller::Trigger;
-use capi_ipam_controller::health::ReadinessGate;
+use capi_ipam_controller::manager::{BackgroundTask, NextRun};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
@@ -37,29 +37,29 @@ impl Verification {
             .as_deref()
             .is_some_and(|uid| self.due.lock().remove(&Uid::of(uid)))
     }
+}
 
-    /// Enqueues each bound claim once in every interval. Does not end.
-    pub(super) async fn run(
-        self: Arc<Self>,
-        interval: Duration,
-        claims: ClaimCache,
-        claims_synced: ReadinessGate,
-        trigger: Trigger<IPAddressClaim>,
-    ) {
-        claims_synced.wait().await;
-        loop {
-            let (begun, mut bound) = (Instant::now(), claims.bound());
-            bound.sort_unstable();
-            // Claims that were deleted before they were verified.
-            self.due.lock().clear();
-            let count = u32::try_from(bound.len()).unwrap_or(u32::MAX);
-            for (number, (uid, claim)) in (0..).zip(bound) {
-                sleep_until(begun + share(interval, number, count)).await;
-                self.due.lock().insert(uid);
-                trigger.enqueue(claim);
-            }
-            sleep_until(begun + interval).await;
+/// Enqueues each bound claim once in every interval.
+pub(super) struct VerifyBound {
+    pub(super) interval: Duration,
+    pub(super) claims: ClaimCache,
+    pub(super) trigger: Trigger<IPAddressClaim>,
+    pub(super) due: Arc<Verification>,
+}
+
+impl BackgroundTask for VerifyBound {
+    async fn run_once(&mut self) -> NextRun {
+        let (begun, mut bound) = (Instant::now(), self.claims.bound());
+        bound.sort_unstable();
+        // Claims that were deleted before they were verified.
+        self.due.due.lock().clear();
+        let count = u32::try_from(bound.len()).unwrap_or(u32::MAX);
+        for (number, (uid, claim)) in (0..).zip(bound) {
+            sleep_until(begun + share(self.interval, number, count)).await;
+            self.due.due.lock().insert(uid);
+            self.trigger.enqueue(claim);
         }
+        NextRun::After(self.interval.saturating_sub(begun.elapsed()))
     }
 }
 

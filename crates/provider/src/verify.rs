@@ -49,15 +49,9 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     "Verify",
                     &text,
                 );
-                match self
-                    .bind(claim, &pool, handler, &mut attempt.state.messages)
-                    .await
-                {
-                    Err(ReconcileError::Handler(error)) => {
-                        self.handle_error(claim, attempt, error).await
-                    }
-                    ended => ended,
-                }
+                let bind = self.bind(claim, &pool, handler, attempt);
+                let bound = bind.await;
+                self.handle_bound(claim, attempt, bound).await
             }
             Err(error) => {
                 // The claim keeps its conditions: nothing shows that its address is lost.

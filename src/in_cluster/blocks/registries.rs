@@ -5,7 +5,7 @@ mod status;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{IPNetwork, IPRegistry, IPRegistryStatus, names};
@@ -203,8 +203,7 @@ impl Protect for RegistryReconciler {
     }
 
     fn protection(&self, registry: &IPRegistry) -> Protection {
-        let expectations = self.status_writer.expectations();
-        if expectations.is_stale(registry, Instant::now()) {
+        if self.status_writer.is_stale(registry) {
             return Protection::Postponed(Action::Requeue(EXPECTATION_TTL));
         }
         // One without the finalizer is used as long as it exists.
@@ -215,8 +214,7 @@ impl Protect for RegistryReconciler {
     }
 
     fn protected(&self, registry: &IPRegistry) {
-        let expectations = self.status_writer.expectations();
-        expectations.expect(registry, Instant::now());
+        self.status_writer.expect(registry);
     }
 
     /// It is used while other objects refer to it.

@@ -15,7 +15,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{Conflict, allocated_block};
 use capi_ipam_provider::advanced::{
-    ClaimCache, ClaimSnapshot, DuplicateReporter, ProviderSetup, Repair, Repaired,
+    ClaimCache, ClaimReporter, ClaimSnapshot, ProviderSetup, Repair, Repaired,
 };
 use prometheus_client::metrics::gauge::Gauge;
 use tracing::debug;
@@ -28,7 +28,7 @@ use crate::in_cluster::metrics::DUPLICATE_ADDRESSES;
 pub(super) struct ReportDuplicates {
     context: Arc<Context>,
     claims: ClaimCache,
-    reporter: DuplicateReporter,
+    reporter: ClaimReporter,
     found: Gauge,
 }
 
@@ -83,7 +83,7 @@ impl ReportDuplicates {
         Self {
             context,
             claims: setup.claim_cache(),
-            reporter: DuplicateReporter::new(setup.contract.clone(), setup.manager.events.clone()),
+            reporter: ClaimReporter::new(setup),
             found,
         }
     }
@@ -117,7 +117,7 @@ impl ReportDuplicates {
             &found.reserved_for,
             &found.slot.reservation_name(),
         );
-        self.reporter.report(&claim, message).await
+        self.reporter.report_duplicate(&claim, message).await
     }
 
     fn bound(&self, claim: &NamespacedName) -> Option<ClaimSnapshot> {

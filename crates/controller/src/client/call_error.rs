@@ -131,15 +131,12 @@ impl CallError {
         let Self::Failed { source, .. } = self else {
             return false;
         };
-        let mut next: Option<&(dyn std::error::Error + 'static)> = Some(source.as_ref());
-        while let Some(error) = next {
+        let first: &(dyn std::error::Error + 'static) = source.as_ref();
+        let mut errors = std::iter::successors(Some(first), |error| error.source());
+        errors.any(|error| {
             let transport = error.downcast_ref::<hyper_util::client::legacy::Error>();
-            if transport.is_some_and(hyper_util::client::legacy::Error::is_connect) {
-                return true;
-            }
-            next = error.source();
-        }
-        false
+            transport.is_some_and(hyper_util::client::legacy::Error::is_connect)
+        })
     }
 
     /// The API server or an admission webhook rejected the object as invalid.

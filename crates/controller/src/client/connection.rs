@@ -269,11 +269,20 @@ async fn send(
     let http = pool.current.lock().http.clone();
     let line = tracing::enabled!(tracing::Level::TRACE)
         .then(|| format!("{} {}", request.method(), request.uri()));
-    let silence = watch_timeout(&request).map(Silence::of_watch);
+    // The API server ends a watch after its duration. Without changes it is silent until then, so a
+    // reader that ends it before says nothing about its connection.
+    let silence = watch_timeout(&request).map(|duration| Silence {
+        limit: duration.saturating_add(WATCH_MARGIN),
+        suspicious: duration.saturating_add(WATCH_MARGIN / 2),
+    });
     let mut pending = Pending {
         pool,
         since: Instant::now(),
-        silence: Silence::of_request(limit),
+        // The caller may have a slightly shorter timeout.
+        silence: Silence {
+            limit,
+            suspicious: limit / 10 * 9,
+        },
         is_over: false,
     };
     let response = timeout(limit, http.request(request)).await;
@@ -303,26 +312,6 @@ struct Silence {
     limit: Duration,
     /// After this time, it is probably dead if the caller drops the response.
     suspicious: Duration,
-}
-
-impl Silence {
-    /// Of a request that has to be answered within `limit`. Its caller may have a slightly shorter
-    /// timeout.
-    fn of_request(limit: Duration) -> Self {
-        Self {
-            limit,
-            suspicious: limit / 10 * 9,
-        }
-    }
-
-    /// Of a watch that the API server ends after `duration`. Without changes it is silent until
-    /// then, so a reader that ends it before says nothing about its connection.
-    fn of_watch(duration: Duration) -> Self {
-        Self {
-            limit: duration.saturating_add(WATCH_MARGIN),
-            suspicious: duration.saturating_add(WATCH_MARGIN / 2),
-        }
-    }
 }
 
 /// A response that is not complete. Resets the connections if it is dropped after a suspicious

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt::Debug;
 
 use super::store::Cached;
+use crate::client::CallError;
 use crate::namespaced_name::NamespacedName;
 
 /// Decides which objects of a controller are cached in a compact form, for kinds with many objects
@@ -14,8 +15,6 @@ use crate::namespaced_name::NamespacedName;
 pub trait Compaction<K>: Send + Sync + 'static {
     /// The compact form of an object.
     type Compact: Clone + Debug + Send + Sync + 'static;
-    /// The error of a failed [`Compaction::fetch`].
-    type Error: std::error::Error + Send + Sync + 'static;
 
     /// The compact form of an object that needs no reconcile according to its own fields; `None` to
     /// cache it in full and to reconcile it.
@@ -31,7 +30,7 @@ pub trait Compaction<K>: Send + Sync + 'static {
     fn fetch(
         &self,
         name: &NamespacedName,
-    ) -> impl Future<Output = Result<Option<K>, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Option<K>, CallError>> + Send;
 
     /// Creates an object from its compact form, which the handler of the watch gets as deleted when
     /// a new list does not contain the object. `None` if the handler need not know.
@@ -52,7 +51,6 @@ pub(super) struct NoCompaction;
 
 impl<K: 'static> Compaction<K> for NoCompaction {
     type Compact = Infallible;
-    type Error = Infallible;
 
     fn compact(&self, _: &K) -> Option<Infallible> {
         None
@@ -62,7 +60,7 @@ impl<K: 'static> Compaction<K> for NoCompaction {
         match *compact {}
     }
 
-    async fn fetch(&self, _: &NamespacedName) -> Result<Option<K>, Infallible> {
+    async fn fetch(&self, _: &NamespacedName) -> Result<Option<K>, CallError> {
         Ok(None)
     }
 

@@ -17,20 +17,6 @@ pub enum Failure<'a, E> {
     TimedOut(Duration),
 }
 
-impl<'a, E> Failure<'a, E> {
-    /// The failure with a part of its error; `None` if the error does not have this part.
-    pub(super) fn of_part<P>(
-        &self,
-        part: impl FnOnce(&'a E) -> Option<&'a P>,
-    ) -> Option<Failure<'a, P>> {
-        match *self {
-            Self::Error(error) => part(error).map(Failure::Error),
-            Self::Panicked => Some(Failure::Panicked),
-            Self::TimedOut(limit) => Some(Failure::TimedOut(limit)),
-        }
-    }
-}
-
 impl<E: Error + 'static> fmt::Display for Failure<'_, E> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

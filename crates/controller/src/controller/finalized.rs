@@ -24,7 +24,7 @@ pub const CONFLICT_DELAY: Duration = Duration::from_millis(250);
 pub const IN_USE_DELAY: Duration = Duration::from_mins(1);
 
 /// What [`Finalized`] has to know of a reconciler.
-pub trait Protect: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>> {
+pub trait Protect: Reconciler<Object: ApiObject, Error: From<CallError>> {
     /// The client that reads and writes the object.
     fn objects(&self, object: &Self::Object) -> ResourceClient<Self::Object>;
 
@@ -314,7 +314,7 @@ where
 
 impl<R, O, C, F> Protect for CleanUp<R, O, C>
 where
-    R: Reconciler<Object: ApiObject + Send + Sync, Error: From<CallError>>,
+    R: Reconciler<Object: ApiObject, Error: From<CallError>>,
     O: Fn(&R::Object) -> ResourceClient<R::Object> + Send + Sync + 'static,
     C: Fn(Arc<R::Object>) -> F + Send + Sync + 'static,
     F: Future<Output = Result<Action, R::Error>> + Send,

@@ -8,7 +8,8 @@ use kube::core::ObjectMeta;
 use tracing::{Span, field};
 
 use super::{Attempt, Cause, ControllerBuilder};
-use crate::priority::Priority;
+use crate::metrics::{ControllerMetrics, WorkerMetrics};
+use crate::priority::{Priorities, Priority};
 use crate::trace_span;
 use crate::watch::Keyed;
 
@@ -19,8 +20,12 @@ type Undecodable<K> = dyn Fn(&ObjectMeta) -> Option<K> + Send + Sync;
 pub(super) type OnSourceError = dyn Fn(&str) + Send + Sync;
 type SpanOf<K> = dyn Fn(&K, &Attempt<()>) -> Span + Send + Sync;
 
-/// The settings of a controller. Each has a default.
-pub(super) struct Settings<K> {
+/// The settings of a controller. Each but the name has a default.
+pub(crate) struct Settings<K> {
+    pub(crate) name: String,
+    pub(crate) concurrency: u16,
+    pub(crate) metrics: WorkerMetrics,
+    pub(crate) priorities: Priorities,
     pub(super) starting: Box<Starting<K>>,
     pub(super) priority: Box<PriorityOf<K>>,
     pub(super) wants: Box<IsChange<K>>,
@@ -31,9 +36,13 @@ pub(super) struct Settings<K> {
     pub(super) transform: fn(&mut K),
 }
 
-impl<K: Keyed> Default for Settings<K> {
-    fn default() -> Self {
+impl<K: Keyed> Settings<K> {
+    pub(super) fn new(name: &str) -> Self {
         Self {
+            name: name.to_owned(),
+            concurrency: 1,
+            metrics: ControllerMetrics::default().of(name),
+            priorities: Priorities::default(),
             starting: Box::new(|_| None),
             priority: Box::new(|_, _| Priority::Normal),
             wants: Box::new(|_, _| true),
@@ -66,7 +75,7 @@ where
     /// says, or one without a manager.
     #[must_use]
     pub fn concurrency(mut self, concurrency: u16) -> Self {
-        self.options.concurrency = concurrency;
+        self.settings.concurrency = concurrency;
         self
     }
 
@@ -78,7 +87,7 @@ where
         mut self,
         starting: impl Fn(&K) -> Option<Box<dyn Any + Send>> + Send + Sync + 'static,
     ) -> Self {
-        self.options.settings.starting = Box::new(starting);
+        self.settings.starting = Box::new(starting);
         self
     }
 
@@ -90,7 +99,7 @@ where
         mut self,
         priority: impl Fn(&K, Cause) -> Priority + Send + Sync + 'static,
     ) -> Self {
-        self.options.settings.priority = Box::new(priority);
+        self.settings.priority = Box::new(priority);
         self
     }
 
@@ -100,7 +109,7 @@ where
     /// may wait for this change. By default every change is reconciled. It must be fast.
     #[must_use]
     pub fn wants(mut self, wants: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        self.options.settings.wants = Box::new(wants);
+        self.settings.wants = Box::new(wants);
         self
     }
 
@@ -113,7 +122,7 @@ where
     /// it must be fast.
     #[must_use]
     pub fn dequeues(mut self, dequeues: impl Fn(&K, &K) -> bool + Send + Sync + 'static) -> Self {
-        self.options.settings.dequeues = Box::new(dequeues);
+        self.settings.dequeues = Box::new(dequeues);
         self
     }
 
@@ -127,7 +136,7 @@ where
         mut self,
         undecodable: impl Fn(&ObjectMeta) -> Option<K> + Send + Sync + 'static,
     ) -> Self {
-        self.options.settings.undecodable = Box::new(undecodable);
+        self.settings.undecodable = Box::new(undecodable);
         self
     }
 
@@ -139,7 +148,7 @@ where
         mut self,
         on_source_error: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        self.options.settings.on_source_error = Arc::new(on_source_error);
+        self.settings.on_source_error = Arc::new(on_source_error);
         self
     }
 
@@ -147,7 +156,7 @@ where
     /// it declares them. Return [`Span::none`] for none. The attempt is given without its state.
     #[must_use]
     pub fn span(mut self, span: impl Fn(&K, &Attempt<()>) -> Span + Send + Sync + 'static) -> Self {
-        self.options.settings.span = Box::new(span);
+        self.settings.span = Box::new(span);
         self
     }
 
@@ -157,7 +166,7 @@ where
     /// metadata that identifies the object.
     #[must_use]
     pub fn transform(mut self, transform: fn(&mut K)) -> Self {
-        self.options.settings.transform = transform;
+        self.settings.transform = transform;
         self
     }
 }

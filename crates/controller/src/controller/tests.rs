@@ -1,5 +1,7 @@
 //! A controller of objects that are not those of Kubernetes, for tests.
 
+mod deleted;
+
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;

@@ -8,8 +8,8 @@ use crate::retry::Retry;
 
 /// Two reconcilers of one kind, one after the other. Created by [`Reconciler::then`].
 pub struct Then<A, B> {
-    first: A,
-    second: B,
+    pub(super) first: A,
+    pub(super) second: B,
 }
 
 /// The error of one of two reconcilers.
@@ -28,12 +28,6 @@ pub enum ThenError<A, B> {
 impl<A: From<CallError>, B> From<CallError> for ThenError<A, B> {
     fn from(error: CallError) -> Self {
         Self::First(error.into())
-    }
-}
-
-impl<A, B> Then<A, B> {
-    pub(super) fn new(first: A, second: B) -> Self {
-        Self { first, second }
     }
 }
 
@@ -94,19 +88,24 @@ where
         attempt: &Attempt<()>,
         failure: &Failure<'_, Self::Error>,
     ) {
-        let of_first = failure.of_part(|error| match error {
-            ThenError::First(error) => Some(error),
-            ThenError::Second(_) => None,
-        });
-        if let Some(failure) = of_first {
-            self.first.on_error(object, attempt, &failure);
-        }
-        let of_second = failure.of_part(|error| match error {
-            ThenError::First(_) => None,
-            ThenError::Second(error) => Some(error),
-        });
-        if let Some(failure) = of_second {
-            self.second.on_error(object, attempt, &failure);
+        match *failure {
+            Failure::Error(ThenError::First(error)) => {
+                self.first.on_error(object, attempt, &Failure::Error(error));
+            }
+            Failure::Error(ThenError::Second(error)) => {
+                self.second
+                    .on_error(object, attempt, &Failure::Error(error));
+            }
+            Failure::Panicked => {
+                self.first.on_error(object, attempt, &Failure::Panicked);
+                self.second.on_error(object, attempt, &Failure::Panicked);
+            }
+            Failure::TimedOut(limit) => {
+                self.first
+                    .on_error(object, attempt, &Failure::TimedOut(limit));
+                self.second
+                    .on_error(object, attempt, &Failure::TimedOut(limit));
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 mod changes;
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,16 +16,15 @@ use tracing::{debug, error, info, warn};
 
 use super::backoff::Backoffs;
 use super::compaction::Compaction;
-use super::deleted::Deleted;
 use super::progress::LowPriorityProgress;
 use super::queue::{Queue, Reason};
 use super::store::{Cached, Store};
 use super::{Action, Attempt, Cause, Failure, Reconciler, Settings, Triggered};
 use crate::client::error_chain;
 use crate::health::ReadinessGate;
-use crate::metrics::{Outcome, WorkerMetrics};
+use crate::metrics::Outcome;
 use crate::namespaced_name::NamespacedName;
-use crate::priority::{Priorities, Priority};
+use crate::priority::Priority;
 use crate::retry::{Retry, RetryPolicy};
 use crate::traces;
 use crate::watch::{Change, EventHandler, Keyed};
@@ -47,7 +47,7 @@ const PANIC_RETRY_DELAY: Duration = Duration::from_secs(30);
 const LOW_PRIORITY_DIVISOR: usize = 4;
 
 struct Context<R: Reconciler, C> {
-    options: WorkerOptions<R::Object>,
+    settings: Settings<R::Object>,
     reconciler: Arc<R>,
     compaction: Arc<C>,
     backoffs: Backoffs<R::Object, R::State>,
@@ -72,7 +72,9 @@ pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
     /// The initial list is complete.
     is_listed: bool,
     store: Store<R::Object, C::Compact>,
-    deleted: Deleted<R::Object>,
+    /// The last states of objects that are gone, until they are reconciled as deleted. Empty if the
+    /// reconciler [does not need them](Reconciler::wants_deleted).
+    deleted: HashMap<NamespacedName, Arc<R::Object>>,
     queue: Queue,
     /// An initial list has begun. Objects are reconciled as soon as they are listed: of a hundred
     /// thousand most need no reconcile, and the others do not wait for the end of the list.
@@ -83,18 +85,9 @@ pub(super) struct Worker<R: Reconciler, C: Compaction<R::Object>> {
     progress: LowPriorityProgress,
 }
 
-/// What a worker is configured with.
-pub(super) struct WorkerOptions<K> {
-    pub(super) name: String,
-    pub(super) concurrency: u16,
-    pub(super) metrics: WorkerMetrics,
-    pub(super) priorities: Priorities,
-    pub(super) settings: Settings<K>,
-}
-
 impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     pub(super) fn new(
-        options: WorkerOptions<R::Object>,
+        settings: Settings<R::Object>,
         reconciler: Arc<R>,
         compaction: Arc<C>,
         handler: Arc<dyn EventHandler<R::Object>>,
@@ -105,15 +98,15 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             handler,
             is_listed: false,
             store,
-            deleted: Deleted::default(),
+            deleted: HashMap::new(),
             queue: Queue::default(),
             started: false,
-            concurrency: usize::from(options.concurrency.max(1)),
+            concurrency: usize::from(settings.concurrency.max(1)),
             running_low: 0,
-            progress: LowPriorityProgress::new(&options.name, &synced),
+            progress: LowPriorityProgress::new(&settings.name, &synced),
             synced,
             context: Arc::new(Context {
-                options,
+                settings,
                 reconciler,
                 compaction,
                 backoffs: Backoffs::default(),
@@ -129,7 +122,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         mut triggered: mpsc::UnboundedReceiver<Triggered>,
         stop: CancellationToken,
     ) {
-        let controller = &self.context.options.name.clone();
+        let controller = &self.context.settings.name.clone();
         info!(controller, "the controller starts");
         // Created once: this loop iterates several times for every write of an object.
         let mut cancelled = std::pin::pin!(stop.cancelled());
@@ -141,7 +134,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             let due_low = self.queue.low_due();
             let due = self.queue.due(running.len()).saturating_sub(due_low);
             let counts = [due, due_low, self.queue.delayed(), running.len()];
-            self.context.options.metrics.set_objects(counts);
+            self.context.settings.metrics.set_objects(counts);
             self.progress
                 .observe(due_low.saturating_add(self.running_low), Instant::now());
             // At full concurrency only the end of a reconcile matters: objects that are already due
@@ -196,7 +189,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
                         self.running_low = self.running_low.saturating_add(1);
                     }
                     let started = match &cached {
-                        Cached::Full(object) => (self.context.options.settings.starting)(object),
+                        Cached::Full(object) => (self.context.settings.starting)(object),
                         Cached::Compact(_) => None,
                     };
                     running.spawn(catch_panic(
@@ -241,7 +234,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// nothing to do then.
     fn priority(&self, key: &NamespacedName, cause: Cause) -> Priority {
         if let Some(object) = self.deleted.get(key) {
-            return (self.context.options.settings.priority)(object, Cause::Deleted);
+            return (self.context.settings.priority)(object, Cause::Deleted);
         }
         let cached = self.store.find(key);
         cached.map_or(Priority::Low, |cached| self.priority_of(&cached, cause))
@@ -250,7 +243,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     /// Nobody waits for an object in compact form: it needs no reconcile by its own fields.
     fn priority_of(&self, cached: &Cached<R::Object, C::Compact>, cause: Cause) -> Priority {
         match cached {
-            Cached::Full(object) => (self.context.options.settings.priority)(object, cause),
+            Cached::Full(object) => (self.context.settings.priority)(object, cause),
             Cached::Compact(_) => Priority::Low,
         }
     }
@@ -277,7 +270,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             // The task catches panics, so the runtime is shutting down.
             Err(error) => {
                 error!(
-                    controller = self.context.options.name,
+                    controller = self.context.settings.name,
                     error = error_chain(&error),
                     "a reconcile was cancelled"
                 );
@@ -287,8 +280,12 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
 
     /// After an object was reconciled as deleted, it is the turn of the next one of its key.
     fn finish_deleted(&mut self, key: NamespacedName, object: &Arc<R::Object>, now: Instant) {
-        self.deleted.finish(&key, object);
-        if self.deleted.get(&key).is_some() || self.store.find(&key).is_some() {
+        // Another one may have replaced it during the reconcile.
+        let waiting = self.deleted.get(&key);
+        if waiting.is_some_and(|waiting| Arc::ptr_eq(waiting, object)) {
+            self.deleted.remove(&key);
+        }
+        if self.deleted.contains_key(&key) || self.store.find(&key).is_some() {
             let cause = Cause::Created;
             let priority = self.priority(&key, cause);
             self.queue.add(key, now, now, Reason { cause, priority });
@@ -310,12 +307,12 @@ async fn catch_panic<R: Reconciler, C: Compaction<R::Object>>(
         _ => None,
     };
     let work = context
-        .options
+        .settings
         .priorities
         .run(priority, process(&context, &key, cached, cause, priority));
     let requeue_after = AssertUnwindSafe(work).catch_unwind().await;
     let requeue_after = requeue_after.unwrap_or_else(|_| {
-        error!(controller = context.options.name, object = %key, "a reconcile panicked; this is a bug");
+        error!(controller = context.settings.name, object = %key, "a reconcile panicked; this is a bug");
         Some(PANIC_RETRY_DELAY)
     });
     Ended {
@@ -341,7 +338,7 @@ async fn process<R: Reconciler, C: Compaction<R::Object>>(
             Ok(Some(object)) => Arc::new(object),
             Ok(None) => return None,
             Err(error) => {
-                let controller = &context.options.name;
+                let controller = &context.settings.name;
                 debug!(controller, object = %key, error = error_chain(&error), "cannot read an object, retrying");
                 return Some(INVALID_RETRY_DELAY);
             }
@@ -365,7 +362,7 @@ async fn reconcile<R: Reconciler, C>(
     let dequeues = |waiting: &R::Object| {
         waiting.is_deleting() != object.is_deleting()
             || !object.is_same(waiting)
-            || (context.options.settings.dequeues)(waiting, object)
+            || (context.settings.dequeues)(waiting, object)
     };
     let start = context
         .backoffs
@@ -374,13 +371,13 @@ async fn reconcile<R: Reconciler, C>(
         Ok(attempt) => attempt,
         Err(wait) => return wait,
     };
-    let controller = &context.options.name;
+    let controller = &context.settings.name;
     let before = attempt.with_state(());
     let failures = attempt.failures.saturating_add(1);
     let cause = attempt.cause;
     debug!(controller, object = %key, ?cause, attempt = failures, "reconciling");
     let begin = Instant::now();
-    let span = (context.options.settings.span)(object, &before);
+    let span = (context.settings.span)(object, &before);
     span.record("controller", controller);
     // It can be large, and each wrapper would move it: the stack of an unoptimized build is too
     // small for several copies.
@@ -391,20 +388,23 @@ async fn reconcile<R: Reconciler, C>(
     );
     let run = AssertUnwindSafe(traces::in_span(span.clone(), run)).catch_unwind();
     let ended = tokio::time::timeout(timeout, run).await;
-    let outcome = outcome(&ended);
+    let result = match &ended {
+        Ok(Ok(result)) => result.as_ref().map_err(Failure::Error),
+        Ok(Err(_)) => Err(Failure::Panicked),
+        Err(_) => Err(Failure::TimedOut(timeout)),
+    };
+    let outcome = outcome(&result);
     span.record("outcome", outcome.in_traces());
-    context.options.metrics.record(outcome, begin.elapsed());
-    let failure = match &ended {
-        Ok(Ok(Ok(Action::AwaitChange))) => {
+    context.settings.metrics.record(outcome, begin.elapsed());
+    let failure = match result {
+        Ok(Action::AwaitChange) => {
             context.backoffs.forget(key);
             return None;
         }
-        Ok(Ok(Ok(Action::Requeue(delay)))) => {
+        Ok(Action::Requeue(delay)) => {
             return Some(context.backoffs.requeued(key, attempt, *delay));
         }
-        Ok(Ok(Err(error))) => Failure::Error(error),
-        Ok(Err(_)) => Failure::Panicked,
-        Err(_) => Failure::TimedOut(timeout),
+        Err(failure) => failure,
     };
     context.reconciler.on_error(object, &before, &failure);
     let retry = match &failure {
@@ -419,7 +419,7 @@ async fn reconcile<R: Reconciler, C>(
         retry => retry,
     };
     if matches!(retry, Retry::After(_)) {
-        context.options.metrics.record_retry();
+        context.settings.metrics.record_retry();
     }
     log_failure(controller, key, failures, &failure, retry);
     let attempt = Attempt {
@@ -468,13 +468,13 @@ fn log_failure<E: std::error::Error + 'static>(
 }
 
 /// How a reconcile ended: by a timeout, a panic, an error, or well.
-fn outcome<E, T, P>(ended: &Result<Result<Result<Action, E>, P>, T>) -> Outcome {
-    match ended {
-        Ok(Ok(Ok(Action::AwaitChange))) => Outcome::Success,
-        Ok(Ok(Ok(Action::Requeue(_)))) => Outcome::Requeue,
-        Ok(Ok(Err(_))) => Outcome::Error,
-        Ok(Err(_)) => Outcome::Panic,
-        Err(_) => Outcome::Timeout,
+fn outcome<E>(result: &Result<&Action, Failure<'_, E>>) -> Outcome {
+    match result {
+        Ok(Action::AwaitChange) => Outcome::Success,
+        Ok(Action::Requeue(_)) => Outcome::Requeue,
+        Err(Failure::Error(_)) => Outcome::Error,
+        Err(Failure::Panicked) => Outcome::Panic,
+        Err(Failure::TimedOut(_)) => Outcome::Timeout,
     }
 }
 

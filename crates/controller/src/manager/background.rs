@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Manager;
 use crate::health::ReadinessGate;
+use crate::priority::Priority;
 
 /// When a [`BackgroundTask`] runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,11 @@ impl Manager {
         task: impl BackgroundTask,
     ) {
         let work = repeat_until(self.stop.clone(), gates, task);
-        self.add_background(name, work);
+        let priorities = self.priorities.clone();
+        self.add(
+            name,
+            async move { priorities.run(Priority::Low, work).await },
+        );
     }
 }
 

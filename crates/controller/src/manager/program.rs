@@ -22,17 +22,13 @@ struct Flags<O: Args> {
     own: O,
 }
 
-/// The flags of a program without own flags.
-#[derive(Args)]
-struct NoFlags {}
-
 fn parse<O: Args>(
     identity: &Identity,
     arguments: impl Iterator<Item = String>,
 ) -> Result<Flags<O>, clap::Error> {
     // A flattened struct sets the description of the command to its own.
     let command = Flags::<O>::command()
-        .name(identity.name())
+        .name(identity.name)
         .version(identity.full_version())
         .about(None::<&str>);
     let matches = command
@@ -47,7 +43,7 @@ pub fn main(
     identity: Identity,
     setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 ) -> ExitCode {
-    run::<NoFlags>(identity, async |manager, _| setup(manager).await)
+    run::<()>(identity, async |manager, _| setup(manager).await)
 }
 
 /// Like [`main`], for a program with own flags, beside those of every manager ([`Options`]).
@@ -173,7 +169,7 @@ mod tests {
     #[test]
     fn lease_has_the_name_of_the_program() {
         assert_eq!(
-            (IDENTITY.lease(), IDENTITY.with_lease("other").lease()),
+            (IDENTITY.lease, IDENTITY.with_lease("other").lease),
             ("my-provider", "other")
         );
         assert_eq!(IDENTITY.user_agent(), "my-provider/7.1.2");

@@ -33,13 +33,9 @@ pub(crate) struct RequestMetrics {
 impl Default for RequestMetrics {
     fn default() -> Self {
         Self {
-            durations: Family::new_with_constructor(new_histogram as fn() -> Histogram),
+            durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
         }
     }
-}
-
-fn new_histogram() -> Histogram {
-    Histogram::new(BUCKETS)
 }
 
 impl RequestMetrics {

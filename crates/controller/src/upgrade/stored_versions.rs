@@ -49,7 +49,9 @@ pub struct StoredVersions {
     client: Client,
     definitions: ResourceClient<CustomResourceDefinition>,
     definition: String,
-    propagation_delay: Duration,
+    /// The time between a change of the definition and the first write; 10 s by default. It can be
+    /// zero in a cluster with one API server.
+    pub propagation_delay: Duration,
 }
 
 impl StoredVersions {
@@ -61,16 +63,6 @@ impl StoredVersions {
             definitions,
             definition: definition.into(),
             propagation_delay: PROPAGATION_DELAY,
-        }
-    }
-
-    /// Changes the time between a change of the definition and the first write. The default is 10
-    /// s. It can be zero in a cluster with one API server.
-    #[must_use]
-    pub fn with_propagation_delay(self, propagation_delay: Duration) -> Self {
-        Self {
-            propagation_delay,
-            ..self
         }
     }
 

@@ -2,6 +2,7 @@ use std::time::Instant;
 
 use kube::Resource;
 use kube::core::ObjectMeta;
+use parking_lot::MappedMutexGuard;
 
 use super::{EventHandler, Invalid};
 use crate::namespaced_name::NamespacedName;
@@ -15,8 +16,8 @@ pub trait ObservedCache: Send + Sync + 'static {
     /// What is kept of an object.
     type Value;
 
-    /// Calls a function with what is known, which is locked meanwhile.
-    fn observed<T>(&self, function: impl FnOnce(&mut Observed<Self::Value>) -> T) -> T;
+    /// Locks what is known.
+    fn observed(&self) -> MappedMutexGuard<'_, Observed<Self::Value>>;
 
     /// Records an object that was listed, created or changed.
     fn see(&self, object: &Self::Object);
@@ -35,25 +36,29 @@ pub trait ObservedCache: Send + Sync + 'static {
     /// Records an object that cannot be decoded. By default what was known of it stays.
     fn see_undecodable(&self, metadata: &ObjectMeta) {
         let now = Instant::now();
-        self.observed(|known| known.see_undecodable(Origin::Watch, metadata, now));
+        self.observed()
+            .see_undecodable(Origin::Watch, metadata, now);
     }
 }
 
 fn remove<C: ObservedCache>(cache: &C, metadata: &ObjectMeta) {
     let (object, uid) = (NamespacedName::of(metadata), metadata.uid.as_deref());
     let (namespace, name) = object.parts();
-    let value = cache.observed(|known| known.delete(namespace, name, uid, Instant::now()));
+    let value = cache
+        .observed()
+        .delete(namespace, name, uid, Instant::now());
     cache.removed(&object, value);
 }
 
 impl<C: ObservedCache> EventHandler<C::Object> for C {
     fn init(&self) {
-        self.observed(Observed::begin_list);
+        self.observed().begin_list();
     }
 
     fn init_done(&self) {
         self.listed();
-        for (name, value) in self.observed(|known| known.end_list(Instant::now())) {
+        let unlisted = self.observed().end_list(Instant::now());
+        for (name, value) in unlisted {
             self.not_listed(&name, value);
         }
     }
@@ -67,7 +72,7 @@ impl<C: ObservedCache> EventHandler<C::Object> for C {
     }
 
     fn restored(&self) {
-        self.observed(Observed::restored);
+        self.observed().restored();
     }
 
     fn apply_invalid(&self, object: &Invalid) {

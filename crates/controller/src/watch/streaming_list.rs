@@ -21,7 +21,7 @@ use kube::runtime::watcher::{Config, Error, Event};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::{WATCH_TIMEOUT, Watchable};
+use super::Watchable;
 use crate::client::REQUEST_TIMEOUT;
 use crate::health::ReadinessGate;
 
@@ -65,7 +65,7 @@ pub(super) fn streaming_list<K: Watchable>(
     refused: Arc<AtomicBool>,
     synced: ReadinessGate,
     reopened: Arc<Notify>,
-) -> impl Stream<Item = Result<Event<K>, Error>> + Send + 'static {
+) -> impl Stream<Item = Item<K>> + Send + 'static {
     let watch = Watch {
         api,
         config,
@@ -73,16 +73,17 @@ pub(super) fn streaming_list<K: Watchable>(
         synced,
         reopened,
         limits,
+        failures: 0,
+        state: State::Unlisted,
     };
-    unfold(
-        (watch, State::Unlisted { failures: 0 }),
-        async |(watch, state)| {
-            let (event, state) = watch.step(state).await?;
-            Some((event, (watch, state)))
-        },
-    )
+    unfold(watch, async |mut watch| {
+        let item = watch.next().await?;
+        Some((item, watch))
+    })
 }
 
+type Item<K> = Result<Event<K>, Error>;
+type Received<K> = Option<kube::Result<WatchEvent<K>>>;
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
 struct Watch<K> {
@@ -92,27 +93,20 @@ struct Watch<K> {
     synced: ReadinessGate,
     reopened: Arc<Notify>,
     limits: Limits,
-}
-
-/// A list in progress.
-struct Listing<K> {
-    /// Number of consecutive lists before that began and failed.
+    /// Number of consecutive lists that began and failed.
     failures: u32,
-    since: Instant,
-    events: Events<K>,
+    state: State<K>,
 }
 
 enum State<K> {
-    Unlisted {
-        /// Number of consecutive lists that began and failed.
-        failures: u32,
-    },
+    Unlisted,
     /// The list has begun, and is requested next: what others see from now on can be later than the
     /// list.
-    Begun {
-        failures: u32,
+    Begun,
+    Listing {
+        since: Instant,
+        events: Events<K>,
     },
-    Listing(Listing<K>),
     Watching {
         version: String,
         events: Events<K>,
@@ -124,47 +118,42 @@ enum State<K> {
 }
 
 impl<K: Watchable> Watch<K> {
-    /// The next event or error, and the next state. `None` at the end of the stream.
-    async fn step(&self, mut state: State<K>) -> Option<(Result<Event<K>, Error>, State<K>)> {
+    /// The next event or error. `None` at the end of the stream.
+    async fn next(&mut self) -> Option<Item<K>> {
         loop {
-            let (item, next) = match state {
-                State::Unlisted {
-                    failures: MAX_FAILURES..,
-                } => return self.refuse(),
-                State::Unlisted { failures } => (Some(Ok(Event::Init)), State::Begun { failures }),
-                State::Begun { failures } => match self.open(None).await {
+            let item = match std::mem::replace(&mut self.state, State::Unlisted) {
+                State::Unlisted if self.failures >= MAX_FAILURES => return self.refuse(),
+                State::Unlisted => {
+                    self.state = State::Begun;
+                    Some(Ok(Event::Init))
+                }
+                State::Begun => match self.open(None).await {
                     Ok(events) => {
                         let since = Instant::now();
-                        let listing = Listing {
-                            failures,
-                            since,
-                            events,
-                        };
-                        (None, State::Listing(listing))
+                        self.state = State::Listing { since, events };
+                        None
                     }
                     Err(error) if is_refusal(&error) => return self.refuse(),
-                    Err(error) => {
-                        let failed = Err(Error::WatchStartFailed(error));
-                        (Some(failed), State::Unlisted { failures })
-                    }
+                    Err(error) => Some(Err(Error::WatchStartFailed(error))),
                 },
-                State::Listing(listing) if listing.since.elapsed() >= self.limits.total => {
+                State::Listing { since, .. } if since.elapsed() >= self.limits.total => {
                     return self.refuse();
                 }
-                State::Listing(mut listing) => {
-                    let received = timeout(self.limits.silence, listing.events.next()).await;
-                    while_listing(received.ok().flatten(), listing)
+                State::Listing { since, mut events } => {
+                    let received = timeout(self.limits.silence, events.next()).await;
+                    self.while_listing(received.ok().flatten(), since, events)
                 }
                 State::Ended { version } => match self.open(Some(&version)).await {
                     Ok(events) => {
                         self.reopened.notify_one();
-                        (None, State::Watching { version, events })
+                        self.state = State::Watching { version, events };
+                        None
                     }
                     Err(error) => {
-                        let expired =
+                        let is_expired =
                             matches!(&error, kube::Error::Api(status) if status.code == 410);
-                        let failed = Err(Error::WatchStartFailed(error));
-                        (Some(failed), State::after(version, expired))
+                        self.end(version, is_expired);
+                        Some(Err(Error::WatchStartFailed(error)))
                     }
                 },
                 // There is no limit here: the client fails a watch that is silent for longer than
@@ -172,11 +161,13 @@ impl<K: Watchable> Watch<K> {
                 State::Watching {
                     version,
                     mut events,
-                } => while_watching(events.next().await, version, events),
+                } => {
+                    let received = events.next().await;
+                    self.while_watching(received, version, events)
+                }
             };
-            match item {
-                Some(item) => return Some((item, next)),
-                None => state = next,
+            if item.is_some() {
+                return item;
             }
         }
     }
@@ -188,117 +179,112 @@ impl<K: Watchable> Watch<K> {
     }
 
     /// Opens a watch at a version; without one, a watch that begins with a list.
-    async fn open(&self, version: Option<&str>) -> kube::Result<Events<K>> {
-        let watch_timeout = self.config.timeout.unwrap_or(WATCH_TIMEOUT);
+    async fn open(&mut self, version: Option<&str>) -> kube::Result<Events<K>> {
         let parameters = WatchParams {
             label_selector: self.config.label_selector.clone(),
             field_selector: self.config.field_selector.clone(),
-            timeout: Some(if version.is_none() {
-                LIST_TIMEOUT
-            } else {
-                watch_timeout
-            }),
+            timeout: version.map_or(Some(LIST_TIMEOUT), |_| self.config.timeout),
             bookmarks: true,
             send_initial_events: version.is_none(),
         };
         // An empty version means the newest: the API server reads it from etcd, and waits until its
         // cache has reached it.
-        let opened = timeout(
-            REQUEST_TIMEOUT,
-            self.api.watch(&parameters, version.unwrap_or_default()),
-        )
-        .await;
+        let watch = self.api.watch(&parameters, version.unwrap_or_default());
+        let opened = timeout(REQUEST_TIMEOUT, watch).await;
         let events = opened.map_err(|elapsed| kube::Error::Service(elapsed.into()))??;
         self.synced.accepted();
         Ok(events.boxed())
     }
-}
 
-/// The item of the stream, if there is one, and the next state.
-type Step<K> = (Option<Result<Event<K>, Error>>, State<K>);
-
-/// Processes an event, or the end of the watch, during the list.
-fn while_listing<K>(received: Option<kube::Result<WatchEvent<K>>>, listing: Listing<K>) -> Step<K> {
-    let error = match received {
-        Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-            let listed = Event::InitApply(object);
-            return (Some(Ok(listed)), State::Listing(listing));
-        }
-        Some(Ok(WatchEvent::Deleted(object))) => {
-            return (Some(Ok(Event::Delete(object))), State::Listing(listing));
-        }
-        Some(Ok(WatchEvent::Bookmark(bookmark))) => {
-            let metadata = bookmark.metadata;
-            if !metadata.annotations.contains_key(INITIAL_EVENTS_END) {
-                return (None, State::Listing(listing));
+    /// Processes an event, or the end of the watch, during the list.
+    fn while_listing(
+        &mut self,
+        received: Received<K>,
+        since: Instant,
+        events: Events<K>,
+    ) -> Option<Item<K>> {
+        let error = match received {
+            Some(Ok(WatchEvent::Bookmark(bookmark))) => {
+                let metadata = bookmark.metadata;
+                if !metadata.annotations.contains_key(INITIAL_EVENTS_END) {
+                    self.state = State::Listing { since, events };
+                    return None;
+                }
+                let version = metadata.resource_version;
+                self.state = State::Watching { version, events };
+                self.failures = 0;
+                return Some(Ok(Event::InitDone));
             }
-            let (version, events) = (metadata.resource_version, listing.events);
-            return (
-                Some(Ok(Event::InitDone)),
-                State::Watching { version, events },
-            );
-        }
-        Some(Ok(WatchEvent::Error(status))) => Error::WatchError(status),
-        Some(Err(error)) => Error::WatchFailed(error),
-        None => {
-            let incomplete = io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the watch ended before the list was complete",
-            );
-            Error::WatchFailed(kube::Error::ReadEvents(incomplete))
-        }
-    };
-    let failures = listing.failures.saturating_add(1);
-    (Some(Err(error)), State::Unlisted { failures })
-}
+            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                self.state = State::Listing { since, events };
+                return Some(Ok(Event::InitApply(object)));
+            }
+            Some(Ok(WatchEvent::Deleted(object))) => {
+                self.state = State::Listing { since, events };
+                return Some(Ok(Event::Delete(object)));
+            }
+            Some(Ok(WatchEvent::Error(status))) => Error::WatchError(status),
+            Some(Err(error)) => Error::WatchFailed(error),
+            None => {
+                let incomplete = io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the watch ended before the list was complete",
+                );
+                Error::WatchFailed(kube::Error::ReadEvents(incomplete))
+            }
+        };
+        self.failures = self.failures.saturating_add(1);
+        Some(Err(error))
+    }
 
-/// Processes an event, or the end of the watch, after the list.
-fn while_watching<K: Resource>(
-    received: Option<kube::Result<WatchEvent<K>>>,
-    version: String,
-    events: Events<K>,
-) -> Step<K> {
-    let (item, version) = match received {
-        Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
-            let version = version_of(&object).unwrap_or(version);
-            (Some(Ok(Event::Apply(object))), version)
-        }
-        Some(Ok(WatchEvent::Deleted(object))) => {
-            let version = version_of(&object).unwrap_or(version);
-            (Some(Ok(Event::Delete(object))), version)
-        }
-        Some(Ok(WatchEvent::Bookmark(bookmark))) => (None, bookmark.metadata.resource_version),
-        // An event that cannot be read does not end the watch; a failed connection does, with the
-        // next item.
-        Some(Err(error)) => (Some(Err(Error::WatchFailed(error))), version),
-        Some(Ok(WatchEvent::Error(status))) => {
-            let expired = status.code == 410;
-            let failed = Err(Error::WatchError(status));
-            return (Some(failed), State::after(version, expired));
-        }
-        None => return (None, State::Ended { version }),
-    };
-    (item, State::Watching { version, events })
-}
+    /// Processes an event, or the end of the watch, after the list.
+    fn while_watching(
+        &mut self,
+        received: Received<K>,
+        mut version: String,
+        events: Events<K>,
+    ) -> Option<Item<K>> {
+        let item = match received {
+            Some(Ok(WatchEvent::Added(object) | WatchEvent::Modified(object))) => {
+                version = version_of(&object).unwrap_or(version);
+                Some(Ok(Event::Apply(object)))
+            }
+            Some(Ok(WatchEvent::Deleted(object))) => {
+                version = version_of(&object).unwrap_or(version);
+                Some(Ok(Event::Delete(object)))
+            }
+            Some(Ok(WatchEvent::Bookmark(bookmark))) => {
+                version = bookmark.metadata.resource_version;
+                None
+            }
+            // An event that cannot be read does not end the watch; a failed connection does, with
+            // the next item.
+            Some(Err(error)) => Some(Err(Error::WatchFailed(error))),
+            Some(Ok(WatchEvent::Error(status))) => {
+                self.end(version, status.code == 410);
+                return Some(Err(Error::WatchError(status)));
+            }
+            None => {
+                self.end(version, false);
+                return None;
+            }
+        };
+        self.state = State::Watching { version, events };
+        item
+    }
 
-impl<K> State<K> {
-    /// The state after a watch at this version has failed; `expired` if the API server no longer
-    /// has the version.
-    fn after(version: String, expired: bool) -> Self {
-        if expired {
-            Self::Unlisted { failures: 0 }
-        } else {
-            Self::Ended { version }
+    /// The watch at this version has ended. If the API server no longer has the version, it begins
+    /// with a list again.
+    fn end(&mut self, version: String, is_expired: bool) {
+        if !is_expired {
+            self.state = State::Ended { version };
         }
     }
 }
 
 fn version_of<K: Resource>(object: &K) -> Option<String> {
-    object
-        .meta()
-        .resource_version
-        .clone()
-        .filter(|version| !version.is_empty())
+    let version = object.meta().resource_version.clone();
+    version.filter(|version| !version.is_empty())
 }
 
 /// Whether the API server cannot stream lists (by default Kubernetes 1.31 and 1.33), or its cache

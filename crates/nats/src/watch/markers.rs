@@ -14,11 +14,11 @@ pub(super) struct Markers {
 
 impl Markers {
     /// A list begins. Those of another bucket are forgotten.
-    pub(super) fn begin_list(&mut self, incarnation: &str) {
+    pub(super) fn begin_list(&mut self, incarnation: String) {
         self.listed.clear();
         if self.incarnation != incarnation {
             self.delivered.clear();
-            incarnation.clone_into(&mut self.incarnation);
+            self.incarnation = incarnation;
         }
     }
 
@@ -52,19 +52,19 @@ mod tests {
             markers.end_list();
         }
         assert!(markers.is_new("key", 9));
-        markers.begin_list("b");
+        markers.begin_list("b".to_owned());
         assert!(!markers.is_new("key", 9));
     }
 
     #[test]
     fn value_or_a_list_without_the_marker_forgets_it() {
         let mut markers = Markers::default();
-        markers.begin_list("a");
+        markers.begin_list("a".to_owned());
         assert!(markers.is_new("key", 7));
         markers.forget("key");
         assert!(markers.is_new("key", 7));
         markers.end_list();
-        markers.begin_list("a");
+        markers.begin_list("a".to_owned());
         markers.end_list();
         assert!(markers.is_new("key", 7));
     }

@@ -34,17 +34,9 @@ pub(super) struct Progress {
     last: Position,
     /// The revision that completes the list; `None` while the leader was not asked.
     target: Option<u64>,
-    /// What was missing at the last check.
-    overdue: Option<Overdue>,
-}
-
-/// A message that the leader had at a check and that was not received then.
-#[derive(Clone, Copy)]
-struct Overdue {
-    /// The revision of the message.
-    revision: u64,
-    /// The number of the last message of the consumer that was received then.
-    consumer: u64,
+    /// What was missing at the last check: the revision of a message that the leader had, and the
+    /// number of the last message of the consumer that was received then.
+    overdue: Option<(u64, u64)>,
 }
 
 impl Progress {
@@ -108,14 +100,11 @@ impl Progress {
     /// missing at the last check too, and nothing was received since: a long list makes progress.
     pub(super) fn keeps_up(&mut self, leader: Option<u64>) -> bool {
         let last = self.last;
-        let is_stuck = self.overdue.is_some_and(|overdue| {
-            overdue.revision > last.stream && overdue.consumer == last.consumer
+        let is_stuck = self.overdue.is_some_and(|(revision, consumer)| {
+            revision > last.stream && consumer == last.consumer
         });
         let missing = leader.filter(|revision| *revision > last.stream);
-        self.overdue = missing.map(|revision| Overdue {
-            revision,
-            consumer: last.consumer,
-        });
+        self.overdue = missing.map(|revision| (revision, last.consumer));
         !is_stuck
     }
 }

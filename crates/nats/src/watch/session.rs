@@ -43,8 +43,8 @@ pub(super) struct Session<T> {
     subjects: String,
     subscriber: Subscriber,
     progress: Progress,
-    /// When the bucket was created.
-    incarnation: String,
+    /// When the bucket was created, of which this delivers objects.
+    pub(super) incarnation: String,
     /// When the last message or heartbeat was received.
     last_sign: Instant,
     next_check: Instant,
@@ -61,15 +61,15 @@ impl<T: Value> Session<T> {
         subjects: &str,
         consumer: &ConsumerName,
     ) -> Result<Self, KvError> {
-        let connection = bucket.connection();
+        let connection = &bucket.connection;
         connection.check_version()?;
         let unavailable = |error| bucket.unavailable(error);
         let created_at = bucket.incarnation().await?;
-        let inbox = connection.client().new_inbox();
+        let inbox = connection.client.new_inbox();
         // The subscription exists before the consumer, which needs someone that listens.
         let subscriber = connection.subscribe(inbox.clone()).await;
         let subscriber = subscriber.map_err(unavailable)?;
-        let options = bucket.options();
+        let options = &bucket.options;
         let created = consumer.create(subjects, &inbox, options.heartbeat).await;
         let created = created.map_err(unavailable)?;
         // The consumer is one of this bucket if the bucket is still the same.
@@ -95,18 +95,13 @@ impl<T: Value> Session<T> {
         self.resync_at.is_none()
     }
 
-    /// When the bucket was created, of which this delivers objects.
-    pub(super) fn incarnation(&self) -> &str {
-        &self.incarnation
-    }
-
     /// The next event, or why the session is over.
     pub(super) async fn next(&mut self) -> Result<Event, Ending> {
         loop {
             if self.is_listing() {
                 self.find_end_of_list().await.map_err(Ending::Failed)?;
                 if self.progress.is_complete() {
-                    let resync_interval = self.bucket.options().resync_interval;
+                    let resync_interval = self.bucket.options.resync_interval;
                     self.resync_at = Some(Instant::now() + resync_interval);
                     return Ok(Event::InitDone);
                 }
@@ -135,7 +130,7 @@ impl<T: Value> Session<T> {
     /// Waits for a message, or for something to do. Returns the object of the message, if it has
     /// one.
     async fn wait(&mut self) -> Result<Option<Record>, Ending> {
-        let silence = self.bucket.options().heartbeat * MAX_MISSING_HEARTBEATS;
+        let silence = self.bucket.options.heartbeat * MAX_MISSING_HEARTBEATS;
         let silent_at = self.last_sign + silence;
         let mut wake_at = silent_at.min(self.next_check);
         if let Some(resync_at) = self.resync_at {
@@ -170,7 +165,7 @@ impl<T: Value> Session<T> {
         if !self.progress.receive(position) {
             return Err(Ending::Gap);
         }
-        let key = self.bucket.names().key_of(&message.subject);
+        let key = self.bucket.names.key_of(&message.subject);
         Ok(key.map(|key| Record {
             key: key.to_owned(),
             revision: position.stream,
@@ -187,7 +182,7 @@ impl<T: Value> Session<T> {
         let awaited = message.reply.clone().or(stalled);
         let is_idle = awaited.is_none();
         if let Some(subject) = awaited {
-            let answered = self.bucket.connection().send(subject).await;
+            let answered = self.bucket.connection.send(subject).await;
             answered.map_err(Ending::Failed)?;
         }
         let sent = header(NATS_LAST_CONSUMER.as_ref()).and_then(|last| last.parse().ok());
@@ -216,7 +211,7 @@ impl<T: Value> Session<T> {
         if now < self.next_check {
             return Ok(());
         }
-        self.next_check = now + self.bucket.options().check_interval;
+        self.next_check = now + self.bucket.options.check_interval;
         self.compare().await
     }
 
@@ -224,7 +219,7 @@ impl<T: Value> Session<T> {
     /// at the next check.
     async fn compare(&mut self) -> Result<(), Ending> {
         let bucket = &self.bucket;
-        let info = match bucket.connection().stream_info(bucket.names()).await {
+        let info = match bucket.connection.stream_info(&bucket.names).await {
             Ok(info) => info,
             Err(error) if error.code() == Some(ErrorCode::STREAM_NOT_FOUND) => {
                 return Err(Ending::Failed(error));

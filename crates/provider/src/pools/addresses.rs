@@ -1,7 +1,7 @@
 //! Which address of a pool each IPAddress has, to detect a provider that allocates an address
 //! twice, and to count the addresses of a pool.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::{Keyed, ObservedCache};
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::EnqueuePool;
 use crate::adapter::PoolKind;
@@ -27,8 +27,8 @@ pub(super) struct PoolAddresses {
 struct State {
     /// The pools of the IPAddresses, and their addresses. `None`: not a valid address.
     used: Observed<Used>,
-    /// The names of the IPAddresses with an address. More than one name is a duplicate.
-    names: HashMap<Slot, Vec<Arc<str>>>,
+    /// The names of the IPAddresses with an address. More than one name of a slot is a duplicate.
+    names: BTreeSet<(Slot, Arc<str>)>,
     /// The number of IPAddresses of each pool.
     counts: HashMap<NamespacedName, usize>,
     /// The pools whose count has changed.
@@ -47,8 +47,7 @@ impl State {
         *count = count.saturating_add(1);
         self.changed.push(pool.clone());
         if let Some(address) = address {
-            let names = self.names.entry((pool, address)).or_default();
-            names.push(name.into());
+            self.names.insert(((pool, address), name.into()));
         }
     }
 
@@ -60,13 +59,8 @@ impl State {
             }
         }
         self.changed.push(pool.clone());
-        let Some(address) = address else { return };
-        let slot = (pool.clone(), *address);
-        if let Some(names) = self.names.get_mut(&slot) {
-            names.retain(|known| **known != *name);
-            if names.is_empty() {
-                self.names.remove(&slot);
-            }
+        if let Some(address) = *address {
+            self.names.remove(&((pool.clone(), address), name.into()));
         }
     }
 }
@@ -104,12 +98,10 @@ impl PoolAddresses {
         let pool = NamespacedName::new(claim_name.namespace(), &claim.spec.pool_ref.name);
         let slot = (pool, address.to_canonical());
         let state = self.state.lock();
-        state
-            .names
-            .get(&slot)?
-            .iter()
-            .find(|owner| ***owner != *claim_name.name())
-            .map(ToString::to_string)
+        let from_slot = state.names.range((slot.clone(), "".into())..);
+        let mut owners = from_slot.take_while(|(known, _)| *known == slot);
+        let other = owners.find(|(_, owner)| **owner != *claim_name.name());
+        other.map(|(_, owner)| owner.to_string())
     }
 }
 
@@ -117,8 +109,8 @@ impl ObservedCache for PoolAddresses {
     type Object = IPAddress;
     type Value = Used;
 
-    fn observed<T>(&self, function: impl FnOnce(&mut Observed<Used>) -> T) -> T {
-        function(&mut self.state.lock().used)
+    fn observed(&self) -> MappedMutexGuard<'_, Observed<Used>> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.used)
     }
 
     fn see(&self, address: &IPAddress) {
@@ -126,7 +118,7 @@ impl ObservedCache for PoolAddresses {
         let object = address.key();
         let (namespace, name) = object.parts();
         if !self.kind.matches(pool) {
-            let before = self.observed(|used| used.forget(namespace, name));
+            let before = self.observed().forget(namespace, name);
             self.removed(&object, before);
             return;
         }

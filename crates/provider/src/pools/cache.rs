@@ -10,7 +10,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use kube::Resource;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::EnqueuePool;
 use crate::api::IPAddressClaim;
@@ -211,7 +211,9 @@ impl<K: Resource + Keyed> PoolCache<K> {
     /// Records a state of a pool, and wakes the claims that wait for a change of it.
     pub(super) fn record(&self, origin: Origin, pool: &K) {
         let value = Arc::new(pool.clone());
-        let change = self.observed(|pools| pools.see(origin, pool.meta(), value, Instant::now()));
+        let change = self
+            .observed()
+            .see(origin, pool.meta(), value, Instant::now());
         let Some(change) = change else { return };
         // Its status wakes no claim.
         let before = change.before;
@@ -225,8 +227,8 @@ impl<K: Resource + Keyed> ObservedCache for PoolCache<K> {
     type Object = K;
     type Value = Arc<K>;
 
-    fn observed<T>(&self, function: impl FnOnce(&mut Observed<Arc<K>>) -> T) -> T {
-        function(&mut self.state.lock().pools)
+    fn observed(&self) -> MappedMutexGuard<'_, Observed<Arc<K>>> {
+        MutexGuard::map(self.state.lock(), |state| &mut state.pools)
     }
 
     fn see(&self, pool: &K) {

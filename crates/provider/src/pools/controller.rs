@@ -20,9 +20,6 @@ use crate::pending_creates::PendingCreates;
 use crate::pool_controller::{PoolControl, PoolPlan};
 use crate::status_fields;
 
-/// The delay before a pool that is being deleted is checked again. The release of its addresses
-/// enqueues it earlier.
-const DELETION_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The delay before a pool that is being deleted is checked again, if nothing enqueues it.
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(2);
 
@@ -33,13 +30,6 @@ const IN_FLIGHT: &str = "waiting for requests that may create an IPAddress of th
 pub(super) struct WatchedControl<P: PoolProvider> {
     pub(super) shared: Arc<Shared<P>>,
     pub(super) pending_creates: Arc<PendingCreates>,
-}
-
-/// What a pool in deletion waits for.
-struct Blocker {
-    message: String,
-    /// When to check again.
-    retry: Duration,
 }
 
 impl<P: PoolProvider> PoolControl for WatchedControl<P> {
@@ -88,8 +78,9 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
                 // No IPAddress of the deleted pool exists.
                 return Ok(PoolPlan::Released);
             };
-            next = Action::Requeue(blocker.retry);
-            deletion = Some(blocker.message);
+            let (message, action) = blocker;
+            next = action;
+            deletion = Some(message);
         }
         if !self.shared.options.status {
             return Ok(PoolPlan::Report(None, next));
@@ -98,8 +89,21 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
             let name = finalizer.unwrap_or_default();
             format!("cannot add the finalizer {name}, will retry: {error}")
         });
-        let before = status_fields::read(pool);
-        let wanted = self.status(pool, &before, deletion, problem.as_deref());
+        let before: PoolStatus = status_fields::read(pool);
+        let key = pool.key();
+        let state = PoolState {
+            generation: pool.meta().generation,
+            counts: PoolCounts::new(
+                self.shared.addresses.count(&key),
+                self.shared.provider.capacity(pool),
+            ),
+            has_no_address: self.shared.pools.is_exhausted(&key),
+            problem: self.shared.provider.validate(pool).err(),
+            finalizer_error: problem,
+            deletion,
+            is_paused: is_paused(pool.meta()),
+        };
+        let wanted = state.status(before.clone());
         if wanted == before {
             return Ok(PoolPlan::Report(None, next));
         }
@@ -109,17 +113,18 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
 }
 
 impl<P: PoolProvider> WatchedControl<P> {
-    /// What blocks the deletion of a pool: an IPAddress of it, or the request that creates one. The
-    /// caches can only delay the release. A list of the IPAddresses decides, after the pool was
+    /// What blocks the deletion of a pool: an IPAddress of it, or the request that creates one; and
+    /// when to check again, if that is earlier than for every pool in deletion. The caches can only delay the release. A list of the IPAddresses decides, after the pool was
     /// seen in deletion: since then this manager only binds claims that have an IPAddress. One that
     /// is deleted meanwhile is allocated again, so no reconcile may be in flight before the list,
     /// and after it.
-    async fn find_blocker(&self, pool: &P::Pool) -> Result<Option<Blocker>, CallError> {
+    async fn find_blocker(&self, pool: &P::Pool) -> Result<Option<(String, Action)>, CallError> {
         let key = pool.key();
-        let waiting = |message: String, retry| Some(Blocker { message, retry });
+        let soon = Action::Requeue(DELETION_RETRY_DELAY);
         let count = self.shared.addresses.count(&key);
         if count > 0 {
-            return Ok(waiting(in_use(count), DELETION_CHECK_INTERVAL));
+            // The release of its addresses enqueues it earlier.
+            return Ok(Some((in_use(count), Action::AwaitChange)));
         }
         let kind = PoolKind::of::<P::Pool>();
         let is_of_pool = |namespace: &str, reference: &PoolReference| {
@@ -132,9 +137,8 @@ impl<P: PoolProvider> WatchedControl<P> {
                     .pending_creates
                     .may_still_apply_to(is_of_pool, Instant::now())
         };
-        let in_flight = || waiting(IN_FLIGHT.to_owned(), DELETION_RETRY_DELAY);
         if may_be_created() {
-            return Ok(in_flight());
+            return Ok(Some((IN_FLIGHT.to_owned(), soon)));
         }
         let mut count = 0_usize;
         let mut undecodable = None;
@@ -154,40 +158,17 @@ impl<P: PoolProvider> WatchedControl<P> {
         let addresses = self.shared.contract.addresses(key.namespace());
         addresses.for_each_page(use_page).await?;
         if count > 0 {
-            return Ok(waiting(in_use(count), DELETION_RETRY_DELAY));
+            return Ok(Some((in_use(count), soon)));
         }
         if may_be_created() {
-            return Ok(in_flight());
+            return Ok(Some((IN_FLIGHT.to_owned(), soon)));
         }
-        Ok(undecodable.and_then(|name| {
+        Ok(undecodable.map(|name| {
             let message = format!(
                 "IPAddress {name} cannot be decoded and may have an address of this pool; correct or delete it"
             );
-            waiting(message, DELETION_CHECK_INTERVAL)
+            (message, Action::AwaitChange)
         }))
-    }
-
-    /// The status of a pool. `deletion` is what a pool in deletion waits for.
-    fn status(
-        &self,
-        pool: &P::Pool,
-        before: &PoolStatus,
-        deletion: Option<String>,
-        finalizer_error: Option<&str>,
-    ) -> PoolStatus {
-        let key = pool.key();
-        let problem = self.shared.provider.validate(pool).err();
-        let capacity = self.shared.provider.capacity(pool);
-        let state = PoolState {
-            generation: pool.meta().generation,
-            counts: PoolCounts::new(self.shared.addresses.count(&key), capacity),
-            has_no_address: self.shared.pools.is_exhausted(&key),
-            problem: problem.as_deref(),
-            finalizer_error,
-            deletion,
-            is_paused: is_paused(pool.meta()),
-        };
-        state.status(before.clone())
     }
 }
 

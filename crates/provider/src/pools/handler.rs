@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use capi_ipam_controller::finalizer;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use super::cache::InFlight;
 use super::{PoolProvider, Shared};
@@ -13,6 +13,7 @@ use crate::adapter::{ClaimHandler, Ensured, HandlerError, PoolView, Released};
 use crate::api::advice::MISSING_POOL;
 use crate::api::{IPAddress, IPAddressClaim};
 use crate::claim::Claim;
+use crate::claim_cache::pool_name;
 
 /// The delay before a claim is reconciled again whose pool lacks the finalizer. The change of the
 /// pool enqueues it earlier.
@@ -40,9 +41,7 @@ impl<P: PoolProvider> PoolHandler<P> {
 
     /// The name of the pool for messages.
     fn pool_name(&self) -> String {
-        let namespace = self.claim.namespace().unwrap_or_default();
-        let (kind, name) = (P::Pool::kind(&()), &self.claim.spec.pool_ref.name);
-        format!("{kind} {namespace}/{name}")
+        pool_name(&self.claim, false)
     }
 
     fn pool(&self) -> Result<&P::Pool, HandlerError> {

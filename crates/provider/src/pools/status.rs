@@ -76,21 +76,21 @@ impl PoolCounts {
 }
 
 /// The state of a pool from which its status is computed.
-pub(super) struct PoolState<'a> {
+pub(super) struct PoolState {
     pub(super) generation: Option<i64>,
     pub(super) counts: PoolCounts,
     /// Whether the provider has no address for a waiting claim.
     pub(super) has_no_address: bool,
     /// Why the specification is not valid.
-    pub(super) problem: Option<&'a str>,
+    pub(super) problem: Option<String>,
     /// Why the API server rejects our finalizer.
-    pub(super) finalizer_error: Option<&'a str>,
+    pub(super) finalizer_error: Option<String>,
     /// What a pool in deletion waits for.
     pub(super) deletion: Option<String>,
     pub(super) is_paused: bool,
 }
 
-impl PoolState<'_> {
+impl PoolState {
     /// The status that a pool with the status `before` gets. Other conditions are kept.
     pub(super) fn status(&self, before: PoolStatus) -> PoolStatus {
         let mut list = before.conditions;
@@ -114,10 +114,10 @@ impl PoolState<'_> {
         if let Some(blocker) = &self.deletion {
             return failed(conditions::DELETING, blocker);
         }
-        if let Some(problem) = self.problem {
+        if let Some(problem) = &self.problem {
             return failed(conditions::INVALID_SPEC, problem);
         }
-        if let Some(error) = self.finalizer_error {
+        if let Some(error) = &self.finalizer_error {
             return failed(conditions::INITIALIZATION_FAILED, error);
         }
         Condition::new(conditions::READY, true, conditions::POOL_READY, "")
@@ -158,7 +158,7 @@ pub(super) fn is_warning(condition: &Condition) -> bool {
 mod tests {
     use super::*;
 
-    fn state(used: usize, capacity: Option<u128>) -> PoolState<'static> {
+    fn state(used: usize, capacity: Option<u128>) -> PoolState {
         PoolState {
             generation: Some(3),
             counts: PoolCounts::new(used, capacity),
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    fn states(state: &PoolState<'_>) -> Vec<String> {
+    fn states(state: &PoolState) -> Vec<String> {
         let status = state.status(PoolStatus::default());
         let all = status.conditions.iter();
         all.map(|one| format!("{}={}", one.type_, one.status))
@@ -191,7 +191,7 @@ mod tests {
         };
         assert_eq!(states(&waiting), full);
         let invalid = PoolState {
-            problem: Some("spec.racks is empty"),
+            problem: Some("spec.racks is empty".to_owned()),
             ..state(0, Some(0))
         };
         assert_eq!(
@@ -199,7 +199,7 @@ mod tests {
             ["Ready=False", "Stalled=True", "Exhausted=False"]
         );
         let rejected = PoolState {
-            finalizer_error: Some("no"),
+            finalizer_error: Some("no".to_owned()),
             ..state(0, None)
         };
         assert_eq!(

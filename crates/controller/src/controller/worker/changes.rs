@@ -18,7 +18,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     pub(super) fn handle_change(&mut self, change: Change<R::Object>) {
         self.started |= !matches!(change, Change::Failed(_));
         match change {
-            Change::Failed(error) => (self.context.options.settings.on_source_error)(&error),
+            Change::Failed(error) => (self.context.settings.on_source_error)(&error),
             Change::Init => self.store.begin_list(),
             Change::InitApply(object) | Change::Apply(object) => self.apply(object),
             Change::InitDone => self.end_list(),
@@ -57,7 +57,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         let cached = match self.context.compaction.compact(&object) {
             Some(compact) => Cached::Compact(compact),
             None => {
-                (self.context.options.settings.transform)(&mut object);
+                (self.context.settings.transform)(&mut object);
                 Cached::Full(Arc::new(object))
             }
         };
@@ -72,7 +72,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             let now = Instant::now();
             let priority = self.priority_of(&cached, cause);
             self.queue.add(key, now, now, Reason { cause, priority });
-        } else if self.deleted.get(&key).is_none() {
+        } else if !self.deleted.contains_key(&key) {
             self.context.backoffs.forget(&key);
         }
     }
@@ -83,11 +83,11 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         let cached = self.store.find(key);
         let known = cached.and_then(|cached| self.expand(key, cached));
         let known = known.and_then(|known| known.with_metadata(metadata));
-        let undecodable = &self.context.options.settings.undecodable;
+        let undecodable = &self.context.settings.undecodable;
         match known.or_else(|| undecodable(metadata)) {
             Some(object) => self.apply(object),
             None => warn!(
-                controller = self.context.options.name,
+                controller = self.context.settings.name,
                 object = %key,
                 "an object that is being deleted cannot be decoded, and nothing of it is released; correct it"
             ),
@@ -107,7 +107,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
         };
         after.is_same(before)
             && before.is_deleting() == after.is_deleting()
-            && !(self.context.options.settings.wants)(before, after)
+            && !(self.context.settings.wants)(before, after)
             && !self.queue.contains(key)
     }
 
@@ -135,7 +135,7 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
             self.context.backoffs.forget(&key);
             return;
         }
-        (self.context.options.settings.transform)(&mut object);
+        (self.context.settings.transform)(&mut object);
         self.enqueue_deleted(key, Arc::new(object));
     }
 
@@ -171,8 +171,14 @@ impl<R: Reconciler, C: Compaction<R::Object>> Worker<R, C> {
     fn enqueue_deleted(&mut self, key: NamespacedName, object: Arc<R::Object>) {
         self.context.backoffs.forget(&key);
         let now = Instant::now();
-        let priority = (self.context.options.settings.priority)(&object, Cause::Deleted);
-        self.deleted.insert(key.clone(), object);
+        let priority = (self.context.settings.priority)(&object, Cause::Deleted);
+        // If one of its key waits already, the reconciler does not know the later one, so the first
+        // one stays; a marker says nothing but that its key is gone, so the last one counts.
+        if object.is_gone() {
+            self.deleted.insert(key.clone(), object);
+        } else {
+            self.deleted.entry(key.clone()).or_insert(object);
+        }
         // What is gone is reconciled first and knows its cause. Another object of the key that
         // comes next must not inherit it.
         let cause = Cause::Changed;

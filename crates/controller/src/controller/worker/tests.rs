@@ -48,14 +48,10 @@ fn named(name: &str) -> ConfigMap {
     object
 }
 
-fn options(concurrency: u16) -> WorkerOptions<ConfigMap> {
-    let (name, metrics) = ("test".to_owned(), Metrics::default().controllers.of("test"));
-    WorkerOptions {
-        name,
+fn settings(concurrency: u16) -> Settings<ConfigMap> {
+    Settings {
         concurrency,
-        metrics,
-        priorities: Priorities::default(),
-        settings: Settings::default(),
+        ..Settings::new("test")
     }
 }
 
@@ -130,7 +126,7 @@ impl Faulty {
             on_source_error: Arc::new(move |error| {
                 faulty.failures.lock().unwrap().push(error.to_owned());
             }),
-            ..Settings::default()
+            ..settings(8)
         }
     }
 
@@ -151,10 +147,7 @@ async fn run_faulty(
     events: Vec<Change<ConfigMap>>,
 ) -> Worker<Faulty, NoCompaction> {
     let mut worker = Worker::new(
-        WorkerOptions {
-            settings: reconciler.settings(),
-            ..options(8)
-        },
+        reconciler.settings(),
         Arc::clone(reconciler),
         Arc::new(NoCompaction),
         Arc::new(()),

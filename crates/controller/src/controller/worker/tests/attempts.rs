@@ -7,7 +7,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use super::*;
 use crate::identity::Identity;
-use crate::traces::{TraceOptions, Traces};
+use crate::traces::{self, TraceOptions};
 
 #[tokio::test]
 async fn attempt_has_the_cause_of_the_event() {
@@ -75,8 +75,8 @@ async fn every_reconcile_has_a_span() {
     let builder = SdkTracerProvider::builder().with_simple_exporter(spans.clone());
     let identity = Identity::new("test", "0.0.1").with_tracer(builder.build());
     let options = TraceOptions::default();
-    let traces = Traces::start(&options, &identity, &Handle::current()).unwrap();
-    let subscriber = tracing_subscriber::registry().with(traces.unwrap().layer());
+    let provider = traces::provider(&options, &identity, &Handle::current()).unwrap();
+    let subscriber = tracing_subscriber::registry().with(traces::layer(&provider.unwrap()));
     let _guard = tracing::subscriber::set_default(subscriber);
 
     let events = |names: &[&'static str]| {

@@ -26,12 +26,9 @@ async fn stored_object_is_trimmed() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let recorder = Arc::new(Recorder::default());
     let mut worker = Worker::new(
-        WorkerOptions {
-            settings: Settings {
-                transform: |object: &mut ConfigMap| object.data = None,
-                ..Settings::default()
-            },
-            ..options(1)
+        Settings {
+            transform: |object: &mut ConfigMap| object.data = None,
+            ..settings(1)
         },
         recorder,
         Arc::new(NoCompaction),
@@ -68,7 +65,6 @@ struct Compacts;
 
 impl Compaction<ConfigMap> for Compacts {
     type Compact = ();
-    type Error = Infallible;
 
     fn compact(&self, _: &ConfigMap) -> Option<()> {
         Some(())
@@ -78,7 +74,7 @@ impl Compaction<ConfigMap> for Compacts {
         false
     }
 
-    async fn fetch(&self, object: &NamespacedName) -> Result<Option<ConfigMap>, Infallible> {
+    async fn fetch(&self, object: &NamespacedName) -> Result<Option<ConfigMap>, CallError> {
         Ok(Some(named(object.name())))
     }
 
@@ -91,7 +87,7 @@ impl Compaction<ConfigMap> for Compacts {
 async fn compact_object_missing_in_a_new_list_is_reported() {
     let (store, handler) = (Store::default(), Arc::new(Deletions::default()));
     let mut worker = Worker::new(
-        options(1),
+        settings(1),
         Arc::new(Recorder::default()),
         Arc::new(Compacts),
         Arc::clone(&handler) as _,
@@ -124,7 +120,6 @@ struct Panics;
 
 impl Compaction<ConfigMap> for Panics {
     type Compact = ();
-    type Error = Infallible;
 
     fn compact(&self, _: &ConfigMap) -> Option<()> {
         Some(())
@@ -134,7 +129,7 @@ impl Compaction<ConfigMap> for Panics {
         true
     }
 
-    async fn fetch(&self, _: &NamespacedName) -> Result<Option<ConfigMap>, Infallible> {
+    async fn fetch(&self, _: &NamespacedName) -> Result<Option<ConfigMap>, CallError> {
         panic!("a bug")
     }
 
@@ -154,7 +149,7 @@ async fn object_whose_fetch_panicked_is_retried() {
         ],
     );
     let mut worker = Worker::new(
-        options(1),
+        settings(1),
         Arc::new(Recorder::default()),
         Arc::new(Panics),
         Arc::new(()),

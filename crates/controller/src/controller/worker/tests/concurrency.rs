@@ -37,7 +37,7 @@ async fn loop_sleeps_at_full_concurrency() {
     }
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let worker = Worker::new(
-        options(1),
+        settings(1),
         Arc::new(Slow),
         Arc::new(NoCompaction),
         Arc::new(()),
@@ -98,12 +98,9 @@ async fn low_priority_leaves_most_of_the_concurrency() {
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let worker = Worker::new(
-        WorkerOptions {
-            settings: Settings {
-                priority: Box::new(|object: &ConfigMap, _| priority_of(object)),
-                ..Settings::default()
-            },
-            ..options(4)
+        Settings {
+            priority: Box::new(|object: &ConfigMap, _| priority_of(object)),
+            ..settings(4)
         },
         Arc::clone(&reconciler),
         Arc::new(NoCompaction),

@@ -111,13 +111,10 @@ impl Reconciler for Stubborn {
 async fn deletion_and_successor_end_what_is_given_up() {
     let reconciler = Arc::new(Stubborn::default());
     let mut worker = Worker::new(
-        WorkerOptions {
-            settings: Settings {
-                wants: Box::new(|_, _| false),
-                dequeues: Box::new(|_, _| false),
-                ..Settings::default()
-            },
-            ..options(8)
+        Settings {
+            wants: Box::new(|_, _| false),
+            dequeues: Box::new(|_, _| false),
+            ..settings(8)
         },
         Arc::clone(&reconciler),
         Arc::new(NoCompaction),

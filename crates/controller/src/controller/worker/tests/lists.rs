@@ -30,7 +30,7 @@ async fn main_kind_is_listed_last_and_reconciled_while_listed() {
     );
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let worker = Worker::new(
-        options(2),
+        settings(2),
         Arc::clone(&reconciler),
         Arc::new(NoCompaction),
         Arc::new(()),
@@ -70,7 +70,7 @@ async fn gate_is_ready_when_the_store_has_the_list() {
     let (_trigger, triggered) = mpsc::unbounded_channel();
     let reconciler = Arc::new(Recorder::default());
     let worker = Worker::new(
-        options(2),
+        settings(2),
         Arc::clone(&reconciler),
         Arc::new(NoCompaction),
         Arc::new(()),
