@@ -25,10 +25,8 @@ use capi_ipam_controller::client::{CallError, Creation, ResourceClient, error_ch
 use capi_ipam_controller::controller::{
     Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, Store, Trigger,
 };
-use capi_ipam_controller::discovery::wait_for_kind;
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
-use capi_ipam_controller::health::Health;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
@@ -47,6 +45,7 @@ use self::record::{has_record, is_delivered, item_names, recorded_names};
 use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
 use self::seen::Seen;
+use super::kinds::wait_for_optional_kind;
 use super::options::InClusterOptions;
 use super::readiness::Readiness;
 
@@ -87,10 +86,7 @@ pub(super) fn start(
     let (health, options) = (manager.health.optional(), manager.options.clone());
     let run = async move {
         let kind = ApiResource::erase::<ClusterAddressing>(&());
-        let served_versions = [names::POOL_VERSION];
-        // The process works without the kind, and is ready meanwhile: nobody asks this health.
-        let unasked = Health::default();
-        let served = wait_for_kind(&client, &unasked, &kind, &served_versions);
+        let served = wait_for_optional_kind(&client, &kind, names::POOL_VERSION);
         if stop.run_until_cancelled(served).await.is_none() {
             return;
         }

@@ -12,7 +12,6 @@ use capi_ipam_controller::client::{CallError, Creation, ResourceClient};
 use capi_ipam_controller::controller::{
     Action, Attempt, Cached, ControllerBuilder, Reconciler, Store, retry_write,
 };
-use capi_ipam_controller::discovery::wait_for_optional_kind;
 use capi_ipam_controller::patch;
 use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::watch::{Keyed, WatchApi, WatchSpec};
@@ -25,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::context::Context;
 use super::gates::Gates;
+use super::kinds::wait_for_optional_kind;
 
 /// The version of the kind.
 const VERSION: &str = "v1alpha1";
@@ -74,8 +74,7 @@ pub(super) fn start(setup: &mut ProviderSetup<'_>, context: &Arc<Context>, gates
     let (health, options) = (manager.health.optional(), manager.options.clone());
     let run = async move {
         let kind = ApiResource::erase::<DNSEndpoint>(&());
-        let served_versions = [VERSION];
-        let served = wait_for_optional_kind(&client, &kind, &served_versions);
+        let served = wait_for_optional_kind(&client, &kind, VERSION);
         if stop.run_until_cancelled(served).await.is_none() {
             return;
         }

@@ -47,3 +47,10 @@ pub(super) async fn wait_for_kinds(client: &Client, health: &Health) {
         .map(|kind| wait_for_kind(client, health, kind, &versions));
     join_all(waits).await;
 }
+
+/// Waits until the API server serves a kind without which the process works: it is ready meanwhile.
+pub(super) async fn wait_for_optional_kind(client: &Client, kind: &ApiResource, version: &str) {
+    // Nobody asks this one.
+    let unasked = Health::default();
+    wait_for_kind(client, &unasked, kind, &[version]).await;
+}

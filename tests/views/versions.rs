@@ -1,10 +1,8 @@
 //! Detects writes by uids and resource versions.
 
-use std::fmt::Debug;
-
 use capi_ipam_api::Pool;
+use capi_ipam_controller::client::ApiObject;
 use kube::Resource;
-use serde::{Serialize, de::DeserializeOwned};
 use support::prelude::*;
 
 /// How long no write may happen at rest.
@@ -24,10 +22,7 @@ pub(crate) fn version<K: Resource>(object: &K) -> String {
     )
 }
 
-async fn add<K>(all: &mut Versions, kind: &str, calls: ResourceClient<K>)
-where
-    K: Resource + Clone + Debug + Serialize + DeserializeOwned,
-{
+async fn add<K: ApiObject>(all: &mut Versions, kind: &str, calls: ResourceClient<K>) {
     for object in retry_unanswered(|| calls.list())
         .await
         .expect("objects can be listed")
