@@ -3,6 +3,7 @@
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::controller::{Action, Attempt};
 use capi_ipam_controller::{clock, finalizer, patch, trace_span, traces};
+use capi_ipam_protocol::ClaimRead;
 use capi_ipam_protocol::bind::{self, Bind, End, Event, RemovalReason, Step};
 use kube::ResourceExt;
 use tracing::{Span, debug, field, info};
@@ -17,7 +18,6 @@ use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::ip_address::{new_ip_address, repaired, repaired_parts};
 use crate::reconciler::{CONFLICT_RETRY_DELAY, ClaimReconciler};
-use crate::release::claim_read;
 use crate::restore::{confirm_restored, end_wait, is_chosen, replaced_address};
 
 /// One attempt to bind a claim: the objects of which [`Bind`] knows what matters.
@@ -108,11 +108,11 @@ impl<A: ProviderAdapter> Binding<'_, A> {
             }
             Step::CheckClaim(_) => {
                 let clean_up = self.reconciler.clean_up_if_gone(&self.claim, self.handler);
-                let gone = clean_up.await?;
-                if let Some(action) = gone {
-                    self.result = Ok(action);
-                }
-                Ok(Event::Claim(claim_read(gone)))
+                let Some(action) = clean_up.await? else {
+                    return Ok(Event::Claim(ClaimRead::Exists));
+                };
+                self.result = Ok(action);
+                Ok(Event::Claim(ClaimRead::Gone))
             }
             Step::Allocate => self.allocate().await,
             // R1.

@@ -59,7 +59,7 @@ fn ignored_request(claim: &IPAddressClaim) -> Option<String> {
 }
 
 /// Whether a user requests the early release of this claim.
-pub(super) fn is_requested(claim: &IPAddressClaim) -> bool {
+fn is_requested(claim: &IPAddressClaim) -> bool {
     let annotations = claim.metadata.annotations.as_ref();
     annotations.is_some_and(|all| all.contains_key(names::RELEASE_NOW_ANNOTATION))
         && ignored_request(claim).is_none()
@@ -88,6 +88,15 @@ pub(super) struct ReleaseTime {
 }
 
 impl<A: ProviderAdapter> ClaimReconciler<A> {
+    /// The early release that a user requests for a claim.
+    pub(super) fn requested_release(claim: &IPAddressClaim) -> EarlyRelease {
+        if is_requested(claim) {
+            EarlyRelease::Requested
+        } else {
+            EarlyRelease::No
+        }
+    }
+
     /// Completes the view of a claim with the time that its pool permits. Returns when this time is
     /// over, if other controllers keep the claim and the pool limits the time.
     ///

@@ -15,8 +15,7 @@ use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::watch::Keyed;
 use capi_ipam_controller::{finalizer, patch, trace_span, traces};
 use capi_ipam_protocol::decision::{
-    AddressState, ClaimView, ClusterState, Decision, EarlyRelease, PoolState, WaitReason, decide,
-    may_be_moved,
+    AddressState, ClaimView, ClusterState, Decision, PoolState, WaitReason, decide, may_be_moved,
 };
 use kube::ResourceExt;
 use kube::core::ObjectMeta;
@@ -35,7 +34,6 @@ use crate::claim_cache::ClaimFilter;
 use crate::claim_conditions::{ClaimConditions, condition, waits_for_free_address};
 use crate::clusters::{Clusters, without_requested};
 use crate::contract::ContractClient;
-use crate::early_release::is_requested;
 use crate::error::ReconcileError;
 use crate::guarded::Guarded;
 use crate::index::AddressIndex;
@@ -168,11 +166,7 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
             cluster: self.clusters.state_or_wait(claim),
             address: self.addresses.state_for(claim),
             holds_address: false,
-            early_release: if is_requested(claim) {
-                EarlyRelease::Requested
-            } else {
-                EarlyRelease::No
-            },
+            early_release: Self::requested_release(claim),
             released_early: self.reports_early_release(claim),
             pool: None,
         };

@@ -51,11 +51,13 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
                     existing = found;
                     Ok(Event::Address(facts))
                 }
-                Step::CheckClaim => {
-                    let gone = self.clean_up_if_gone(claim, handler).await?;
-                    action = gone.unwrap_or(action);
-                    Ok(Event::Claim(claim_read(gone)))
-                }
+                Step::CheckClaim => match self.clean_up_if_gone(claim, handler).await? {
+                    None => Ok(Event::Claim(ClaimRead::Exists)),
+                    Some(next) => {
+                        action = next;
+                        Ok(Event::Claim(ClaimRead::Gone))
+                    }
+                },
                 // R1.
                 Step::RemoveAddress => {
                     let address = existing.take().ok_or_else(unexpected_event)?;
@@ -303,11 +305,6 @@ impl<A: ProviderAdapter> ClaimReconciler<A> {
         };
         Ok((read, has_name))
     }
-}
-
-/// What the clean-up of a claim that is gone, if it is, says about the claim.
-pub(super) fn claim_read(gone: Option<Action>) -> ClaimRead {
-    gone.map_or(ClaimRead::Exists, |_| ClaimRead::Gone)
 }
 
 /// What R1 has led to.

@@ -47,7 +47,7 @@ mod tests {
     fn marker_is_new_once_in_a_bucket() {
         let mut markers = Markers::default();
         for (bucket, is_new) in [("a", true), ("a", false), ("b", true)] {
-            markers.begin_list(bucket);
+            markers.begin_list(bucket.to_owned());
             assert_eq!(markers.is_new("key", 7), is_new, "{bucket}");
             markers.end_list();
         }
