@@ -124,7 +124,7 @@ async fn set_finalizers<K>(
     name: &str,
     finalizers: &serde_json::Value,
 ) where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+    K: capi_ipam_controller::client::ApiObject,
 {
     let patch = json!([{"op": "add", "path": "/metadata/finalizers", "value": finalizers}]);
     retry("finalizers are set", || async {

@@ -40,7 +40,7 @@ async fn label<K>(
     client: &capi_ipam_controller::client::ResourceClient<K>,
     name: &str,
 ) where
-    K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
+    K: capi_ipam_controller::client::ApiObject,
 {
     let label = unique("l");
     consumer
