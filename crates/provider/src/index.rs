@@ -10,7 +10,6 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::{Observed, Origin};
 use capi_ipam_controller::watch::{Keyed, ObservedCache};
 use capi_ipam_protocol::decision::AddressState;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
@@ -250,6 +249,7 @@ fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
 #[cfg(test)]
 mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::json;
 
     use capi_ipam_controller::watch::EventHandler;
