@@ -174,6 +174,34 @@ async fn address_of_two_overlapping_pools() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn address_at_which_another_host_answers() {
+    let system = System::start();
+    let consumer = Consumer::new(&system.plane).await;
+    create_pool(&consumer, "web", "10.0.0.1-10.0.0.9").await;
+    consumer.reserve("web", "10.0.0.5", Value::Null).await;
+    let name = format!("p.{}.web.10.0.0.5", consumer.namespace);
+    let until = |second: &str| json!({"until": second, "reason": "ARP reply"});
+    let set = async |quarantine: Value| {
+        consumer
+            .modify(&consumer.reservations(), &name, |found| {
+                found["spec"]["quarantine"] = quarantine.clone();
+            })
+            .await
+    };
+    set(until("2100-01-01T00:00:00Z")).await;
+    let prometheus = &system.prometheus;
+    prometheus
+        .wait_for_alert("CapiIpamAddressesQuarantined")
+        .await;
+
+    // The alert ends with its cause.
+    set(until("2026-01-01T00:00:00Z")).await;
+    prometheus
+        .wait_until_silent("CapiIpamAddressesQuarantined")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn address_without_a_claim() {
     let system = System::start();
     let consumer = Consumer::new(&system.plane).await;
