@@ -42,21 +42,14 @@ async fn addresses_have_the_name_servers_of_their_range() {
         annotations(&consumer, "second").await,
         ["10.1.0.53", domains, ""]
     );
-    // A change is for new addresses.
-    consumer
-        .modify_pool("pool", |pool| {
-            pool["spec"]["dns"] = json!({"zone": "m.example.com"})
-        })
-        .await;
-    consumer.release("second").await;
-    let owner = json!({"ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine",
+    let spec = json!({"addresses": ["10.2.0.1"], "prefix": 24, "dns": {"zone": "m.example.com"}});
+    consumer.create_pool("named", spec).await;
+    // The garbage collector does not know this kind, and so keeps the claim.
+    let owner = json!({"ownerReferences": [{"apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": "TestVM",
                        "name": "vm-1", "uid": "1"}]});
-    consumer.bind_with_metadata("third", "pool", owner).await;
-    assert_eq!(
-        annotations(&consumer, "third").await[2],
-        "vm-1.m.example.com"
-    );
-    assert_eq!(annotations(&consumer, "first").await[2], "");
+    consumer.bind_with_metadata("third", "named", owner).await;
+    let expected = ["", "", "vm-1.m.example.com"];
+    assert_eq!(annotations(&consumer, "third").await, expected);
 }
 
 /// Waits until the DNSEndpoint of a claim has this name, record type and target; empty if there is
@@ -115,7 +108,7 @@ async fn dns_endpoint_follows_its_address() {
             namespace,
             "annotate",
             "--overwrite",
-            "ipaddress/a",
+            "ipaddresses.ipam.cluster.x-k8s.io/a",
             &annotation,
         ]);
     };

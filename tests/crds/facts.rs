@@ -48,6 +48,11 @@ const ADDITIONS: &[(&str, &str)] = &[
     ("", "v1alpha2 .spec.addressMetadata*"),
     ("", "v1alpha2 .status.draining*"),
     ("", "v1alpha2 .status.ipAddresses.drained type"),
+    // Addresses at which another host answers.
+    ("", "v1alpha2 .status.ipAddresses.quarantined type"),
+    // Name servers and DNS names.
+    ("ippools", "v1alpha2 .spec.dns*"),
+    ("ippools", "v1alpha2 .spec.searchDomains*"),
     // The status of the stored version.
     ("ippools", "v1alpha1 .status*"),
     // Access to global pools.
