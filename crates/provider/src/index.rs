@@ -249,6 +249,7 @@ fn owner_version(address: &IPAddress) -> Option<ContractVersion> {
 #[cfg(test)]
 mod tests {
     use capi_ipam_controller::controller::ControllerBuilder;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
     use serde_json::json;
 
     use capi_ipam_controller::watch::EventHandler;
