@@ -238,7 +238,6 @@ mod tests {
                 error.to_string(),
                 "upgrade step test failed after 3 objects"
             );
-            assert!(!error.is_forbidden());
             assert_eq!(step.runs.load(Ordering::Relaxed), runs);
         }
     }

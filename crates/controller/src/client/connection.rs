@@ -269,12 +269,7 @@ async fn send(
     let http = pool.current.lock().http.clone();
     let line = tracing::enabled!(tracing::Level::TRACE)
         .then(|| format!("{} {}", request.method(), request.uri()));
-    // The API server ends a watch after its duration. Without changes it is silent until then, so a
-    // reader that ends it before says nothing about its connection.
-    let silence = watch_timeout(&request).map(|duration| Silence {
-        limit: duration.saturating_add(WATCH_MARGIN),
-        suspicious: duration.saturating_add(WATCH_MARGIN / 2),
-    });
+    let silence = watch_timeout(&request).map(Silence::of_watch);
     let mut pending = Pending {
         pool,
         since: Instant::now(),
@@ -312,6 +307,17 @@ struct Silence {
     limit: Duration,
     /// After this time, it is probably dead if the caller drops the response.
     suspicious: Duration,
+}
+
+impl Silence {
+    /// Of a watch that the API server ends after `duration`. Without changes it is silent until
+    /// then, so a reader that ends it before says nothing about its connection.
+    fn of_watch(duration: Duration) -> Self {
+        Self {
+            limit: duration.saturating_add(WATCH_MARGIN),
+            suspicious: duration.saturating_add(WATCH_MARGIN / 2),
+        }
+    }
 }
 
 /// A response that is not complete. Resets the connections if it is dropped after a suspicious

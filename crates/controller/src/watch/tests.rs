@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::Client;
 use kube::client::Body;
+use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::service_fn;

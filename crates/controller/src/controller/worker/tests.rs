@@ -15,7 +15,6 @@ use kube::core::ObjectMeta;
 use super::*;
 use crate::controller::compaction::NoCompaction;
 use crate::health::Health;
-use crate::metrics::Metrics;
 use crate::watch::{Change, Invalid};
 
 /// Records the names of the reconciled objects.

@@ -1,6 +1,7 @@
 //! What the store keeps of an object: all but what is trimmed, or its compact form.
 
 use super::*;
+use crate::client::CallError;
 
 /// Records the number of labels of each deleted object.
 #[derive(Default)]
