@@ -1,6 +1,7 @@
 //! Addresses at which another host answers: they are quarantined when their claim is released.
 
 use capi_ipam_api::{IPReservation, Quarantine};
+use capi_ipam_controller::client::error_chain;
 use capi_ipam_provider::api::names;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -250,16 +251,13 @@ async fn api_server_refuses_an_invalid_quarantine() {
         ),
         (json!({"claimRef": null}), "spec.claimRef"),
     ] {
-        let patch = json!({"spec": change});
-        let api: Api<kube::api::DynamicObject> = Api::all_with(
-            consumer.client.clone(),
-            &kube::api::ApiResource::erase::<IPReservation>(&()),
-        );
+        let mut spec = held["spec"].clone();
+        json_patch::merge(&mut spec, &change);
+        let patch = json!([{"op": "replace", "path": "/spec", "value": spec}]);
+        let patch = serde_json::from_value(patch).expect("a patch");
         let name = held["metadata"]["name"].as_str().expect("a name");
-        let patched = api
-            .patch(name, &Default::default(), &kube::api::Patch::Merge(&patch))
-            .await;
-        let error = patched.expect_err(field).to_string();
+        let patched = consumer.reservations().patch(name, patch).await;
+        let error = error_chain(&patched.expect_err(field));
         assert!(error.contains(field), "{field}: {error}");
     }
 }
