@@ -36,7 +36,7 @@ const FOREIGN_DELAY_SECONDS: i64 = 60;
 const MAX_FUTURE_SECONDS: i64 = 60;
 /// The number of reservations that are deleted concurrently.
 const CONCURRENCY: usize = 8;
-/// The delay before a failed deletion is retried.
+/// The delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Ends cool-downs on time. A pool that is not in the ledger counts as deleted.
@@ -47,7 +47,8 @@ impl BackgroundTask for EndCooldowns {
         let has_failed = end_expired(&self.0).await;
         match wait_time(&self.0) {
             None => NextRun::OnNotification,
-            Some(wait) if has_failed => NextRun::After(wait.max(RETRY_DELAY)),
+            // The next end can be the one that could not be corrected.
+            Some(_) if has_failed => NextRun::After(RETRY_DELAY),
             Some(wait) => NextRun::After(wait),
         }
     }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{PoolKey, conditions, names};
+use capi_ipam_api::{conditions, names};
 use capi_ipam_controller::client::{CallError, Creation, ResourceClient};
 use capi_ipam_controller::controller::{
     Action, Attempt, Cached, ControllerBuilder, Reconciler, Store, retry_write,
@@ -16,7 +16,7 @@ use capi_ipam_controller::patch;
 use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::watch::{Keyed, WatchApi, WatchSpec};
 use capi_ipam_provider::advanced::ProviderSetup;
-use capi_ipam_provider::api::{ContractVersion, IPAddress};
+use capi_ipam_provider::api::{ContractVersion, IPAddress, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, ObjectMeta};
 use kube::{Api, Client, CustomResource, Resource, ResourceExt};
@@ -99,8 +99,13 @@ fn trim_address(address: &mut IPAddress) {
     let metadata = &mut address.metadata;
     metadata.managed_fields = None;
     metadata.labels = None;
-    metadata.owner_references = None;
     metadata.finalizers = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        let is_read = |name: &str| {
+            [names::DNS_NAME_ANNOTATION, names::MEMBER_POOL_ANNOTATION].contains(&name)
+        };
+        annotations.retain(|name, _| is_read(name));
+    }
 }
 
 struct EndpointReconciler {
@@ -138,7 +143,7 @@ impl Reconciler for EndpointReconciler {
             // It stays if the zone of the pool has changed.
             (Some(known), Some(wanted)) if known.spec == wanted.spec => Ok(Action::AwaitChange),
             (_, Some(wanted)) if !self.is_in_zone(&address, &wanted) => {
-                let note = "its DNS name is not in the zone of the pool; no DNSEndpoint is written";
+                let note = "its DNS name is not in the zone of the pool; no DNSEndpoint is created or changed";
                 Ok(self.refuse(&address, note))
             }
             (Some(known), Some(wanted)) => {
@@ -170,6 +175,11 @@ impl EndpointReconciler {
             Creation::Found(found) => endpoints.decoded(found)?,
         };
         if is_owned(&found, address) {
+            // Somebody has removed its label.
+            let mut changed = found.clone();
+            changed.labels_mut().extend(wanted.labels().clone());
+            changed.spec.clone_from(&wanted.spec);
+            patch::write(endpoints, &found, &changed).await?;
             return Ok(Action::AwaitChange);
         }
         let name = found.name_any();
@@ -187,13 +197,11 @@ impl EndpointReconciler {
 
     /// A user can change the annotation, and may have no permission to change the zone.
     fn is_in_zone(&self, address: &IPAddress, wanted: &DNSEndpoint) -> bool {
-        let Some(pool) = PoolKey::of_address(address) else {
-            return false;
-        };
-        let info = self
-            .context
-            .ledger
-            .read(|ledger| ledger.pools().pool_info(&pool));
+        let claim = Uid::of(address.claim_uid().unwrap_or_default());
+        let info = self.context.ledger.read(|ledger| {
+            let pool = ledger.member_of_address(address, claim)?;
+            ledger.pools().pool_info(&pool)
+        });
         let Some(info) = info else {
             return false;
         };
@@ -204,6 +212,11 @@ impl EndpointReconciler {
 
     /// The DNSEndpoint of an IPAddress; `None` if it has no DNS name.
     fn endpoint_of(&self, address: &IPAddress) -> Option<DNSEndpoint> {
+        let pool = &address.spec.pool_ref;
+        let is_ours = pool.api_group == names::GROUP;
+        if !is_ours {
+            return None;
+        }
         let name = address.annotations().get(names::DNS_NAME_ANNOTATION)?;
         let target: IpAddr = address.spec.address.parse().ok()?;
         let record_type = if target.is_ipv4() { "A" } else { "AAAA" };

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_api::{
-    MAX_SET_POOLS, PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, counted, first_texts, names,
+    Audience, MAX_SET_POOLS, PoolSet, PoolSetKey, PoolSetKind, PoolSetStatus, counted, first_texts,
+    names,
 };
 use capi_ipam_controller::client::{ApiObject, CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, ControllerBuilder, Protection};
@@ -235,10 +236,11 @@ impl SetControl {
         };
         let is_of_set = |address: &IPAddress| PoolSetKey::of_address(address).as_ref() == Some(key);
         let claims = contract.claims(namespace);
-        let mut found = user(&claims, "IPAddressClaim", is_user).await?;
+        let audience = Audience::of(key.namespace.as_deref());
+        let mut found = user(&claims, audience, "IPAddressClaim", is_user).await?;
         if found.as_deref() != Some("") {
             let addresses = contract.addresses(namespace);
-            let of_addresses = user(&addresses, "IPAddress", is_of_set).await?;
+            let of_addresses = user(&addresses, audience, "IPAddress", is_of_set).await?;
             if found.is_none() || of_addresses.as_deref() == Some("") {
                 found = of_addresses;
             }
@@ -256,6 +258,7 @@ impl SetControl {
 /// and may match.
 async fn user<K: ApiObject>(
     client: &ResourceClient<K>,
+    audience: Audience<'_>,
     kind: &str,
     matches: impl Fn(&K) -> bool,
 ) -> Result<Option<String>, CallError> {
@@ -275,7 +278,8 @@ async fn user<K: ApiObject>(
         return Ok(Some(String::new()));
     }
     Ok(undecodable.map(|name| {
-        format!("; {kind} {name} cannot be decoded and may name it: correct or delete it")
+        let object = audience.object(kind, name.namespace(), name.name());
+        format!("; {object} cannot be decoded and may name it: correct or delete it")
     }))
 }
 

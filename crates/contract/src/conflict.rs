@@ -61,7 +61,9 @@ pub fn quarantine_reason(text: &str) -> String {
 /// If the text is no duration, or the duration is shorter than a second or longer than
 /// [`MAX_QUARANTINE`].
 pub fn parse_quarantine(text: &str) -> Result<SignedDuration, String> {
+    // Times of the API have whole seconds.
     let parsed = text.parse::<SignedDuration>().ok();
+    let parsed = parsed.map(|duration| SignedDuration::from_secs(duration.as_secs()));
     let is_allowed = |duration: &SignedDuration| {
         *duration >= SignedDuration::from_secs(1) && *duration <= MAX_QUARANTINE
     };

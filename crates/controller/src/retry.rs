@@ -28,11 +28,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The delay after the given number of failures; none without a failure.
+    /// The delay after the given number of failures, 1 or more.
     pub fn delay(&self, failures: u32) -> Duration {
-        if failures == 0 {
-            return Duration::ZERO;
-        }
         let doubled = self
             .initial
             .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1)));

@@ -265,8 +265,10 @@ fn options(settings: &Settings, denials: &Arc<Denials>) -> Result<ConnectOptions
 /// The time before an attempt to connect: none for the first one, then twice as long each time. A
 /// random part keeps the clients of a server that returns from connecting in the same moment.
 fn reconnect_delay(attempt: usize) -> Duration {
-    let failures = attempt.saturating_sub(1);
-    RECONNECT_POLICY.delay(u32::try_from(failures).unwrap_or(u32::MAX))
+    match u32::try_from(attempt.saturating_sub(1)) {
+        Ok(0) => Duration::ZERO,
+        failures => RECONNECT_POLICY.delay(failures.unwrap_or(u32::MAX)),
+    }
 }
 
 /// Logs an event of the connection, and records denials.

@@ -186,7 +186,9 @@ impl<T: Value> Watch<T> {
 
     /// Starts a list. After failed ones it waits first.
     async fn start_list(&mut self) -> Result<Event, KvError> {
-        sleep(RETRY_POLICY.delay(self.failures)).await;
+        if self.failures > 0 {
+            sleep(RETRY_POLICY.delay(self.failures)).await;
+        }
         let started = Session::start(&self.bucket, &self.subjects, &self.consumer).await;
         match started {
             Ok(session) => {

@@ -30,7 +30,7 @@ const CONCURRENCY: u16 = 4;
 const DELETION_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// The delay before a pool in deletion is checked again whose provider has not searched what keeps
 /// it, and a pool that cannot be decoded.
-const CHECK_INTERVAL: Duration = Duration::from_mins(1);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What the controller of pools has to know of the pools of a provider.
 pub trait PoolControl: Send + Sync + 'static {

@@ -16,7 +16,7 @@ pub trait ObservedCache: Send + Sync + 'static {
     /// What is kept of an object.
     type Value;
 
-    /// Locks what is known.
+    /// Locks what is known, in a `Mutex` of `parking_lot`.
     fn observed(&self) -> MappedMutexGuard<'_, Observed<Self::Value>>;
 
     /// Records an object that was listed, created or changed.

@@ -103,7 +103,8 @@ async fn quarantine(
         }
         Some((row, version)) if row.released.is_some() || row.quarantine.is_some() => {
             let spec = json!({"claimRef": null, "releasedAt": null, "quarantine": quarantine});
-            let name = slot.reservation_name();
+            let (name, version) = (slot.reservation_name(), version.clone());
+            check_use(loader, pool, block, None).await?;
             cluster.change_reservation(&name, version, &spec).await?;
         }
         Some((row, _)) => {

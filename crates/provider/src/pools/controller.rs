@@ -17,7 +17,7 @@ use crate::adapter::PoolKind;
 use crate::api::conditions::Condition;
 use crate::api::{IPAddress, PoolReference, is_paused};
 use crate::pending_creates::PendingCreates;
-use crate::pool_controller::{PoolControl, PoolPlan};
+use crate::pool_controller::{CHECK_INTERVAL, PoolControl, PoolPlan};
 use crate::status_fields;
 
 /// The delay before a pool that is being deleted is checked again, if nothing enqueues it.
@@ -114,17 +114,17 @@ impl<P: PoolProvider> PoolControl for WatchedControl<P> {
 
 impl<P: PoolProvider> WatchedControl<P> {
     /// What blocks the deletion of a pool: an IPAddress of it, or the request that creates one; and
-    /// when to check again, if that is earlier than for every pool in deletion. The caches can only delay the release. A list of the IPAddresses decides, after the pool was
-    /// seen in deletion: since then this manager only binds claims that have an IPAddress. One that
-    /// is deleted meanwhile is allocated again, so no reconcile may be in flight before the list,
-    /// and after it.
+    /// when to check again. The caches can only delay the release. A list of the IPAddresses decides,
+    /// after the pool was seen in deletion: since then this manager only binds claims that have an
+    /// IPAddress. One that is deleted meanwhile is allocated again, so no reconcile may be in flight
+    /// before the list, and after it.
     async fn find_blocker(&self, pool: &P::Pool) -> Result<Option<(String, Action)>, CallError> {
         let key = pool.key();
         let soon = Action::Requeue(DELETION_RETRY_DELAY);
         let count = self.shared.addresses.count(&key);
         if count > 0 {
             // The release of its addresses enqueues it earlier.
-            return Ok(Some((in_use(count), Action::AwaitChange)));
+            return Ok(Some((in_use(count), Action::Requeue(CHECK_INTERVAL))));
         }
         let kind = PoolKind::of::<P::Pool>();
         let is_of_pool = |namespace: &str, reference: &PoolReference| {
@@ -167,7 +167,7 @@ impl<P: PoolProvider> WatchedControl<P> {
             let message = format!(
                 "IPAddress {name} cannot be decoded and may have an address of this pool; correct or delete it"
             );
-            (message, Action::AwaitChange)
+            (message, Action::Requeue(CHECK_INTERVAL))
         }))
     }
 }
