@@ -105,7 +105,7 @@ async fn quarantine(
             let spec = json!({"claimRef": null, "releasedAt": null, "quarantine": quarantine});
             let (name, version) = (slot.reservation_name(), version.clone());
             check_use(loader, pool, block, None).await?;
-            cluster.change_reservation(&name, version, &spec).await?;
+            cluster.change_reservation(&name, &version, &spec).await?;
         }
         Some((row, _)) => {
             let (Some(claim), Some(uid)) = (&row.claim, &row.claim_uid) else {
