@@ -413,7 +413,7 @@ async fn missing_definition_is_not_the_go_provider() {
     let finding =
         "error MissingDefinition: customresourcedefinition ipreservations.ipam.cluster.x-k8s.io\n";
     assert!(output.contains(finding), "{output}");
-    assert!(output.contains("10 of 11 kinds"), "{output}");
+    assert!(output.contains("12 of 13 kinds"), "{output}");
     // The other commands cannot tell what is reserved.
     let (code, _, errors) = run(admin, &["who", "10.0.0.1"]);
     assert_eq!(code, 5, "{errors}");

@@ -149,6 +149,8 @@ async fn cluster_without_definitions_and_go_provider_are_supported() {
     let own = [
         "inclusterprefixpools",
         "globalinclusterprefixpools",
+        "ippoolsets",
+        "globalippoolsets",
         "ipnetworks",
         "ipregistries",
         "ipreservations",
