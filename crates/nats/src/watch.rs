@@ -186,9 +186,7 @@ impl<T: Value> Watch<T> {
 
     /// Starts a list. After failed ones it waits first.
     async fn start_list(&mut self) -> Result<Event, KvError> {
-        if self.failures > 0 {
-            sleep(RETRY_POLICY.delay(self.failures)).await;
-        }
+        sleep(retry_delay(self.failures)).await;
         let started = Session::start(&self.bucket, &self.subjects, &self.consumer).await;
         match started {
             Ok(session) => {
@@ -220,6 +218,13 @@ impl<T: Value> Watch<T> {
     }
 }
 
+fn retry_delay(failures: u32) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        failures => RETRY_POLICY.delay(failures),
+    }
+}
+
 /// Whether the next list has to wait. A list that is not completed fails, whatever ended it.
 fn is_failure(ending: &Ending, is_listing: bool) -> bool {
     is_listing || matches!(ending, Ending::Failed(_))
@@ -235,7 +240,7 @@ mod tests {
         assert!(is_failure(&Ending::OtherBucket, true));
         assert!(!is_failure(&Ending::Gap, false));
         assert!(!is_failure(&Ending::Resync, false));
-        assert_eq!(RETRY_POLICY.delay(0), Duration::ZERO);
-        assert!(RETRY_POLICY.delay(1) > Duration::ZERO);
+        assert_eq!(retry_delay(0), Duration::ZERO);
+        assert!(retry_delay(1) > Duration::ZERO);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use capi_ipam_api::conditions;
 use capi_ipam_api::{
-    AddressFormat, AddressingItem, ClusterAddressing, Destination, PoolKey, PoolSetKey, names,
+    AddressFormat, AddressingItem, ClusterAddressing, Destination, PoolKey, names,
 };
 use capi_ipam_controller::finalizer;
 use capi_ipam_provider::api::names::{
@@ -63,12 +63,8 @@ impl ItemClaim {
 
     /// Whether a prefix is allocated; `None` if the pool is not known.
     fn has_prefix(&self) -> Option<bool> {
-        let address = self.address.as_ref()?;
-        // A set has pools of single addresses, whatever the annotation names.
-        if PoolSetKey::of_address(address).is_some() {
-            return Some(false);
-        }
-        Some(PoolKey::of_address(address)?.kind.has_prefixes())
+        let pool = PoolKey::of_address(self.address.as_ref()?)?;
+        Some(pool.kind.has_prefixes())
     }
 
     /// Why the address cannot be written into the targets of its item.

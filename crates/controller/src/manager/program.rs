@@ -43,7 +43,7 @@ pub fn main(
     identity: Identity,
     setup: impl AsyncFnOnce(&mut Manager) -> Result<(), BoxError>,
 ) -> ExitCode {
-    run::<()>(identity, async |manager, _| setup(manager).await)
+    run::<()>(identity, async |manager, ()| setup(manager).await)
 }
 
 /// Like [`main`], for a program with own flags, beside those of every manager ([`Options`]).
