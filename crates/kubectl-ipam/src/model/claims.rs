@@ -158,7 +158,7 @@ mod tests {
             let Some(ClaimEntry::Unserved(claim)) = ClaimEntry::of(&claim.unwrap(), &served) else {
                 panic!("it names no pool");
             };
-            claims([], [&*claim], &Objects::default()).remove(0)
+            claims([], [&claim], &Objects::default()).remove(0)
         };
         let full = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "PoolExhausted" }] });
         let waiting = line_of("IPPoolSet", full);

@@ -220,7 +220,7 @@ impl Objects {
         let mut rows = Vec::new();
         for entry in self.claims.sorted() {
             if let ClaimEntry::Unserved(claim) = entry {
-                rows.push(&**claim);
+                rows.push(claim);
             }
         }
         rows

@@ -134,12 +134,11 @@ impl UnservedPool {
     }
 }
 
-/// The kinds of pools of this provider, as a text.
 /// A claim of the provider, or one that it does not serve.
 #[derive(Clone, Debug)]
 pub(crate) enum ClaimEntry {
     Served(ClaimRow),
-    Unserved(Box<UnservedClaim>),
+    Unserved(UnservedClaim),
 }
 
 impl ClaimEntry {
@@ -177,12 +176,13 @@ impl ClaimEntry {
     pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
         match UnservedPool::of(claim, served) {
             Some(other) if served.omits_others && other.cause == Cause::OtherProvider => None,
-            Some(pool) => Some(Self::Unserved(Box::new(ClaimRow::new(claim, pool)))),
+            Some(pool) => Some(Self::Unserved(ClaimRow::new(claim, pool))),
             None => ClaimRow::of(claim).map(Self::Served),
         }
     }
 }
 
+/// The kinds of pools of this provider, as a text.
 fn own_kinds() -> String {
     InClusterKind::ALL.map(InClusterKind::name).join(", ")
 }

@@ -74,8 +74,7 @@ impl Objects {
         }
         for row in unserved {
             let key = row.key.clone();
-            self.claims
-                .insert(&key, ClaimEntry::Unserved(Box::new(row)));
+            self.claims.insert(&key, ClaimEntry::Unserved(row));
         }
     }
 
