@@ -89,10 +89,13 @@ async fn consumer() -> Consumer {
         "the manager lacks a permission:\n{}",
         world.manager.log()
     );
-    Consumer::new(&world.control_plane).await
+    let consumer = Consumer::new(&world.control_plane).await;
+    consumer.with_log_of(&world.manager)
 }
 
 /// A consumer whose API server accepts invalid pools.
 async fn lenient_consumer() -> Consumer {
-    Consumer::new(&lenient_environment().control_plane).await
+    let world = lenient_environment();
+    let consumer = Consumer::new(&world.control_plane).await;
+    consumer.with_log_of(&world.manager)
 }

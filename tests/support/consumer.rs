@@ -18,6 +18,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::control_plane::ControlPlane;
+use super::manager::Manager;
 
 /// A user of the in-cluster provider in one namespace.
 #[derive(Clone)]
@@ -52,10 +53,13 @@ impl Consumer {
     /// A consumer in the same namespace, with another client.
     #[must_use]
     pub fn with_client_of(&self, client: Client) -> Self {
-        Self(generic::Consumer {
-            client,
-            namespace: self.namespace.clone(),
-        })
+        Self(self.0.with_client_of(client))
+    }
+
+    /// See [`generic::Consumer::with_log_of`].
+    #[must_use]
+    pub fn with_log_of(self, manager: &'static Manager) -> Self {
+        Self(self.0.with_log_of(manager))
     }
 
     /// The pools of a kind: those of the namespace, or the global ones.

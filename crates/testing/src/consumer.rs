@@ -7,6 +7,7 @@ mod waits;
 pub use changes::read;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
+use crate::manager::Manager;
 use crate::patience::Patience;
 use crate::wait::{TIMEOUT, pause};
 
@@ -43,6 +45,29 @@ pub struct Consumer {
     pub client: Client,
     /// The namespace of all objects.
     pub namespace: String,
+    /// Only of a manager that several tests share.
+    log: Option<Arc<SharedLog>>,
+}
+
+/// What the log of a shared manager contains about a namespace is printed when its test fails.
+struct SharedLog {
+    manager: &'static Manager,
+    namespace: String,
+}
+
+impl Drop for SharedLog {
+    #[allow(clippy::print_stdout, reason = "it is shown when the test fails")]
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        println!("the manager has logged about {}:", self.namespace);
+        for line in self.manager.log().lines() {
+            if line.contains(&self.namespace) {
+                println!("{line}");
+            }
+        }
+    }
 }
 
 impl Consumer {
@@ -59,6 +84,7 @@ impl Consumer {
         let consumer = Self {
             client,
             namespace: unique("team"),
+            log: None,
         };
         let namespace: Namespace = object(json!({ "metadata": { "name": consumer.namespace } }));
         let namespaces = ResourceClient::new(Api::all(consumer.client.clone()), &());
@@ -75,7 +101,27 @@ impl Consumer {
         Self {
             client: self.client.clone(),
             namespace: namespace.to_owned(),
+            log: self.log.clone(),
         }
+    }
+
+    /// A consumer in the same namespace, with another client.
+    #[must_use]
+    pub fn with_client_of(&self, client: Client) -> Self {
+        Self {
+            client,
+            ..self.clone()
+        }
+    }
+
+    /// Prints what the log of a manager contains about the namespace when the test fails.
+    #[must_use]
+    pub fn with_log_of(mut self, manager: &'static Manager) -> Self {
+        self.log = Some(Arc::new(SharedLog {
+            manager,
+            namespace: self.namespace.clone(),
+        }));
+        self
     }
 
     /// The claims of the namespace.
