@@ -64,12 +64,12 @@ export PROTOC
 "$cargo" test --locked --manifest-path examples/etcd-provider/Cargo.toml --target-dir target --no-run
 
 # The slowest programs are first.
-names=(blocks faults conformance views rollout takeover install chaos webhooks cluster repair model)
+names=(kubectl-ipam blocks faults conformance views rollout takeover install chaos webhooks cluster repair model)
 for file in tests/*.rs tests/*/main.rs; do
   name=$(basename "${file%/main.rs}" .rs)
   [[ " ${names[*]} " == *" $name "* ]] || names+=("$name")
 done
-names+=(kubectl-ipam nats nats-controller operator registry demo list-provider etcd-provider unit documentation)
+names+=(nats nats-controller operator registry demo list-provider etcd-provider unit documentation)
 
 printf '%s\n' "${names[@]}" | xargs -P "$jobs" -I '{}' bash -c 'run_one {}' ||
   { echo 'some tests failed: see above' >&2; exit 1; }

@@ -86,7 +86,7 @@ pub(super) fn start(
     let (health, options) = (manager.health.optional(), manager.options.clone());
     let run = async move {
         let kind = ApiResource::erase::<ClusterAddressing>(&());
-        let served = wait_for_optional_kind(&client, &kind, names::POOL_VERSION);
+        let served = wait_for_optional_kind(&client, &kind);
         if stop.run_until_cancelled(served).await.is_none() {
             return;
         }

@@ -16,7 +16,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::priority::inherited;
 use capi_ipam_controller::watch::Invalid;
 use capi_ipam_provider::advanced::ContractClient;
-use capi_ipam_provider::api::IPAddress;
+use capi_ipam_provider::api::{IPAddress, Uid};
 use kube::ResourceExt;
 use parking_lot::Mutex;
 
@@ -250,9 +250,13 @@ impl Users {
     }
 
     fn add_address(&mut self, address: &IPAddress, ledger: &SharedLedger) {
-        let mut pools: Vec<PoolKey> = PoolKey::of_address(address).into_iter().collect();
+        // A user can change the annotation that names the member of a set: the pool that it names and
+        // the one with the reservation are both in use.
+        let claim_uid = address.claim_uid().map(Uid::of);
+        let member = ledger.read(|ledger| ledger.member_of_address(address, claim_uid));
+        let named = PoolKey::of_address(address);
+        let mut pools: Vec<PoolKey> = named.into_iter().chain(member).collect();
         if pools.is_empty() && PoolSetKey::of_address(address).is_some() {
-            // Somebody has removed the annotation that names the member.
             let contains = |pool: &&PoolKey| ledger.read(|it| it.contains_address(pool, address));
             pools = self.unused.keys().filter(contains).cloned().collect();
         }

@@ -26,8 +26,6 @@ use super::context::Context;
 use super::gates::Gates;
 use super::kinds::wait_for_optional_kind;
 
-/// The version of the kind.
-const VERSION: &str = "v1alpha1";
 /// The delay before a name that is in use, or not in the zone, is checked again.
 const REFUSED_DELAY: Duration = Duration::from_mins(1);
 
@@ -74,7 +72,7 @@ pub(super) fn start(setup: &mut ProviderSetup<'_>, context: &Arc<Context>, gates
     let (health, options) = (manager.health.optional(), manager.options.clone());
     let run = async move {
         let kind = ApiResource::erase::<DNSEndpoint>(&());
-        let served = wait_for_optional_kind(&client, &kind, VERSION);
+        let served = wait_for_optional_kind(&client, &kind);
         if stop.run_until_cancelled(served).await.is_none() {
             return;
         }
@@ -130,19 +128,20 @@ impl Reconciler for EndpointReconciler {
         _: &mut Attempt<()>,
     ) -> Result<Action, CallError> {
         let key = address.key();
-        let known = match self.endpoints.get(Some(key.namespace()), key.name()) {
-            Some(Cached::Full(known)) => Some(known),
-            Some(Cached::Compact(_)) | None => None,
-        };
+        let known = self.endpoints.get(Some(key.namespace()), key.name());
+        let known = known.map(|Cached::Full(known)| known);
         let api = Api::namespaced(self.client.clone(), key.namespace());
         let endpoints = ResourceClient::<DNSEndpoint>::new(api, &());
         let wanted = self.endpoint_of(&address);
         match (known, wanted) {
+            (Some(known), Some(_)) if !is_owned(&known, &address) => {
+                Ok(self.refuse_owner(&address))
+            }
             // The garbage collector deletes the one of an IPAddress that does not exist.
-            (Some(known), _) if !is_owned(&known, &address) => Ok(Action::AwaitChange),
+            (Some(known), None) if !is_owned(&known, &address) => Ok(Action::AwaitChange),
             // It stays if the zone of the pool has changed.
             (Some(known), Some(wanted)) if known.spec == wanted.spec => Ok(Action::AwaitChange),
-            (_, Some(wanted)) if !self.is_in_zone(&address, &wanted) => {
+            (_, Some(_)) if !self.is_in_zone(&address) => {
                 let note = "its DNS name is not in the zone of the pool; no DNSEndpoint is created or changed";
                 Ok(self.refuse(&address, note))
             }
@@ -175,16 +174,21 @@ impl EndpointReconciler {
             Creation::Found(found) => endpoints.decoded(found)?,
         };
         if is_owned(&found, address) {
-            // Somebody has removed its label.
+            // A user has removed its label.
             let mut changed = found.clone();
             changed.labels_mut().extend(wanted.labels().clone());
             changed.spec.clone_from(&wanted.spec);
             patch::write(endpoints, &found, &changed).await?;
             return Ok(Action::AwaitChange);
         }
-        let name = found.name_any();
+        Ok(self.refuse_owner(address))
+    }
+
+    /// The name of the DNSEndpoint is in use by another owner.
+    fn refuse_owner(&self, address: &IPAddress) -> Action {
+        let name = address.name_any();
         let note = format!("another DNSEndpoint has the name {name}; delete it");
-        Ok(self.refuse(address, &note))
+        self.refuse(address, &note)
     }
 
     fn refuse(&self, address: &IPAddress, note: &str) -> Action {
@@ -196,25 +200,25 @@ impl EndpointReconciler {
     }
 
     /// A user can change the annotation, and may have no permission to change the zone.
-    fn is_in_zone(&self, address: &IPAddress, wanted: &DNSEndpoint) -> bool {
-        let claim = Uid::of(address.claim_uid().unwrap_or_default());
+    fn is_in_zone(&self, address: &IPAddress) -> bool {
+        let Some(dns_name) = address.annotations().get(names::DNS_NAME_ANNOTATION) else {
+            return false;
+        };
+        let claim_uid = address.claim_uid().map(Uid::of);
         let info = self.context.ledger.read(|ledger| {
-            let pool = ledger.member_of_address(address, claim)?;
+            let pool = ledger.member_of_address(address, claim_uid)?;
             ledger.pools().pool_info(&pool)
         });
         let Some(info) = info else {
             return false;
         };
         let names = info.dns.as_ref().and_then(|dns| dns.names.as_ref());
-        let mut endpoints = wanted.spec.endpoints.iter();
-        names.is_some_and(|names| endpoints.all(|it| names.contains(&it.dns_name)))
+        names.is_some_and(|names| names.contains(dns_name))
     }
 
     /// The DNSEndpoint of an IPAddress; `None` if it has no DNS name.
     fn endpoint_of(&self, address: &IPAddress) -> Option<DNSEndpoint> {
-        let pool = &address.spec.pool_ref;
-        let is_ours = pool.api_group == names::GROUP;
-        if !is_ours {
+        if address.spec.pool_ref.api_group != names::GROUP {
             return None;
         }
         let name = address.annotations().get(names::DNS_NAME_ANNOTATION)?;

@@ -49,8 +49,8 @@ pub(super) async fn wait_for_kinds(client: &Client, health: &Health) {
 }
 
 /// Waits until the API server serves a kind without which the process works: it is ready meanwhile.
-pub(super) async fn wait_for_optional_kind(client: &Client, kind: &ApiResource, version: &str) {
-    // Nobody asks this one.
-    let unasked = Health::default();
-    wait_for_kind(client, &unasked, kind, &[version]).await;
+pub(super) async fn wait_for_optional_kind(client: &Client, kind: &ApiResource) {
+    // No probe serves this one.
+    let unserved = Health::default();
+    wait_for_kind(client, &unserved, kind, &[&kind.version]).await;
 }

@@ -57,7 +57,7 @@ pub(super) fn start(
         client: manager.client.clone(),
         context: Arc::clone(context),
         pools_synced: gates.pools.to_vec(),
-        users: Mutex::default(),
+        usages: Mutex::default(),
     };
     let controller = controller
         .undecodable(|metadata| Some(undecodable(metadata)))
@@ -126,9 +126,17 @@ struct SetControl {
     context: Arc<Context>,
     /// The gates of all kinds of pools.
     pools_synced: Vec<ReadinessGate>,
-    /// Until when each set that is being deleted counts as in use, as lists show, and what cannot be
-    /// decoded and may use it.
-    users: Mutex<ExpiringMap<Uid, String>>,
+    /// The last result of lists for each set that is being deleted and is in use.
+    usages: Mutex<ExpiringMap<Uid, Usage>>,
+}
+
+/// Whether a set is in use.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Usage {
+    Unused,
+    /// This object cannot be decoded, and may use the set.
+    Undecodable(String),
+    Used,
 }
 
 impl PoolControl for SetControl {
@@ -186,18 +194,18 @@ impl PoolControl for SetControl {
         let report = self.context.ledger.note(|ledger| ledger.set_report(&key));
         let is_deleting = set.metadata.deletion_timestamp.is_some();
         let is_protected = finalizer::is_set(set, names::PROTECT_POOL);
-        let mut user = String::new();
+        let mut usage = Usage::Unused;
         if is_deleting && is_protected && !is_paused(&set.metadata) {
             let uid = Uid::of(set.metadata.uid.as_deref().unwrap_or_default());
-            match self.user(&key, uid).await? {
-                Some(found) => user = found,
-                None => return Ok(PoolPlan::Released),
+            usage = self.usage(&key, uid).await?;
+            if usage == Usage::Unused {
+                return Ok(PoolPlan::Released);
             }
         }
         let Some(report) = report else {
             return Ok(PoolPlan::Later(STATUS_INTERVAL));
         };
-        let status = status(set, &report, finalizer_error, &user);
+        let status = status(set, &report, finalizer_error, &usage);
         let mut wanted = None;
         if set.status.as_ref() != Some(&status) {
             let mut changed = set.clone();
@@ -214,11 +222,11 @@ impl PoolControl for SetControl {
 }
 
 impl SetControl {
-    /// Whether live lists show a claim with an address, or an IPAddress, that names the set, as
-    /// [`user`]. Each change of a pool of the set asks, so what is found counts for a while.
-    async fn user(&self, key: &PoolSetKey, uid: Uid) -> Result<Option<String>, CallError> {
-        if let Some(found) = self.users.lock().get(&uid, Instant::now()) {
-            return Ok(Some(found.clone()));
+    /// Whether live lists show a claim with an address, or an IPAddress, that names the set. The set is
+    /// reconciled at each change of its pools: a set in use is not checked again for a while.
+    async fn usage(&self, key: &PoolSetKey, uid: Uid) -> Result<Usage, CallError> {
+        if let Some(found) = self.usages.lock().get(&uid, Instant::now()) {
+            return Ok(found.clone());
         }
         let namespace = key.namespace.as_deref().unwrap_or_default();
         let Context {
@@ -237,31 +245,28 @@ impl SetControl {
         let is_of_set = |address: &IPAddress| PoolSetKey::of_address(address).as_ref() == Some(key);
         let claims = contract.claims(namespace);
         let audience = Audience::of(key.namespace.as_deref());
-        let mut found = user(&claims, audience, "IPAddressClaim", is_user).await?;
-        if found.as_deref() != Some("") {
+        let mut usage = usage_by(&claims, audience, "IPAddressClaim", is_user).await?;
+        if usage != Usage::Used {
             let addresses = contract.addresses(namespace);
-            let of_addresses = user(&addresses, audience, "IPAddress", is_of_set).await?;
-            if found.is_none() || of_addresses.as_deref() == Some("") {
-                found = of_addresses;
-            }
+            let by_addresses = usage_by(&addresses, audience, "IPAddress", is_of_set).await?;
+            usage = usage.max(by_addresses);
         }
-        if let Some(found) = &found {
-            let mut users = self.users.lock();
+        if usage != Usage::Unused {
+            let mut usages = self.usages.lock();
             let now = Instant::now();
-            users.insert(uid, found.clone(), DELETION_CHECK_INTERVAL, now);
+            usages.insert(uid, usage.clone(), DELETION_CHECK_INTERVAL, now);
         }
-        Ok(found)
+        Ok(usage)
     }
 }
 
-/// What uses a set: an empty text if an object matches, or else the name of one that cannot be decoded
-/// and may match.
-async fn user<K: ApiObject>(
+/// Whether an object matches, or cannot be decoded and may match.
+async fn usage_by<K: ApiObject>(
     client: &ResourceClient<K>,
     audience: Audience<'_>,
     kind: &str,
     matches: impl Fn(&K) -> bool,
-) -> Result<Option<String>, CallError> {
+) -> Result<Usage, CallError> {
     let mut is_used = false;
     let mut undecodable = None;
     client
@@ -275,24 +280,24 @@ async fn user<K: ApiObject>(
         })
         .await?;
     if is_used {
-        return Ok(Some(String::new()));
+        return Ok(Usage::Used);
     }
-    Ok(undecodable.map(|name| {
-        let object = audience.object(kind, name.namespace(), name.name());
-        format!("; {object} cannot be decoded and may name it: correct or delete it")
-    }))
+    Ok(match undecodable {
+        Some(name) => Usage::Undecodable(audience.object(kind, name.namespace(), name.name())),
+        None => Usage::Unused,
+    })
 }
 
 fn status(
     set: &PoolSet,
     report: &SetReport,
     finalizer_error: Option<&str>,
-    user: &str,
+    usage: &Usage,
 ) -> PoolSetStatus {
     let generation = set.metadata.generation;
     let before = set.status.as_ref();
     let mut list = before.map_or_else(Vec::new, |status| status.conditions.clone());
-    let ready = ready(report, finalizer_error, user).with_observed_generation(generation);
+    let ready = ready(report, finalizer_error, usage).with_observed_generation(generation);
     conditions::set_ready(&mut list, ready, clock::now());
     PoolSetStatus {
         observed_generation: generation,
@@ -301,11 +306,16 @@ fn status(
     }
 }
 
-fn ready(report: &SetReport, finalizer_error: Option<&str>, user: &str) -> Condition {
+fn ready(report: &SetReport, finalizer_error: Option<&str>, usage: &Usage) -> Condition {
     let not_ready = |reason, message| Condition::new(conditions::READY, false, reason, message);
     if report.info.deleting {
-        let message =
-            format!("waiting until no IPAddressClaim with an address names the set{user}");
+        let mut message =
+            "waiting until no IPAddressClaim with an address names the set".to_owned();
+        if let Usage::Undecodable(object) = usage {
+            let hint =
+                format!("; {object} cannot be decoded and may name it: correct or delete it");
+            message.push_str(&hint);
+        }
         return not_ready(conditions::DELETING, message);
     }
     if let Some(error) = finalizer_error {

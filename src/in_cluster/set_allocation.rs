@@ -217,7 +217,7 @@ impl InClusterHandler {
     /// contains the address.
     fn member_of(&self, set: &PoolSetKey, existing: &IPAddress) -> Result<PoolKey, HandlerError> {
         let found = self.ledger().read(|ledger| {
-            if let Some(pool) = ledger.member_of_address(existing, self.uid) {
+            if let Some(pool) = ledger.member_of_address(existing, Some(self.uid)) {
                 return Some(pool);
             }
             let contains = |pool: &PoolKey| ledger.contains_address(pool, existing);

@@ -309,9 +309,13 @@ impl Ledger {
         }
     }
 
-    /// The member of a set of which an IPAddress is; `None` if it is not known.
-    pub fn member_of_address(&self, address: &IPAddress, claim_uid: Uid) -> Option<PoolKey> {
-        let (pool, ..) = self.known_block(address, Some(claim_uid))?;
+    /// The pool of which an IPAddress of the claim with this uid is; `None` if it is not known.
+    pub fn member_of_address(
+        &self,
+        address: &IPAddress,
+        claim_uid: Option<Uid>,
+    ) -> Option<PoolKey> {
+        let (pool, ..) = self.known_block(address, claim_uid)?;
         Some(pool)
     }
 

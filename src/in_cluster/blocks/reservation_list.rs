@@ -138,10 +138,12 @@ async fn read(
     Ok(ReservationList { began, by_network })
 }
 
-/// The address of an IPAddress, and the scope of its pool. A pool that is not known can be one of any network.
+/// The address of an IPAddress, and the scope of its pool. A pool that is not known can be one of any
+/// network, and so can the member of a set: a user can change the annotation that names it.
 fn place_of(context: &Context, address: &IPAddress) -> Option<(Block, Option<Scope>)> {
-    let pool = PoolKey::of_address(address);
-    if pool.is_none() && PoolSetKey::of_address(address).is_none() {
+    let is_of_set = PoolSetKey::of_address(address).is_some();
+    let pool = PoolKey::of_address(address).filter(|_| !is_of_set);
+    if pool.is_none() && !is_of_set {
         return None;
     }
     let info = pool.and_then(|pool| {
