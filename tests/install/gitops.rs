@@ -186,3 +186,67 @@ fn cluster_api_operator_accepts_the_provider() {
     ]);
     assert_eq!(found, version);
 }
+
+/// What the definition of `CAPIProvider` in Rancher Turtles 0.24 says about the fields that the page
+/// sets, and about those that exclude them.
+fn turtles_definition() -> Value {
+    let text = json!({"type": "string"});
+    let labels = json!({"type": "object", "additionalProperties": text});
+    let selector = json!({"type": "object", "properties": {"matchLabels": labels}});
+    let fetch_config = json!({
+        "type": "object", "properties": {"url": text, "selector": selector},
+    });
+    let spec = json!({
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": text, "name": text, "version": text, "fetchConfig": fetch_config},
+        "x-kubernetes-validations": [
+            {"rule": "!has(self.version) || self.version.matches('^v[0-9]+[.][0-9]+[.][0-9]+(-[0-9A-Za-z.-]+)?$')"},
+            {"rule": "!has(self.fetchConfig) || has(self.fetchConfig.url) != has(self.fetchConfig.selector)"},
+        ],
+    });
+    let schema = json!({"type": "object", "properties": {"spec": spec}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "capiproviders.turtles-capi.cattle.io"},
+        "spec": {
+            "group": "turtles-capi.cattle.io",
+            "names": {"kind": "CAPIProvider", "plural": "capiproviders"},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    })
+}
+
+#[test]
+fn turtles_accepts_the_provider() {
+    let plane = ControlPlane::start(Options {
+        bare: true,
+        ..Options::default()
+    });
+    let file = plane.folder().join("object.yaml");
+    let file = file.to_str().expect("UTF-8");
+    fs::write(file, turtles_definition().to_string()).expect("it can be written");
+    plane.kubectl(&["apply", "-f", file]);
+    plane.wait_until_served("capiproviders.turtles-capi.cattle.io");
+    let page = fs::read_to_string(in_repository("docs/gitops.md")).expect("it can be read");
+    let (_, provider) = page
+        .split_once("```yaml\napiVersion: turtles")
+        .expect("it has the object");
+    let (provider, _) = provider.split_once("```").expect("it ends");
+    fs::write(file, format!("apiVersion: turtles{provider}")).expect("it can be written");
+    plane.kubectl(&["create", "namespace", "capi-ipam-in-cluster-system"]);
+    plane.kubectl(&["apply", "--validate=strict", "-f", file]);
+    let found = plane.kubectl(&[
+        "get",
+        "capiprovider/in-cluster",
+        "--namespace=capi-ipam-in-cluster-system",
+        "--output=jsonpath={.spec.type} {.spec.name} {.spec.version}",
+    ]);
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    assert_eq!(found, format!("ipam in-cluster {version}"));
+}

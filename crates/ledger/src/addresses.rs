@@ -30,8 +30,8 @@ pub(crate) use self::shared_names::SharedName;
 use self::shared_names::SharedNames;
 use self::usage::Holdings;
 pub(crate) use self::usage::{
-    AddressOwner, AddressUsage, Availability, CandidateInfo, Released, ReservationInfo, ScopeEntry,
-    UsageMap, set_in_order,
+    AddressOwner, AddressUsage, Availability, CandidateInfo, Period, Released, ReservationInfo,
+    ScopeEntry, UsageMap, set_in_order,
 };
 
 /// The maximum number of remembered reservations with an unknown outcome.

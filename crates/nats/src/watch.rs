@@ -218,6 +218,7 @@ impl<T: Value> Watch<T> {
     }
 }
 
+/// The delay before the next attempt after a number of failures in a row.
 fn retry_delay(failures: u32) -> Duration {
     match failures {
         0 => Duration::ZERO,

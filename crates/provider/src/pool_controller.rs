@@ -26,10 +26,10 @@ use crate::status_writer::{StatusWrite, StatusWriter};
 
 /// The number of pools of a kind that are reconciled concurrently.
 const CONCURRENCY: u16 = 4;
-/// The delay before a pool in deletion is reconciled again that was not found, or after a conflict.
-const DELETION_RETRY_DELAY: Duration = Duration::from_secs(2);
-/// The delay before a pool in deletion is checked again whose provider has not searched what keeps
-/// it, and a pool that cannot be decoded.
+/// The delay before the next attempt at a pool in deletion that was not found, or after a conflict.
+pub(crate) const DELETION_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// The delay before the next check of a pool in deletion that has not been searched for what keeps it,
+/// and of a pool that cannot be decoded.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 
 /// What the controller of pools has to know of the pools of a provider.

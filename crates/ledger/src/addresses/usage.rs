@@ -237,18 +237,26 @@ pub(crate) enum Availability {
     Taken,
 }
 
-/// A released address, which cools down or is remembered, or a quarantined one.
+/// A released or a quarantined address with a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Released {
     pub(crate) pool: PoolKey,
+    pub(crate) period: Period,
     /// The second in which it was released, or in which its quarantine ends.
-    pub(crate) since: i64,
-    /// Whether it is quarantined.
-    pub(crate) is_quarantined: bool,
-    /// Whether its cool-down has ended: it is only kept for the next claim of the same name.
-    pub(crate) is_remembered: bool,
-    /// Whether an IPAddress has the address: the reservation is kept for its claim.
-    pub(crate) is_in_use: bool,
+    pub(crate) second: i64,
+}
+
+/// Why the reservation of a released address is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Period {
+    /// It cools down.
+    CoolingDown,
+    /// Its cool-down has ended: it is kept for the next claim of the same name.
+    Remembered,
+    /// An IPAddress has the address: the reservation is kept for its claim.
+    InUse,
+    /// It is quarantined.
+    Quarantined,
 }
 
 /// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`],
@@ -510,14 +518,19 @@ impl AddressUsage {
         if reservation.is_terminating || self.is_name_taken {
             return None;
         }
-        let is_in_use = !self.owners.is_empty();
-        let quarantined_until = reservation.quarantined_until.filter(|_| !is_in_use);
+        let (period, second) = match (reservation.quarantined_until, reservation.released_at) {
+            (_, Some(released_at)) if !self.owners.is_empty() => (Period::InUse, released_at),
+            (Some(until), _) if self.owners.is_empty() => (Period::Quarantined, until),
+            (_, Some(released_at)) if reservation.is_remembered => {
+                (Period::Remembered, released_at)
+            }
+            (_, Some(released_at)) => (Period::CoolingDown, released_at),
+            (_, None) => return None,
+        };
         Some(Released {
             pool: reservation.pool.clone(),
-            since: quarantined_until.or(reservation.released_at)?.get(),
-            is_quarantined: quarantined_until.is_some(),
-            is_remembered: reservation.is_remembered,
-            is_in_use,
+            period,
+            second: second.get(),
         })
     }
 

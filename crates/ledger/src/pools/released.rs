@@ -6,7 +6,7 @@ use capi_ipam_api::{STICKY_SECONDS, Slot};
 use capi_ipam_ip::UsableBlocks;
 
 use crate::PoolInfo;
-use crate::addresses::Released;
+use crate::addresses::{Period, Released};
 use crate::count;
 
 /// For how long a pool keeps released addresses. The default is that of a pool which does not
@@ -68,50 +68,73 @@ pub(crate) fn quarantine_end(until: i64) -> i64 {
     first_second_after(until, 0)
 }
 
-/// Addresses, each with the second in which it was released or in which its quarantine ends, in this
-/// order.
-type BySecond = BTreeSet<(i64, Slot)>;
+/// The addresses of one period.
+#[derive(Debug, Default)]
+struct Addresses {
+    /// Each with the second in which it was released or in which its quarantine ends, in this order.
+    by_second: BTreeSet<(i64, Slot)>,
+    /// How many of them are in the range of the pool.
+    in_range: usize,
+}
+
+impl Addresses {
+    /// The addresses up to the first one with a second for which `is_included` returns false.
+    fn until(&self, is_included: impl Fn(i64) -> bool) -> impl Iterator<Item = &Slot> {
+        let earliest = self.by_second.iter();
+        earliest.map_while(move |(second, slot)| is_included(*second).then_some(slot))
+    }
+
+    /// The addresses after a second, the latest first.
+    fn after(&self, second: i64) -> impl Iterator<Item = &Slot> {
+        let latest = self.by_second.iter().rev();
+        latest.map_while(move |(of_slot, slot)| (*of_slot > second).then_some(slot))
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.by_second.iter().map(|(_, slot)| slot)
+    }
+
+    fn first(&self) -> Option<i64> {
+        self.by_second.first().map(|(second, _)| *second)
+    }
+}
 
 /// The released and the quarantined addresses of a pool that have a reservation.
 #[derive(Debug, Default)]
 pub(crate) struct ReleasedAddresses {
-    /// Addresses that cool down.
-    cooldowns: BySecond,
-    /// Addresses that are kept for the next claim of the same name.
-    memories: BySecond,
-    /// Addresses that are in use by an IPAddress: no reservation of them is deleted.
-    in_use: BySecond,
-    /// Quarantined addresses.
-    quarantines: BySecond,
-    /// How many of those that cool down are in the range of the pool.
-    cooling_down: usize,
-    /// How many of the quarantined ones are in the range of the pool.
-    quarantined: usize,
+    cooling_down: Addresses,
+    remembered: Addresses,
+    /// No reservation of them is deleted.
+    in_use: Addresses,
+    quarantined: Addresses,
 }
 
 impl ReleasedAddresses {
-    pub(crate) fn is_empty(&self) -> bool {
-        let mut all = [
-            &self.cooldowns,
-            &self.memories,
-            &self.in_use,
-            &self.quarantines,
+    fn all(&mut self) -> [&mut Addresses; 4] {
+        [
+            &mut self.cooling_down,
+            &mut self.remembered,
+            &mut self.in_use,
+            &mut self.quarantined,
         ]
-        .into_iter();
-        all.all(BTreeSet::is_empty)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut slots = self.slots().chain(self.quarantined.slots());
+        slots.next().is_none()
     }
 
     /// How many addresses in the range of the pool cool down.
     pub(crate) fn cooling_down(&self) -> usize {
-        self.cooling_down
+        self.cooling_down.in_range
     }
 
     /// How many addresses in the range of the pool are quarantined.
     pub(crate) fn quarantined(&self) -> usize {
-        self.quarantined
+        self.quarantined.in_range
     }
 
-    /// Records that an address cools down, is remembered, in use or quarantined, or no longer.
+    /// Records that an address is released or quarantined, or no longer.
     pub(crate) fn set(
         &mut self,
         slot: &Slot,
@@ -119,82 +142,72 @@ impl ReleasedAddresses {
         is_started: bool,
         is_in_range: bool,
     ) {
-        let key = (released.since, slot.clone());
-        let (addresses, counter) = if released.is_quarantined {
-            (&mut self.quarantines, Some(&mut self.quarantined))
-        } else if released.is_in_use {
-            (&mut self.in_use, None)
-        } else if released.is_remembered {
-            (&mut self.memories, None)
-        } else {
-            (&mut self.cooldowns, Some(&mut self.cooling_down))
+        let addresses = match released.period {
+            Period::CoolingDown => &mut self.cooling_down,
+            Period::Remembered => &mut self.remembered,
+            Period::InUse => &mut self.in_use,
+            Period::Quarantined => &mut self.quarantined,
         };
+        let key = (released.second, slot.clone());
         let is_changed = if is_started {
-            addresses.insert(key)
+            addresses.by_second.insert(key)
         } else {
-            addresses.remove(&key)
+            addresses.by_second.remove(&key)
         };
-        if let Some(counter) = counter
-            && is_changed
-            && is_in_range
-        {
-            count(counter, is_started);
+        if is_changed && is_in_range {
+            count(&mut addresses.in_range, is_started);
         }
     }
 
     /// Counts the addresses in the range of the pool again, after a change of its blocks.
     pub(crate) fn count_in_range(&mut self, usable: &UsableBlocks) {
-        let in_range = |addresses: &BySecond| {
-            let slots = addresses.iter();
-            slots
-                .filter(|(_, slot)| usable.contains(slot.block))
-                .count()
-        };
-        self.cooling_down = in_range(&self.cooldowns);
-        self.quarantined = in_range(&self.quarantines);
+        for addresses in self.all() {
+            let slots = addresses.slots();
+            addresses.in_range = slots.filter(|slot| usable.contains(slot.block)).count();
+        }
     }
 
     /// Records that the pool has no usable blocks.
     pub(crate) fn clear_range(&mut self) {
-        self.cooling_down = 0;
-        self.quarantined = 0;
+        for addresses in self.all() {
+            addresses.in_range = 0;
+        }
     }
 
     /// All released addresses.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot> {
-        let unused = self.cooldowns.iter().chain(&self.memories);
-        unused.map(|(_, slot)| slot).chain(self.in_use())
+        let unused = self.cooling_down.slots().chain(self.remembered.slots());
+        unused.chain(self.in_use())
     }
 
     /// The released addresses that are in use.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = &Slot> {
-        self.in_use.iter().map(|(_, slot)| slot)
+        self.in_use.slots()
     }
 
     /// The addresses that were released after a second and are not in use.
     pub(crate) fn released_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
-        let cooling_down = released_after(&self.cooldowns, second);
-        cooling_down.chain(released_after(&self.memories, second))
+        let cooling_down = self.cooling_down.after(second);
+        cooling_down.chain(self.remembered.after(second))
     }
 
     /// The addresses whose quarantine ends after a second.
     pub(crate) fn quarantined_after(&self, second: i64) -> impl Iterator<Item = &Slot> {
-        released_after(&self.quarantines, second)
+        self.quarantined.after(second)
     }
 
     /// The earliest second at which a cool-down ends; `None` if no address is cooling down.
     pub(crate) fn next_cooldown_end(&self, retention: Retention) -> Option<i64> {
-        let (since, _) = self.cooldowns.first()?;
-        Some(retention.cooldown_end(*since))
+        let since = self.cooling_down.first()?;
+        Some(retention.cooldown_end(since))
     }
 
     /// The earliest second at which a reservation of a released or quarantined address is no longer
     /// needed.
     pub(crate) fn next_reservation_end(&self, retention: Retention) -> Option<i64> {
-        let memory = self.memories.first();
-        let memory_end = memory.map(|(since, _)| retention.memory_end(*since));
-        let quarantine = self.quarantines.first();
-        let quarantine_end = quarantine.map(|(until, _)| quarantine_end(*until));
+        let memory = self.remembered.first();
+        let memory_end = memory.map(|since| retention.memory_end(since));
+        let quarantine_end = self.quarantined.first().map(quarantine_end);
         let ends = [
             self.next_cooldown_end(retention),
             memory_end,
@@ -210,9 +223,8 @@ impl ReleasedAddresses {
         retention: Retention,
         now: i64,
     ) -> impl Iterator<Item = &Slot> {
-        released_while(&self.cooldowns, move |since| {
-            retention.cooldown_end(since) <= now
-        })
+        let cooling_down = &self.cooling_down;
+        cooling_down.until(move |since| retention.cooldown_end(since) <= now)
     }
 
     /// The addresses whose reservations are no longer needed at the second `now`.
@@ -221,28 +233,12 @@ impl ReleasedAddresses {
         retention: Retention,
         now: i64,
     ) -> impl Iterator<Item = &Slot> {
-        let forgotten = released_while(&self.memories, move |since| {
-            retention.memory_end(since) <= now
-        });
-        let ended = released_while(&self.quarantines, move |until| quarantine_end(until) <= now);
+        let remembered = &self.remembered;
+        let forgotten = remembered.until(move |since| retention.memory_end(since) <= now);
+        let quarantined = &self.quarantined;
+        let ended = quarantined.until(move |until| quarantine_end(until) <= now);
         self.cooled_down(retention, now)
             .chain(forgotten)
             .chain(ended)
     }
-}
-
-/// The addresses up to the first one that was released at a second for which `is_included` returns
-/// false.
-fn released_while(
-    addresses: &BySecond,
-    is_included: impl Fn(i64) -> bool,
-) -> impl Iterator<Item = &Slot> {
-    let oldest = addresses.iter();
-    oldest.map_while(move |(since, slot)| is_included(*since).then_some(slot))
-}
-
-/// The addresses that were released after a second, the newest first.
-fn released_after(addresses: &BySecond, second: i64) -> impl Iterator<Item = &Slot> {
-    let newest = addresses.iter().rev();
-    newest.map_while(move |(since, slot)| (*since > second).then_some(slot))
 }

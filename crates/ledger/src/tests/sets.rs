@@ -380,7 +380,10 @@ fn reservation_decides_of_which_member_an_address_is() {
         let others = ledger.pools().counts(&named("b")).out_of_range;
         assert_eq!(others, 0, "{reservation_is_first}");
         let uid = Uid::of("uid-1");
-        assert_eq!(ledger.member_of_address(&address, Some(uid)), Some(pool.clone()));
+        assert_eq!(
+            ledger.member_of_address(&address, Some(uid)),
+            Some(pool.clone())
+        );
         ledger.delete(&address);
         ledger.remove_reservation_of(&slot, "r-1");
         assert_eq!(ledger.pools().counts(&pool).free, 2);

@@ -1,7 +1,7 @@
 //! What the controller of pools has to know of the pools of a [`PoolProvider`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use capi_ipam_controller::client::{CallError, ResourceClient};
 use capi_ipam_controller::controller::{Action, Protection};
@@ -17,11 +17,8 @@ use crate::adapter::PoolKind;
 use crate::api::conditions::Condition;
 use crate::api::{IPAddress, PoolReference, is_paused};
 use crate::pending_creates::PendingCreates;
-use crate::pool_controller::{CHECK_INTERVAL, PoolControl, PoolPlan};
+use crate::pool_controller::{CHECK_INTERVAL, DELETION_RETRY_DELAY, PoolControl, PoolPlan};
 use crate::status_fields;
-
-/// The delay before a pool that is being deleted is checked again, if nothing enqueues it.
-const DELETION_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// What a pool waits for whose list of IPAddresses may become outdated.
 const IN_FLIGHT: &str = "waiting for requests that may create an IPAddress of this pool";
