@@ -11,9 +11,9 @@ mod unserved;
 
 use capi_ipam_api::{
     AddressingItem, BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec,
-    IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey,
-    PoolNetwork, PoolSet, PoolSetKey, PoolSetKind, PoolSpec, Quarantine, Scope, SharedBlocks,
-    SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
+    IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamedPool, NamespaceSource, Pool,
+    PoolKey, PoolNetwork, PoolSet, PoolSetKey, PoolSetKind, PoolSpec, Quarantine, Scope,
+    SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -87,6 +87,7 @@ impl From<&Pool> for PoolRow {
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSetRow {
     pub(crate) key: PoolSetKey,
+    pub(crate) paused: bool,
     /// The condition `Ready`.
     pub(crate) ready: Option<Condition>,
 }
@@ -101,6 +102,7 @@ impl From<&PoolSet> for PoolSetRow {
         let ready = status.and_then(|it| conditions::find(&it.conditions, conditions::READY));
         Self {
             key: PoolSetKey::new(kind, &set.metadata),
+            paused: is_paused(&set.metadata),
             ready: ready.cloned(),
         }
     }
@@ -493,9 +495,9 @@ impl RegistryRow {
     }
 }
 
-/// A claim. `P` is what is known of its pool.
+/// A claim. `P` is what is known of the pool or set that it names.
 #[derive(Clone, Debug)]
-pub(crate) struct ClaimRow<P = PoolKey> {
+pub(crate) struct ClaimRow<P = NamedPool> {
     pub(crate) key: NamespacedName,
     pub(crate) pool: P,
     /// Name of the IPAddress.
@@ -524,7 +526,7 @@ pub(crate) struct ClaimRow<P = PoolKey> {
 impl ClaimRow {
     /// `None` if the claim is for a pool of another provider.
     pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
-        Some(Self::new(claim, PoolKey::of_claim(claim)?))
+        Some(Self::new(claim, NamedPool::of_claim(claim)?))
     }
 }
 

@@ -8,7 +8,7 @@ use super::watch::{self, Reading};
 use crate::cli::{Global, ListFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
-use crate::input::{PoolText, matches, parse_claim};
+use crate::input::{PoolText, parse_claim};
 use crate::load::Loader;
 use crate::model::{ClaimLine, ClaimState, Report, claims};
 use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedClaim};
@@ -29,7 +29,8 @@ pub(super) struct Wanted<'a> {
 
 impl Wanted<'_> {
     fn includes(&self, claim: &ClaimRow) -> bool {
-        self.selects(claim) && self.pool.is_none_or(|pool| matches(&claim.pool, pool))
+        let pool = self.pool.map(PoolText::parse);
+        self.selects(claim) && pool.is_none_or(|text| text.matches_named(&claim.pool))
     }
 
     /// The same for a claim that this provider does not serve. One that another provider has bound
@@ -149,7 +150,9 @@ async fn report(
         }
         loader.require_namespace(namespace).await?;
         missing?;
-        if let Some(pool) = wanted.pool.filter(|_| namespace.is_some()) {
+        let is_set = |pool: &&str| matches!(PoolText::parse(pool).kind, Some(Kind::PoolSet(_)));
+        let pool = wanted.pool.filter(|pool| !is_set(pool));
+        if let Some(pool) = pool.filter(|_| namespace.is_some()) {
             loader.find_pool(pool).await?;
         }
     } else if found.iter().any(|it| it.state != ClaimState::Unserved) && !wanted.only_waiting {

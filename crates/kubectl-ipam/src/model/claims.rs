@@ -60,7 +60,7 @@ pub enum ClaimState {
     Unserved,
 }
 
-/// Returns the lines of claims in their order, those that name no pool of this provider first.
+/// Returns the lines of claims in their order, those that this provider does not serve first.
 pub(crate) fn claims<'a>(
     claims: impl IntoIterator<Item = &'a ClaimRow>,
     unserved: impl IntoIterator<Item = &'a UnservedClaim>,
@@ -68,11 +68,7 @@ pub(crate) fn claims<'a>(
 ) -> Vec<ClaimLine> {
     let mut lines = Vec::new();
     for claim in unserved {
-        let mut line = unserved_line(claim);
-        if claim.pool.set.is_some() {
-            line.address = address_of(claim, objects);
-        }
-        lines.push(line);
+        lines.push(unserved_line(claim));
     }
     for claim in claims {
         let mut line = line(claim, (&claim.pool).into());
@@ -82,7 +78,7 @@ pub(crate) fn claims<'a>(
     lines
 }
 
-fn address_of<P>(claim: &ClaimRow<P>, objects: &Objects) -> Fact<String> {
+fn address_of(claim: &ClaimRow, objects: &Objects) -> Fact<String> {
     let Some(key) = claim.address_key() else {
         return Fact::Absent;
     };
@@ -115,9 +111,6 @@ fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
 
 fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
     let pool = &claim.pool;
-    if let Some(set) = &pool.set {
-        return line(claim, set.into());
-    }
     let name = PoolName {
         kind: pool.kind.clone(),
         namespace: None,
@@ -155,10 +148,10 @@ mod tests {
                 "metadata": { "namespace": "n", "name": "a" }, "status": status,
                 "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "racks" } },
             }));
-            let Some(ClaimEntry::Unserved(claim)) = ClaimEntry::of(&claim.unwrap(), &served) else {
-                panic!("it names no pool");
+            let Some(ClaimEntry::Served(claim)) = ClaimEntry::of(&claim.unwrap(), &served) else {
+                panic!("it is not served");
             };
-            claims([], [&claim], &Objects::default()).remove(0)
+            claims([&claim], [], &Objects::default()).remove(0)
         };
         let full = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "PoolExhausted" }] });
         let waiting = line_of("IPPoolSet", full);

@@ -8,6 +8,7 @@ use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{
     ClaimAttributes, Ledger, Outcome, PoolInfo, Preparation, Reason, SetInfo, failure_domain,
+    machine_failure_domain,
 };
 use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
@@ -27,11 +28,6 @@ const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-s
 const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
 /// The kind that this label is about.
 const MACHINE_DEPLOYMENT: &str = "MachineDeployment";
-/// Where an object has the failure domain of its Machines.
-const TEMPLATE_ZONES: [&str; 2] = [
-    "/spec/template/metadata/labels/topology.kubernetes.io~1zone",
-    "/spec/template/spec/failureDomain",
-];
 /// Why a pool or a set gives no further address.
 const NO_FURTHER: &str = "no further address is free for it";
 /// Where the versions of MachineDeployments and control planes have the strategy of a rollout.
@@ -120,7 +116,8 @@ impl PlanLine {
         let max = object.annotations().get(MAX_SIZE);
         let max = max.and_then(|max| max.parse().ok()).unwrap_or_default();
         let replicas = planned.unwrap_or(stored.max(max)).min(MAX_REPLICAS);
-        let zone = |path: &&str| object.data.pointer(path)?.as_str();
+        let template = object.data.pointer("/spec/template").cloned();
+        let template: Option<Machine> = template.and_then(|it| serde_json::from_value(it).ok());
         // Only the other kinds have a rollout of their Machines.
         let max_surge = match kind.kind.as_str() {
             "MachineSet" | "MachinePool" => 0,
@@ -132,7 +129,7 @@ impl PlanLine {
             name: object.name_any(),
             replicas,
             max_surge,
-            zone: TEMPLATE_ZONES.iter().find_map(zone).map(str::to_owned),
+            zone: template.as_ref().and_then(machine_failure_domain),
             addresses: None,
         })
     }

@@ -1,8 +1,10 @@
+use std::fmt;
+
 use capi_ipam_api::{NamedPool, PoolKey, PoolSetKey};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A reference to a pool, or to a set of pools.
+/// A reference to a pool, or to a set of pools. Displayed as `InClusterIPPool team-a/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolName {
     /// Kind of the pool.
@@ -12,6 +14,16 @@ pub struct PoolName {
     pub namespace: Option<String>,
     /// Name of the pool.
     pub name: String,
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, .. } = self;
+        match &self.namespace {
+            Some(namespace) => write!(formatter, "{kind} {namespace}/{name}"),
+            None => write!(formatter, "{kind} {name}"),
+        }
+    }
 }
 
 impl From<&PoolKey> for PoolName {

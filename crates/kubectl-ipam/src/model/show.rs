@@ -118,7 +118,7 @@ pub(crate) fn show(pool: &PoolRow, objects: &Objects, ledger: &Ledger) -> PoolDe
     let outside = holders(objects, contents.outside.iter().copied(), []);
     let has_all = contents.held.is_some();
     let mut waiting = objects.served();
-    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
+    waiting.retain(|claim| claim.is_waiting() && claim.pool.pool() == Some(&pool.key));
     waiting.sort_by_key(|claim| claim.created);
     let has_claims = objects.covers(Kind::Claim, pool.key.namespace.as_deref());
     PoolDetails {

@@ -170,7 +170,7 @@ pub(crate) fn window(
 ) -> PoolWindow {
     let contents = contents(pool, objects, ledger);
     let mut waiting = objects.served();
-    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
+    waiting.retain(|claim| claim.is_waiting() && claim.pool.pool() == Some(&pool.key));
     let waiting_count = objects.has(&[Kind::Claim]).then_some(waiting.len());
     // The groups list the claims.
     let mut details = specification(pool);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use capi_ipam_api::{
-    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource,
-    Pool, PoolKey, PoolSet, PoolSetKey, PoolSetKind, Scope, names,
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamedPool, NamespaceAccess,
+    NamespaceSource, Pool, PoolKey, PoolSet, PoolSetKey, PoolSetKind, Scope, names,
 };
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
@@ -169,6 +169,14 @@ impl Objects {
         self.pool_sets.values().flat_map(Table::sorted)
     }
 
+    /// The pool of a claim: the one that it names or, if it names a set, that of its IPAddress.
+    pub(crate) fn pool_of<'a>(&'a self, claim: &'a ClaimRow) -> Option<&'a PoolKey> {
+        match &claim.pool {
+            NamedPool::Pool(pool) => Some(pool),
+            NamedPool::Set(_) => Some(&self.addresses.get(&claim.address_key()?)?.pool),
+        }
+    }
+
     /// Whether a pool exists, also one that cannot be decoded.
     pub(crate) fn has_pool(&self, key: &PoolKey) -> bool {
         let namespace = key.namespace.as_deref().unwrap_or_default();
@@ -209,7 +217,7 @@ impl Objects {
         self.registries.get(&NamespacedName::new("", name))
     }
 
-    /// The claims for pools of this provider, by namespace and name.
+    /// The claims for pools and sets of this provider, by namespace and name.
     pub(crate) fn served(&self) -> Vec<&ClaimRow> {
         let entries = self.claims.sorted().into_iter();
         entries.filter_map(served).collect()

@@ -1,9 +1,9 @@
-//! Claims that name no pool of this provider: their pool has a kind or an API group that does not
-//! exist, or that is of another provider, or it is a set of pools.
+//! Claims that name no pool and no set of this provider: the kind or the API group does not exist,
+//! or is of another provider.
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{InClusterKind, PoolSetKey, PoolSetKind, names};
+use capi_ipam_api::{InClusterKind, PoolSetKind, names};
 use capi_ipam_provider::api::{IPAddressClaim, PoolReference};
 
 use super::ClaimRow;
@@ -45,8 +45,6 @@ pub(crate) enum Cause {
     UnknownGroup,
     /// Another provider serves the kind, if it runs.
     OtherProvider,
-    /// This provider serves the claim: it is a set of pools. The IPAddress has the pool.
-    Set,
 }
 
 /// A claim for a pool that this provider does not serve, so it does not report it.
@@ -60,12 +58,10 @@ pub(crate) struct UnservedPool {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) cause: Cause,
-    /// The set of pools that the claim names.
-    pub(crate) set: Option<PoolSetKey>,
 }
 
 impl UnservedPool {
-    /// `None` if the claim names a pool of this provider.
+    /// `None` if the claim names a pool or a set of this provider.
     pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
         let PoolReference {
             api_group: group,
@@ -75,7 +71,6 @@ impl UnservedPool {
         let cause = cause(&group, &kind, served)?;
         Some(Self {
             cause,
-            set: PoolSetKey::of_claim(claim).filter(|_| cause == Cause::Set),
             group,
             kind,
             name,
@@ -122,7 +117,6 @@ impl UnservedPool {
                     self.full_kind()
                 )
             }
-            Cause::Set => format!("kind {kind} is a set of pools"),
             Cause::OtherProvider => {
                 format!(
                     "{} is of another provider; this one serves {} of {own}",
@@ -190,13 +184,12 @@ fn own_kinds() -> String {
 /// Why this provider does not serve the claims for pools of a kind; `None` if it does.
 fn cause(group: &str, kind: &str, served: &ServedKinds) -> Option<Cause> {
     let is_pool = InClusterKind::ALL.iter().any(|own| own.name() == kind);
-    let is_set = PoolSetKind::of(kind).is_some();
-    let is_own = is_pool || is_set;
+    let is_own = is_pool || PoolSetKind::of(kind).is_some();
     let is_served = served.own.contains(kind);
     let meant = nearest(kind, served);
     if group == names::GROUP {
         return match (is_own, is_served) {
-            (true, true) => is_set.then_some(Cause::Set),
+            (true, true) => None,
             (true, false) => Some(Cause::MissingDefinition),
             (false, true) if !OTHER_KINDS.contains(&kind) => Some(Cause::OtherProvider),
             (false, _) => Some(Cause::Misspelt(meant)),

@@ -6,7 +6,7 @@ use capi_ipam_api::{AllocationEvent, counted};
 
 use super::grid::{Grid, clean};
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full, is_capped};
+use super::words::{UNKNOWN, age, fact, is_capped};
 use crate::model::{
     ClaimLine, ClaimState, ClusterAddresses, Fact, Holder, NetworkLine, PlanLine, PlanPool,
     PoolLine, PoolName, SliceLine,
@@ -180,7 +180,7 @@ pub(super) fn plan(lines: &[PlanLine], pools: &[PlanPool], style: Style) -> Stri
         let _ = writeln!(
             text,
             "\n{} is short of {}: {} needed in addition, {} free",
-            clean(&full(&pool.pool)),
+            clean(&pool.pool.to_string()),
             counted(pool.short, "address", "addresses"),
             pool.needed,
             pool.free,
@@ -421,7 +421,7 @@ pub(super) fn holders(holders: &[Holder], style: Style) -> Grid {
             age(holder.since, style.now),
         ];
         if style.wide {
-            cells.push(full(&holder.pool));
+            cells.push(holder.pool.to_string());
             cells.extend([&holder.network, &holder.ip_address, &holder.reservation].map(fact));
             cells.push(match holder.until {
                 Fact::Known(until) => until.to_string(),

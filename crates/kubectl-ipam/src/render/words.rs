@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::model::{Fact, PoolName};
+use crate::model::Fact;
 
 /// What stands for a value that may not be read.
 pub(super) const UNKNOWN: &str = "?";
@@ -39,16 +39,6 @@ pub(super) fn fact(value: &Fact<String>) -> String {
         Fact::Known(_) | Fact::Absent => "-".to_owned(),
         Fact::Unknown => UNKNOWN.to_owned(),
     }
-}
-
-/// `InClusterIPPool team-a/web`.
-pub(super) fn full(pool: &PoolName) -> String {
-    let namespace = pool
-        .namespace
-        .as_deref()
-        .map(|namespace| format!("{namespace}/"))
-        .unwrap_or_default();
-    format!("{} {namespace}{}", pool.kind, pool.name)
 }
 
 /// An age as kubectl shows it: `45s`, `12m`, `5h`, `3d`.

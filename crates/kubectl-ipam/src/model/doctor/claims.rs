@@ -7,7 +7,7 @@ use super::names::{claim_resource, first_names, grouped, of_claim, resource};
 use super::snapshot::Snapshot;
 use super::waiting::is_old;
 use crate::model::finding::{Check, Finding, Severity, Subject};
-use crate::objects::{Cause, ClaimRow, Kind, UnservedClaim};
+use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedClaim};
 
 /// Claims that no provider serves. Nothing else reports them: they have no condition and no event.
 /// A claim of a kind whose definition is missing is right; another check reports the definition.
@@ -20,8 +20,6 @@ pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
     for claim in unserved.filter(|claim| claim.is_waiting()) {
         match claim.pool.cause {
             Cause::MissingDefinition if !snapshot.is_go_provider => {}
-            // It reports why it waits.
-            Cause::Set => {}
             Cause::OtherProvider if !is_old(claim.created, snapshot.now) => {}
             Cause::OtherProvider => of_others.push(claim),
             Cause::MissingDefinition | Cause::Misspelt(_) | Cause::UnknownGroup => {
@@ -65,7 +63,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
             String::new(),
             format!(" (apiGroup: {}, kind: {meant})", names::GROUP),
         ),
-        Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider | Cause::Set => (
+        Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider => (
             format!(
                 "install the provider that has {}; or, since ",
                 claim.pool.full_kind()
@@ -86,12 +84,14 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
 /// What claims report about the use of their addresses.
 pub(super) fn reported(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
-    Examination::inspect(objects.served(), objects.lacking(&[Kind::Claim]), problems)
+    Examination::inspect(objects.served(), objects.lacking(&[Kind::Claim]), |claim| {
+        problems(claim, objects)
+    })
 }
 
-fn problems(claim: &ClaimRow) -> Vec<Finding> {
+fn problems(claim: &ClaimRow, objects: &Objects) -> Vec<Finding> {
     let find = |check: Check, problem: &str, repair: String| {
-        check.finding(of_claim(claim), problem, repair)
+        check.finding(of_claim(claim, objects), problem, repair)
     };
     let mut findings = Vec::new();
     if claim.is_deleting() {

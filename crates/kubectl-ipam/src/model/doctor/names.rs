@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::snapshot::Snapshot;
 use crate::model::finding::{Place, Subject};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, Objects, PoolRow};
 
 /// Number of objects that a finding names.
 pub(super) const MAX_NAMED: usize = 3;
@@ -19,19 +19,24 @@ pub(super) fn of_address(address: &AddressRow) -> Subject {
         .of_pool(&address.pool)
 }
 
-pub(super) fn of_claim(claim: &ClaimRow) -> Subject {
-    Subject::claim(&claim.key).of_pool(&claim.pool)
+pub(super) fn of_claim(claim: &ClaimRow, objects: &Objects) -> Subject {
+    with_claim(Subject::claim(&claim.key), claim, objects)
 }
 
 /// An object for which claims wait, or that they name.
-pub(super) fn of_claims(name: String, claims: &[&ClaimRow]) -> Subject {
+pub(super) fn of_claims(name: String, claims: &[&ClaimRow], objects: &Objects) -> Subject {
     let mut subject = Subject::from(name);
     for claim in claims {
-        subject = subject
-            .in_namespace(claim.key.namespace())
-            .of_pool(&claim.pool);
+        subject = with_claim(subject, claim, objects);
     }
     subject
+}
+
+/// The subject, which is about a claim too.
+fn with_claim(subject: Subject, claim: &ClaimRow, objects: &Objects) -> Subject {
+    let subject = subject.in_namespace(claim.key.namespace());
+    let pool = objects.pool_of(claim);
+    pool.into_iter().fold(subject, Subject::of_pool)
 }
 
 /// A network with its registry, whose problem can be the cause.

@@ -50,13 +50,13 @@ impl Selection {
             return None;
         }
         let mut served = objects.served();
-        served.retain(|it| it.is_waiting() && self.has_claim(&it.key, Some(&it.pool)));
+        served.retain(|it| it.is_waiting() && self.has_claim(&it.key, it.pool.pool()));
         let mut unserved = objects.unserved();
         unserved.retain(|it| it.is_waiting() && self.has_claim(&it.key, None));
         u64::try_from(served.len() + unserved.len()).ok()
     }
 
-    /// Whether a claim is selected. `pool` is `None` if it is of another provider.
+    /// Whether a claim is selected. `pool` is `None` if it names a set, or is of another provider.
     fn has_claim(&self, key: &NamespacedName, pool: Option<&PoolKey>) -> bool {
         let namespace = self.namespace.as_deref();
         let has_pool = self.pool.is_none() || self.pool.as_ref() == pool;

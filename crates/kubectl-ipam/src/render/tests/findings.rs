@@ -1,5 +1,7 @@
 //! `doctor` and `status`.
 
+use capi_ipam_api::NamedPool;
+
 use super::*;
 
 #[test]
@@ -371,7 +373,7 @@ fn full_pools_are_one_paragraph() {
     };
     let waiting = |number: usize| {
         let mut claim = claim(&format!("vm-{number:02}"), &Value::Null);
-        claim.pool = full(number).key;
+        claim.pool = NamedPool::Pool(full(number).key);
         claim.reason = Some("PoolExhausted".into());
         claim
     };
