@@ -29,9 +29,8 @@ pub(crate) use self::lists::{Objects, Shown};
 pub(crate) use self::metadata::Deletion;
 use self::metadata::{created, deletion, label, machine, own_finalizer};
 pub(crate) use self::table::ListState;
-#[cfg(test)]
 pub(crate) use self::unserved::UnservedPool;
-pub(crate) use self::unserved::{Cause, ClaimEntry, ServedKinds, UnservedClaim};
+pub(crate) use self::unserved::{Cause, ServedKinds};
 
 /// Maximum number of problems of one specification that a message has.
 const MAX_PROBLEMS: usize = 3;
@@ -495,11 +494,12 @@ impl RegistryRow {
     }
 }
 
-/// A claim. `P` is what is known of the pool or set that it names.
+/// A claim.
 #[derive(Clone, Debug)]
-pub(crate) struct ClaimRow<P = NamedPool> {
+pub(crate) struct ClaimRow {
     pub(crate) key: NamespacedName,
-    pub(crate) pool: P,
+    /// The pool or the set that it names, or why this provider does not serve it.
+    pub(crate) pool: Result<NamedPool, UnservedPool>,
     /// Name of the IPAddress.
     pub(crate) bound: Option<Box<str>>,
     pub(crate) created: Option<Timestamp>,
@@ -524,14 +524,17 @@ pub(crate) struct ClaimRow<P = NamedPool> {
 }
 
 impl ClaimRow {
-    /// `None` if the claim is for a pool of another provider.
-    pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
-        Some(Self::new(claim, NamedPool::of_claim(claim)?))
+    /// `None` if the claim is of no interest: another provider serves it.
+    pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
+        let pool = match UnservedPool::of(claim, served) {
+            Some(pool) if served.omits_others && pool.cause == Cause::OtherProvider => return None,
+            Some(pool) => Err(pool),
+            None => Ok(NamedPool::of_claim(claim)?),
+        };
+        Some(Self::new(claim, pool))
     }
-}
 
-impl<P> ClaimRow<P> {
-    pub(crate) fn new(claim: &IPAddressClaim, pool: P) -> Self {
+    pub(crate) fn new(claim: &IPAddressClaim, pool: Result<NamedPool, UnservedPool>) -> Self {
         let mut reason = None;
         let mut message = None;
         if let Some(ready) = find_condition(claim, conditions::READY)
@@ -569,6 +572,11 @@ impl<P> ClaimRow<P> {
             self.key.namespace(),
             self.bound.as_deref()?,
         ))
+    }
+
+    /// The pool that it names; `None` if it names a set, or if this provider does not serve it.
+    pub(crate) fn named_pool(&self) -> Option<&PoolKey> {
+        self.pool.as_ref().ok()?.pool()
     }
 
     pub(crate) fn is_deleting(&self) -> bool {

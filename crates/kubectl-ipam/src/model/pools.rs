@@ -115,7 +115,7 @@ pub(crate) fn pools<'a>(
 ) -> Vec<PoolLine> {
     let mut waiting: HashMap<&PoolKey, u64> = HashMap::new();
     for claim in claims {
-        if let Some(pool) = claim.pool.pool().filter(|_| claim.is_waiting()) {
+        if let Some(pool) = claim.named_pool().filter(|_| claim.is_waiting()) {
             let count = waiting.entry(pool).or_default();
             *count = count.saturating_add(1);
         }

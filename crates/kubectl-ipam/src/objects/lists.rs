@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 use super::kind::Kind;
 use super::table::{ListState, Table};
 use super::{
-    AddressRow, ClaimEntry, ClaimRow, NetworkRow, PoolRow, PoolSetRow, RegistryRow, ReservationRow,
-    ServedKinds, SliceRow, UnservedClaim,
+    AddressRow, ClaimRow, NetworkRow, PoolRow, PoolSetRow, RegistryRow, ReservationRow,
+    ServedKinds, SliceRow,
 };
 use crate::error::MissingRight;
 
@@ -33,7 +33,7 @@ pub(crate) struct Objects {
     pub(crate) pools: BTreeMap<InClusterKind, Table<PoolRow>>,
     pub(crate) pool_sets: BTreeMap<PoolSetKind, Table<PoolSetRow>>,
     pub(crate) addresses: Table<AddressRow>,
-    pub(crate) claims: Table<ClaimEntry>,
+    pub(crate) claims: Table<ClaimRow>,
     pub(crate) networks: Table<NetworkRow>,
     pub(crate) registries: Table<RegistryRow>,
     pub(crate) reservations: Table<ReservationRow>,
@@ -171,7 +171,7 @@ impl Objects {
 
     /// The pool of a claim: the one that it names or, if it names a set, that of its IPAddress.
     pub(crate) fn pool_of<'a>(&'a self, claim: &'a ClaimRow) -> Option<&'a PoolKey> {
-        match &claim.pool {
+        match claim.pool.as_ref().ok()? {
             NamedPool::Pool(pool) => Some(pool),
             NamedPool::Set(_) => Some(&self.addresses.get(&claim.address_key()?)?.pool),
         }
@@ -219,27 +219,9 @@ impl Objects {
 
     /// The claims for pools and sets of this provider, by namespace and name.
     pub(crate) fn served(&self) -> Vec<&ClaimRow> {
-        let entries = self.claims.sorted().into_iter();
-        entries.filter_map(served).collect()
-    }
-
-    /// The claims that this provider does not serve, by namespace and name.
-    pub(crate) fn unserved(&self) -> Vec<&UnservedClaim> {
-        let mut rows = Vec::new();
-        for entry in self.claims.sorted() {
-            if let ClaimEntry::Unserved(claim) = entry {
-                rows.push(claim);
-            }
-        }
-        rows
-    }
-}
-
-/// The claim if this provider serves it.
-fn served(entry: &ClaimEntry) -> Option<&ClaimRow> {
-    match entry {
-        ClaimEntry::Served(claim) => Some(claim),
-        ClaimEntry::Unserved(_) => None,
+        let mut claims = self.claims.sorted();
+        claims.retain(|claim| claim.pool.is_ok());
+        claims
     }
 }
 
@@ -355,19 +337,19 @@ impl Shown for IPAddress {
 }
 
 impl Shown for IPAddressClaim {
-    type Row = ClaimEntry;
+    type Row = ClaimRow;
 
     fn api(client: Client, _: Kind, version: &str, namespace: Option<&str>) -> WatchApi<Self> {
         let api = WatchApi::all_with(client, &contract(version));
         api.constrain(namespace.unwrap_or_default())
     }
 
-    fn table(objects: &mut Objects, _: Kind) -> &mut Table<ClaimEntry> {
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<ClaimRow> {
         &mut objects.claims
     }
 
-    fn row(&self, served: &ServedKinds) -> Option<ClaimEntry> {
-        ClaimEntry::of(self, served)
+    fn row(&self, served: &ServedKinds) -> Option<ClaimRow> {
+        ClaimRow::of(self, served)
     }
 
     fn feed(_: &mut Ledger, _: Kind, _: &Event<MaybeInvalid<Self>>) {}

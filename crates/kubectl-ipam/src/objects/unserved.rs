@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use capi_ipam_api::{InClusterKind, PoolSetKind, names};
 use capi_ipam_provider::api::{IPAddressClaim, PoolReference};
 
-use super::ClaimRow;
 use crate::spelling::distance;
 
 /// Kinds of the API group of the provider that are no pools.
@@ -35,7 +34,7 @@ pub(crate) struct ServedKinds {
 }
 
 /// Why a claim names no pool of this provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     /// The claim is right, and the definition of its kind is missing.
     MissingDefinition,
@@ -47,11 +46,8 @@ pub(crate) enum Cause {
     OtherProvider,
 }
 
-/// A claim for a pool that this provider does not serve, so it does not report it.
-pub(crate) type UnservedClaim = ClaimRow<UnservedPool>;
-
-/// The pool of such a claim.
-#[derive(Clone, Debug)]
+/// The pool of a claim that this provider does not serve, so it does not report it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UnservedPool {
     /// The API group, the kind and the name as the claim has them.
     pub(crate) group: String,
@@ -124,54 +120,6 @@ impl UnservedPool {
                     own_kinds()
                 )
             }
-        }
-    }
-}
-
-/// A claim of the provider, or one that it does not serve.
-#[derive(Clone, Debug)]
-pub(crate) enum ClaimEntry {
-    Served(ClaimRow),
-    Unserved(UnservedClaim),
-}
-
-impl ClaimEntry {
-    /// The machine of the claim.
-    pub(crate) fn machine(&self) -> Option<&str> {
-        match self {
-            Self::Served(claim) => claim.machine.as_deref(),
-            Self::Unserved(claim) => claim.machine.as_deref(),
-        }
-    }
-
-    /// The Cluster of the claim.
-    pub(crate) fn cluster(&self) -> Option<&str> {
-        match self {
-            Self::Served(claim) => claim.cluster.as_deref(),
-            Self::Unserved(claim) => claim.cluster.as_deref(),
-        }
-    }
-
-    /// The conflict of its address that the claim reports.
-    pub(crate) fn conflict(&self) -> Option<&str> {
-        match self {
-            Self::Served(claim) => claim.conflict.as_deref(),
-            Self::Unserved(claim) => claim.conflict.as_deref(),
-        }
-    }
-
-    pub(crate) fn is_deleting(&self) -> bool {
-        match self {
-            Self::Served(claim) => claim.is_deleting(),
-            Self::Unserved(claim) => claim.is_deleting(),
-        }
-    }
-
-    pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
-        match UnservedPool::of(claim, served) {
-            Some(other) if served.omits_others && other.cause == Cause::OtherProvider => None,
-            Some(pool) => Some(Self::Unserved(ClaimRow::new(claim, pool))),
-            None => ClaimRow::of(claim).map(Self::Served),
         }
     }
 }

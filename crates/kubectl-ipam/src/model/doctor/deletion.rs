@@ -25,7 +25,7 @@ pub(super) fn pools(snapshot: &Snapshot) -> Examination {
         let used = grouped(objects.addresses.sorted(), |address| &address.pool);
         let mut waiting = objects.served();
         waiting.retain(|claim| claim.is_waiting());
-        let waiting = grouped(waiting, |claim| claim.pool.pool());
+        let waiting = grouped(waiting, |claim| claim.named_pool());
         let finding = |pool: &PoolRow| {
             let used = used.get(&pool.key).map(Vec::as_slice).unwrap_or_default();
             let waiting = waiting.get(&Some(&pool.key)).map(Vec::as_slice);

@@ -63,18 +63,18 @@ pub(super) fn first_names<T: ToString>(all: impl IntoIterator<Item = T>) -> Stri
 }
 
 /// The first names of claims.
-pub(super) fn claim_names<P>(claims: &[&ClaimRow<P>]) -> String {
+pub(super) fn claim_names(claims: &[&ClaimRow]) -> String {
     first_names(claims.iter().map(|claim| &claim.key))
 }
 
 /// The number of claims that wait, with the first names: `2 claims wait (a/x, a/y)`.
-pub(super) fn claims_wait<P>(claims: &[&ClaimRow<P>]) -> String {
+pub(super) fn claims_wait(claims: &[&ClaimRow]) -> String {
     let count = counted(claims.len(), "claim waits", "claims wait");
     format!("{count} ({})", claim_names(claims))
 }
 
 /// Since when the oldest of some claims waits.
-pub(super) fn oldest<P>(claims: &[&ClaimRow<P>]) -> Option<Timestamp> {
+pub(super) fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
     claims.iter().filter_map(|claim| claim.created).min()
 }
 

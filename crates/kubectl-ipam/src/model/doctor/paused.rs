@@ -20,15 +20,6 @@ enum Paused<'a> {
     Set(&'a PoolSetKey),
 }
 
-impl<'a> From<&'a NamedPool> for Paused<'a> {
-    fn from(named: &'a NamedPool) -> Self {
-        match named {
-            NamedPool::Pool(pool) => Self::Pool(pool),
-            NamedPool::Set(set) => Self::Set(set),
-        }
-    }
-}
-
 /// What is paused although claims wait for it, as a warning, and other paused pools and sets, as a
 /// note. A
 /// paused Cluster whose claims are bound does no harm.
@@ -69,7 +60,7 @@ fn findings(objects: &Objects) -> Vec<Finding> {
 
 /// The set or the pool of a claim that is paused.
 fn paused_pool<'a>(claim: &'a ClaimRow, objects: &'a Objects) -> Option<Paused<'a>> {
-    if let NamedPool::Set(key) = &claim.pool
+    if let Ok(NamedPool::Set(key)) = &claim.pool
         && objects.pool_sets().any(|set| set.key == *key && set.paused)
     {
         return Some(Paused::Set(key));
@@ -87,12 +78,14 @@ fn cause<'a>(claim: &'a ClaimRow, pool: Option<Paused<'a>>) -> Paused<'a> {
     if claim.paused {
         return Paused::Claim(&claim.key);
     }
-    match (pool, &claim.cluster) {
-        (Some(pool), _) => pool,
-        (None, Some(cluster)) => {
+    match (pool, &claim.cluster, &claim.pool) {
+        (Some(pool), ..) => pool,
+        (None, Some(cluster), _) => {
             Paused::Cluster(NamespacedName::new(claim.key.namespace(), cluster))
         }
-        (None, None) => Paused::from(&claim.pool),
+        (None, None, Ok(NamedPool::Pool(pool))) => Paused::Pool(pool),
+        (None, None, Ok(NamedPool::Set(set))) => Paused::Set(set),
+        (None, None, Err(_)) => Paused::Claim(&claim.key),
     }
 }
 

@@ -23,7 +23,7 @@ const MAX_UNPROCESSED: SignedDuration = SignedDuration::from_secs(10);
 /// report it: the pool does not exist or is being deleted, or something is paused.
 fn check_of(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Check> {
     let objects = &snapshot.objects;
-    let key = claim.pool.pool();
+    let key = claim.named_pool();
     let pool = key.and_then(|key| objects.pool(key));
     let is_missing = key.is_some() && pool.is_none() && objects.has(&Kind::POOLS);
     if is_missing || has_paused_pool(claim, objects) {
@@ -63,7 +63,9 @@ fn of_all(snapshot: &Snapshot, find: impl FnOnce() -> Vec<Finding>) -> Examinati
 /// Pools without a free address.
 pub(super) fn exhausted(snapshot: &Snapshot) -> Examination {
     of_all(snapshot, || {
-        let of_pool = grouped(waiting(snapshot, Check::PoolExhausted), |it| it.pool.pool());
+        let of_pool = grouped(waiting(snapshot, Check::PoolExhausted), |it| {
+            it.named_pool()
+        });
         let mut pools = snapshot.objects.pools();
         pools.retain(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
         let mut findings = Vec::new();
@@ -139,7 +141,8 @@ fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
     let mut findings = Vec::new();
     let objects = &snapshot.objects;
     let waiting = waiting(snapshot, Check::NotReconciled);
-    for (pool, claims) in grouped(waiting, |claim| &claim.pool) {
+    for (pool, claims) in grouped(waiting, |claim| claim.pool.as_ref().ok()) {
+        let Some(pool) = pool else { continue };
         let problem = format!(
             "{} without any condition: no manager has processed them",
             claims_wait(&claims)
@@ -294,12 +297,13 @@ fn remove_finalizer(claim: &ClaimRow) -> Option<String> {
 pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
     of_all(snapshot, || {
         let groups = grouped(waiting(snapshot, Check::ClaimsWait), |claim| {
-            (&claim.pool, claim.reason.as_deref().unwrap_or_default())
+            let reason = claim.reason.as_deref().unwrap_or_default();
+            (claim.pool.as_ref().ok(), reason)
         });
         let mut findings = Vec::new();
         for ((pool, reason), mut claims) in groups {
             claims.sort_by_key(|claim| (claim.created, &claim.key));
-            findings.push(of_reason(pool, reason, &claims, snapshot));
+            findings.extend(pool.map(|pool| of_reason(pool, reason, &claims, snapshot)));
         }
         findings
     })
