@@ -409,28 +409,19 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
     ];
     for (name, value) in fields {
         if !value.is_absent() {
-            let _ = writeln!(text, "  {name:<12} {}", clean(&fact(value)));
+            text.push_str(&line(name, &fact(value)));
         }
     }
-    if let Some(conflict) = &holder.conflict {
-        let _ = writeln!(text, "  {:<12} {}", "Conflict", clean(conflict));
-    }
+    text.push_str(&line(
+        "Conflict",
+        holder.conflict.as_deref().unwrap_or_default(),
+    ));
     if let Some(since) = holder.since {
-        let _ = writeln!(
-            text,
-            "  {:<12} {since} ({})",
-            "Since",
-            age(holder.since, style.now)
-        );
+        let age = age(holder.since, style.now);
+        text.push_str(&line("Since", &format!("{since} ({age})")));
     }
-    match holder.until {
-        Fact::Absent => {}
-        Fact::Known(until) => {
-            let _ = writeln!(text, "  {:<12} {until}", "Until");
-        }
-        Fact::Unknown => {
-            let _ = writeln!(text, "  {:<12} {UNKNOWN}", "Until");
-        }
+    if !holder.until.is_absent() {
+        text.push_str(&line("Until", &fact(&holder.until)));
     }
     text
 }

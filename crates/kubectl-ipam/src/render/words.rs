@@ -33,12 +33,16 @@ pub(super) fn number_or_unknown(count: Option<u64>) -> String {
 }
 
 /// A cell of a table.
-pub(super) fn fact(value: &Fact<String>) -> String {
-    match value {
-        Fact::Known(value) if !value.is_empty() => value.clone(),
-        Fact::Known(_) | Fact::Absent => "-".to_owned(),
+pub(super) fn fact(value: &Fact<impl ToString>) -> String {
+    let text = match value {
+        Fact::Known(value) => value.to_string(),
+        Fact::Absent => String::new(),
         Fact::Unknown => UNKNOWN.to_owned(),
+    };
+    if text.is_empty() {
+        return "-".to_owned();
     }
+    text
 }
 
 /// An age as kubectl shows it: `45s`, `12m`, `5h`, `3d`.

@@ -7,6 +7,7 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 
 use super::snapshot::Snapshot;
+use crate::first_names;
 use crate::model::finding::{Place, Subject};
 use crate::objects::{AddressRow, ClaimRow, NetworkRow, Objects, PoolRow};
 
@@ -49,17 +50,9 @@ pub(super) fn of_network(network: &NetworkRow) -> Subject {
     }
 }
 
-/// The first names, and the number of the others: `a/x, a/y, a/z and 5 more`.
+/// The first names, and the number of the others.
 pub(super) fn first_names<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
-    let mut names: Vec<String> = all.into_iter().map(|name| name.to_string()).collect();
-    let more = names.len().saturating_sub(MAX_NAMED);
-    names.truncate(MAX_NAMED);
-    let names = names.join(", ");
-    if more > 0 {
-        format!("{names} and {more} more")
-    } else {
-        names
-    }
+    first_names::first_names(all, MAX_NAMED)
 }
 
 /// The first names of claims.
