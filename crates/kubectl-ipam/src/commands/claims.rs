@@ -51,10 +51,10 @@ impl Wanted<'_> {
         for name in self.names {
             let mut claims = objects.claims.iter();
             if !claims.any(|claim| has_name(&claim.key, name)) {
-                return Err(Error::ClaimNotFound {
-                    name: name.clone(),
-                    place: place(namespace),
-                });
+                let place = place(namespace);
+                return Err(Error::NotFound(format!(
+                    "claim {name} does not exist in {place}; list the claims with: kubectl ipam claims -A"
+                )));
             }
         }
         Ok(())
