@@ -146,16 +146,6 @@ pub enum Error {
         /// The name as written.
         name: String,
     },
-    /// The MachineDeployment does not exist.
-    #[error(
-        "MachineDeployment {name} does not exist in {place}; list them with: kubectl get machinedeployments -A"
-    )]
-    NoMachineDeployment {
-        /// The name as written.
-        name: String,
-        /// Where it was searched.
-        place: String,
-    },
     /// The registry does not exist.
     #[error("registry {name} does not exist; list the registries with: kubectl ipam registry")]
     NoRegistry {
@@ -187,22 +177,12 @@ pub enum Error {
         /// What is wrong.
         reason: String,
     },
-    /// A management cluster cannot be released.
-    #[error("{reason}")]
-    NotReleased {
-        /// Why.
-        reason: String,
-        /// Whether the registry does not know the cluster.
-        is_unknown: bool,
-    },
-    /// The claim does not exist.
-    #[error("claim {name} does not exist in {place}; list the claims with: kubectl ipam claims -A")]
-    ClaimNotFound {
-        /// The name as written.
-        name: String,
-        /// Where it was searched.
-        place: String,
-    },
+    /// Another object does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// Another failure.
+    #[error("{0}")]
+    Failed(String),
     /// No claim, machine or Cluster has the name.
     #[error(
         "no claim, machine or Cluster is named {name} in {place}; -A searches all namespaces, and an address is written \
@@ -241,24 +221,6 @@ pub enum Error {
     Changed {
         /// Kind and name.
         object: String,
-    },
-    /// A pool has no address to reserve.
-    #[error("{pool} has no free address")]
-    NoFree {
-        /// Kind, namespace and name.
-        pool: String,
-    },
-    /// An address has no reservation.
-    #[error("{slot} is not reserved")]
-    NotReserved {
-        /// The address and its pool or network.
-        slot: String,
-    },
-    /// A change was not confirmed.
-    #[error("{warning}; confirm it with --yes")]
-    NotConfirmed {
-        /// What the change affects.
-        warning: String,
     },
     /// A file cannot be read.
     #[error("cannot read {path}: {reason}")]
@@ -365,25 +327,17 @@ impl Error {
             }
             Self::NoPool { .. }
             | Self::NoNamespace { .. }
-            | Self::NoMachineDeployment { .. }
             | Self::NoNetwork { .. }
             | Self::NoRegistry { .. }
-            | Self::NotReleased {
-                is_unknown: true, ..
-            }
-            | Self::ClaimNotFound { .. }
+            | Self::NotFound(_)
             | Self::NoClaim { .. }
-            | Self::NoHolder { .. }
-            | Self::NotReserved { .. } => Code::NotFound,
-            Self::AmbiguousPool { .. } | Self::Argument(_) | Self::NotConfirmed { .. } => {
-                Code::Usage
-            }
+            | Self::NoHolder { .. } => Code::NotFound,
+            Self::AmbiguousPool { .. } | Self::Argument(_) => Code::Usage,
             Self::Held { .. }
             | Self::Changed { .. }
-            | Self::NoFree { .. }
             | Self::File { .. }
             | Self::Registry { .. }
-            | Self::NotReleased { .. }
+            | Self::Failed(_)
             | Self::Request { .. }
             | Self::Output(_) => Code::Failed,
         }

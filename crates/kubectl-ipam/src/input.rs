@@ -1,10 +1,11 @@
 //! What users write on the command line and in files: addresses, claims, and names of pools.
 
-use capi_ipam_api::{InClusterKind, PoolKey};
+use capi_ipam_api::{InClusterKind, NamedPool, PoolKey, PoolSetKind};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ip::Block;
 
 use crate::error::Error;
+use crate::objects::Kind;
 
 /// Parses an address or a prefix. `is_prefix`: whether only a prefix can be meant.
 pub(crate) fn parse_block(text: &str, is_prefix: bool) -> Result<Block, Error> {
@@ -27,11 +28,11 @@ pub(crate) fn parse_claim(text: &str, namespace: &str) -> Result<NamespacedName,
     Ok(NamespacedName::new(namespace, name))
 }
 
-/// How a user names a pool: `NAME`, `KIND/NAME`, or as the tables print it, `NAMESPACE/NAME`; also
+/// How a user names a pool or a set of pools: `NAME`, `KIND/NAME`, or as the tables print it, `NAMESPACE/NAME`; also
 /// `KIND/NAMESPACE/NAME`. A kind is a name, a plural, or the short form of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PoolText<'a> {
-    pub(crate) kind: Option<InClusterKind>,
+    pub(crate) kind: Option<Kind>,
     pub(crate) namespace: Option<&'a str>,
     pub(crate) name: &'a str,
 }
@@ -51,12 +52,12 @@ impl<'a> PoolText<'a> {
         };
         if let Some((kind, namespace)) = rest.split_once('/') {
             return Self {
-                kind: kind_of(kind),
+                kind: named_kind(kind),
                 namespace: Some(namespace),
                 name,
             };
         }
-        let kind = kind_of(rest);
+        let kind = named_kind(rest);
         Self {
             kind,
             namespace: if kind.is_none() { Some(rest) } else { None },
@@ -66,18 +67,24 @@ impl<'a> PoolText<'a> {
 
     /// Whether a pool has this name. Without a namespace the caller has selected those of one.
     pub(crate) fn matches(self, key: &PoolKey) -> bool {
-        let has_kind = self.kind.is_none_or(|kind| kind == key.kind);
-        let has_namespace = match self.namespace {
-            Some(namespace) => key.namespace.as_deref() == Some(namespace),
-            None => true,
-        };
-        has_kind && has_namespace && key.name.as_ref() == self.name
+        self.has(Kind::Pool(key.kind), key.namespace.as_deref(), &key.name)
     }
-}
 
-/// Whether a pool has the name that a user wrote, see [`PoolText`].
-pub(crate) fn matches(key: &PoolKey, text: &str) -> bool {
-    PoolText::parse(text).matches(key)
+    /// The same for what a claim names.
+    pub(crate) fn matches_named(self, named: &NamedPool) -> bool {
+        match named {
+            NamedPool::Pool(key) => self.matches(key),
+            NamedPool::Set(set) => {
+                self.has(Kind::PoolSet(set.kind), set.namespace.as_deref(), &set.name)
+            }
+        }
+    }
+
+    fn has(self, kind: Kind, namespace: Option<&str>, name: &str) -> bool {
+        let has_kind = self.kind.is_none_or(|wanted| wanted == kind);
+        let has_namespace = self.namespace.is_none() || self.namespace == namespace;
+        has_kind && has_namespace && self.name == name
+    }
 }
 
 /// Whether a text is meant as an address or a prefix, rather than as the name of an object.
@@ -99,6 +106,17 @@ pub(crate) fn kind_of(text: &str) -> Option<InClusterKind> {
     InClusterKind::ALL
         .into_iter()
         .find(|kind| is_kind(*kind, text))
+}
+
+/// The kind of pools, or of sets of pools, with this name or plural.
+fn named_kind(text: &str) -> Option<Kind> {
+    let is_set = |kind: &PoolSetKind| {
+        let names = [kind.name(), kind.plural()];
+        names.iter().any(|name| name.eq_ignore_ascii_case(text))
+    };
+    let set = || PoolSetKind::ALL.into_iter().find(is_set);
+    let pool = kind_of(text).map(Kind::Pool);
+    pool.or_else(|| set().map(Kind::PoolSet))
 }
 
 /// The short form of a kind in tables.
@@ -126,6 +144,8 @@ pub(crate) fn show_command(pool: &PoolKey) -> String {
 
 #[cfg(test)]
 mod tests {
+    use capi_ipam_api::PoolSetKey;
+
     use super::*;
     use crate::error::Code;
 
@@ -175,6 +195,7 @@ mod tests {
 
     #[test]
     fn pool_has_a_name_or_a_kind_and_a_name() {
+        let matches = |key: &PoolKey, text: &str| PoolText::parse(text).matches(key);
         let global = PoolKey::new(InClusterKind::GlobalIPPool, None, "web");
         for text in [
             "web",
@@ -191,5 +212,21 @@ mod tests {
             assert!(matches(&web, text), "{text}");
         }
         assert!(!matches(&web, "other/web") && !matches(&web, "globalip/web"));
+    }
+
+    #[test]
+    fn set_is_named_as_a_pool_is() {
+        let set = NamedPool::Set(PoolSetKey {
+            kind: PoolSetKind::Namespaced,
+            namespace: Some("lab".into()),
+            name: "racks".into(),
+        });
+        let matches = |text: &str| PoolText::parse(text).matches_named(&set);
+        for text in ["racks", "ippoolsets/racks", "IPPoolSet/racks", "lab/racks"] {
+            assert!(matches(text), "{text}");
+        }
+        for text in ["ip/racks", "globalippoolset/racks", "other/racks", "lab"] {
+            assert!(!matches(text), "{text}");
+        }
     }
 }

@@ -36,6 +36,7 @@ mod cluster;
 mod commands;
 mod complete;
 mod convert;
+mod first_names;
 mod input;
 mod load;
 mod manifests;

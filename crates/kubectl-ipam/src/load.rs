@@ -15,7 +15,7 @@ use kube::runtime::watcher::Event;
 use crate::cli::ListFlags;
 use crate::cluster::{Cluster, OtherKind};
 use crate::error::{Error, MissingRight, sentences};
-use crate::input::{PoolText, matches, short};
+use crate::input::{PoolText, short};
 use crate::objects::{Kind, Objects, PoolRow, Shown};
 use crate::spelling::nearest;
 
@@ -422,13 +422,13 @@ impl<'a> Loader<'a> {
             Some(namespace) => namespace.to_owned(),
             None => self.cluster.namespace.clone(),
         };
-        let kind = text.kind.map(|kind| [Kind::Pool(kind)]);
+        let kind = text.kind.map(|kind| [kind]);
         let kinds = kind.as_ref().map_or(&Kind::POOLS[..], |kind| kind);
         self.read(kinds, Some(&namespace)).await?;
         let place = format!("the namespace {namespace} or among the global pools");
         let is_here = |key: &PoolKey| {
             let its_namespace = key.namespace.as_deref();
-            matches(key, name) && its_namespace.is_none_or(|it| it == namespace)
+            text.matches(key) && its_namespace.is_none_or(|it| it == namespace)
         };
         let mut found = self.objects.pools();
         found.retain(|pool| is_here(&pool.key));

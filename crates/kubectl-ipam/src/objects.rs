@@ -11,9 +11,9 @@ mod unserved;
 
 use capi_ipam_api::{
     AddressingItem, BlockLengths, IPNetwork, IPNetworkStatus, IPRegistry, IPRegistrySpec,
-    IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamespaceSource, Pool, PoolKey,
-    PoolNetwork, PoolSet, PoolSetKey, PoolSetKind, PoolSpec, Quarantine, Scope, SharedBlocks,
-    SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
+    IPRegistryStatus, IPReservation, IPSlice, MemberPhase, NamedPool, NamespaceSource, Pool,
+    PoolKey, PoolNetwork, PoolSet, PoolSetKey, PoolSetKind, PoolSpec, Quarantine, Scope,
+    SharedBlocks, SliceOwner, SliceOwnerKind, Slot, conditions, gateway_warnings, names,
 };
 use capi_ipam_controller::absence::Absence;
 use capi_ipam_controller::namespaced_name::NamespacedName;
@@ -29,9 +29,8 @@ pub(crate) use self::lists::{Objects, Shown};
 pub(crate) use self::metadata::Deletion;
 use self::metadata::{created, deletion, label, machine, own_finalizer};
 pub(crate) use self::table::ListState;
-#[cfg(test)]
 pub(crate) use self::unserved::UnservedPool;
-pub(crate) use self::unserved::{Cause, ClaimEntry, ServedKinds, UnservedClaim};
+pub(crate) use self::unserved::{Cause, ServedKinds};
 
 /// Maximum number of problems of one specification that a message has.
 const MAX_PROBLEMS: usize = 3;
@@ -87,6 +86,7 @@ impl From<&Pool> for PoolRow {
 #[derive(Clone, Debug)]
 pub(crate) struct PoolSetRow {
     pub(crate) key: PoolSetKey,
+    pub(crate) paused: bool,
     /// The condition `Ready`.
     pub(crate) ready: Option<Condition>,
 }
@@ -101,6 +101,7 @@ impl From<&PoolSet> for PoolSetRow {
         let ready = status.and_then(|it| conditions::find(&it.conditions, conditions::READY));
         Self {
             key: PoolSetKey::new(kind, &set.metadata),
+            paused: is_paused(&set.metadata),
             ready: ready.cloned(),
         }
     }
@@ -493,11 +494,12 @@ impl RegistryRow {
     }
 }
 
-/// A claim. `P` is what is known of its pool.
+/// A claim.
 #[derive(Clone, Debug)]
-pub(crate) struct ClaimRow<P = PoolKey> {
+pub(crate) struct ClaimRow {
     pub(crate) key: NamespacedName,
-    pub(crate) pool: P,
+    /// The pool or the set that it names, or why this provider does not serve it.
+    pub(crate) pool: Result<NamedPool, UnservedPool>,
     /// Name of the IPAddress.
     pub(crate) bound: Option<Box<str>>,
     pub(crate) created: Option<Timestamp>,
@@ -522,14 +524,17 @@ pub(crate) struct ClaimRow<P = PoolKey> {
 }
 
 impl ClaimRow {
-    /// `None` if the claim is for a pool of another provider.
-    pub(crate) fn of(claim: &IPAddressClaim) -> Option<Self> {
-        Some(Self::new(claim, PoolKey::of_claim(claim)?))
+    /// `None` if the claim is of no interest: another provider serves it.
+    pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
+        let pool = match UnservedPool::of(claim, served) {
+            Some(pool) if served.omits_others && pool.cause == Cause::OtherProvider => return None,
+            Some(pool) => Err(pool),
+            None => Ok(NamedPool::of_claim(claim)?),
+        };
+        Some(Self::new(claim, pool))
     }
-}
 
-impl<P> ClaimRow<P> {
-    pub(crate) fn new(claim: &IPAddressClaim, pool: P) -> Self {
+    pub(crate) fn new(claim: &IPAddressClaim, pool: Result<NamedPool, UnservedPool>) -> Self {
         let mut reason = None;
         let mut message = None;
         if let Some(ready) = find_condition(claim, conditions::READY)
@@ -567,6 +572,11 @@ impl<P> ClaimRow<P> {
             self.key.namespace(),
             self.bound.as_deref()?,
         ))
+    }
+
+    /// The pool that it names; `None` if it names a set, or if this provider does not serve it.
+    pub(crate) fn named_pool(&self) -> Option<&PoolKey> {
+        self.pool.as_ref().ok()?.pool()
     }
 
     pub(crate) fn is_deleting(&self) -> bool {

@@ -18,7 +18,7 @@ pub(crate) use self::names::names;
 pub(crate) use self::registries::{block_holders, record_change_lines};
 pub(crate) use self::style::Style;
 pub(crate) use self::words::age;
-use self::words::{dry_run_text, full};
+use self::words::dry_run_text;
 use crate::model::{
     BlockLine, BlockState, Holder, HolderState, PoolMatch, Report, ReservationAction,
     ReservationChange,
@@ -76,7 +76,7 @@ pub(crate) fn memberships(pools: Option<&[PoolMatch]>) -> String {
             Some(name) => format!(", network {name}"),
             None => String::new(),
         };
-        format!("{}{network}: {:?}\n", full(&entry.pool), entry.membership)
+        format!("{}{network}: {:?}\n", entry.pool, entry.membership)
     };
     match pools {
         None => "It is unknown which pools contain the address.\n".to_owned(),
@@ -144,7 +144,7 @@ pub(crate) fn shared_addresses(holders: &[Holder]) -> String {
         // An address is unique in a network, or else in a pool.
         let scope = match holder.network.known() {
             Some(network) => format!("network {network}"),
-            None => full(&holder.pool),
+            None => holder.pool.to_string(),
         };
         if is_allocated {
             let count = claims.entry((&holder.address, scope)).or_default();

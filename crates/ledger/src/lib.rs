@@ -57,7 +57,7 @@ pub use self::pools::{MAX_OVERLAPS, Nearby, Pools};
 pub use self::quota::LimitReached;
 pub use self::repairs::Misplaced;
 pub use self::report::{DrainingUse, NetworkReport, PoolCounts, PoolReport, PoolUse};
-pub use self::set_members::{Domains, SetReport, failure_domain};
+pub use self::set_members::{Domains, SetReport, failure_domain, machine_failure_domain};
 pub use self::sets::SetInfo;
 pub use self::slice_refusal::SliceRefusal;
 pub use self::slices::view::{SliceRetention, SliceStep, SliceView};

@@ -30,12 +30,18 @@ pub enum Domains<'a> {
 /// The failure domain of a claim: its label, or else the label or `spec.failureDomain` of its
 /// Machine.
 pub fn failure_domain(claim: &IPAddressClaim, machine: Option<&Machine>) -> Option<String> {
-    let label = |metadata: &ObjectMeta| metadata.labels.as_ref()?.get(names::ZONE_LABEL).cloned();
-    let of_machine = |machine: &Machine| {
-        let failure_domain = machine.spec.failure_domain.clone();
-        label(&machine.metadata).or(failure_domain)
-    };
-    label(&claim.metadata).or_else(|| machine.and_then(of_machine))
+    zone_label(&claim.metadata).or_else(|| machine_failure_domain(machine?))
+}
+
+/// The failure domain of a Machine, or of the template of one: its label, or else
+/// `spec.failureDomain`.
+pub fn machine_failure_domain(machine: &Machine) -> Option<String> {
+    let failure_domain = machine.spec.failure_domain.clone();
+    zone_label(&machine.metadata).or(failure_domain)
+}
+
+fn zone_label(metadata: &ObjectMeta) -> Option<String> {
+    metadata.labels.as_ref()?.get(names::ZONE_LABEL).cloned()
 }
 
 /// What the status of a set reports.

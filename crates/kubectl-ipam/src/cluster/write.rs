@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use capi_ipam_api::{IPReservation, IPSlice, names};
 use capi_ipam_controller::client::CallError;
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_provider::api::IPAddressClaim;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams, PostParams,
-    Preconditions, ValidationDirective,
+    DeleteParams, ObjectMeta, Patch, PatchParams, PostParams, Preconditions, ValidationDirective,
 };
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::read::{Cluster, lacks_permission};
 use crate::cli::DryRun;
 use crate::error::{Error, MissingRight};
-use crate::objects::Kind;
+use crate::objects::{Kind, Shown};
 
 /// Name of the field manager.
 const FIELD_MANAGER: &str = "kubectl-ipam";
@@ -156,15 +156,8 @@ impl Cluster {
     ) -> Result<(), Error> {
         let kind = Kind::Claim;
         let version = self.version(kind)?.unwrap_or_default();
-        let resource = ApiResource {
-            group: names::GROUP.to_owned(),
-            version: version.to_owned(),
-            api_version: format!("{}/{version}", names::GROUP),
-            kind: "IPAddressClaim".to_owned(),
-            plural: kind.plural().to_owned(),
-        };
         let client = self.client.clone();
-        let api: Api<DynamicObject> = Api::namespaced_with(client, claim.namespace(), &resource);
+        let api = IPAddressClaim::api(client, kind, version, Some(claim.namespace()));
         let change = json!({"metadata": {"uid": uid, "annotations": annotations}});
         self.merge(&api, kind, claim.name(), &change).await
     }

@@ -1,17 +1,15 @@
 //! `claims`: the claims with their addresses, also those that no provider serves.
 
-use std::collections::BTreeSet;
-
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::watch::{self, Reading};
 use crate::cli::{Global, ListFlags};
 use crate::cluster::Cluster;
 use crate::error::{Code, Error};
-use crate::input::{PoolText, matches, parse_claim};
+use crate::input::{PoolText, parse_claim};
 use crate::load::Loader;
 use crate::model::{ClaimLine, ClaimState, Report, claims};
-use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedClaim};
+use crate::objects::{Cause, ClaimRow, Kind, Objects};
 use crate::output;
 use crate::render::Style;
 
@@ -28,39 +26,35 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// Whether a claim is listed. One that another provider has bound is listed only if it is named.
     fn includes(&self, claim: &ClaimRow) -> bool {
-        self.selects(claim) && self.pool.is_none_or(|pool| matches(&claim.pool, pool))
-    }
-
-    /// The same for a claim that this provider does not serve. One that another provider has bound
-    /// is listed only if it is named.
-    fn includes_unserved(&self, claim: &UnservedClaim) -> bool {
-        let pool = &claim.pool;
-        let is_served_by_other = claim.bound.is_some() && pool.cause == Cause::OtherProvider;
-        self.selects(claim)
-            && (!self.names.is_empty() || !is_served_by_other)
-            && self.pool.is_none_or(|name| pool.is_named(name))
-    }
-
-    /// Whether a claim is one of those that are listed, whatever its pool.
-    fn selects<P>(&self, claim: &ClaimRow<P>) -> bool {
         let mut names = self.names.iter();
-        (self.names.is_empty() || names.any(|name| has_name(&claim.key, name)))
+        let is_named = names.any(|name| has_name(&claim.key, name));
+        let has_pool = match &claim.pool {
+            Ok(named) => {
+                let wanted = self.pool.map(PoolText::parse);
+                wanted.is_none_or(|text| text.matches_named(named))
+            }
+            Err(pool) => {
+                let is_bound = claim.bound.is_some() && pool.cause == Cause::OtherProvider;
+                (is_named || !is_bound) && self.pool.is_none_or(|name| pool.is_named(name))
+            }
+        };
+        has_pool
+            && (self.names.is_empty() || is_named)
             && (!self.only_waiting || claim.is_waiting())
             && (self.cluster.is_none() || self.cluster == claim.cluster.as_deref())
     }
 
     /// Fails if no claim has one of the names.
     fn require_all(&self, objects: &Objects, namespace: Option<&str>) -> Result<(), Error> {
-        let mut known: BTreeSet<&NamespacedName> = BTreeSet::new();
-        known.extend(objects.served().iter().map(|claim| &claim.key));
-        known.extend(objects.unserved().iter().map(|claim| &claim.key));
         for name in self.names {
-            if !known.iter().any(|claim| has_name(claim, name)) {
-                return Err(Error::ClaimNotFound {
-                    name: name.clone(),
-                    place: place(namespace),
-                });
+            let mut claims = objects.claims.iter();
+            if !claims.any(|claim| has_name(&claim.key, name)) {
+                let place = place(namespace);
+                return Err(Error::NotFound(format!(
+                    "claim {name} does not exist in {place}; list the claims with: kubectl ipam claims -A"
+                )));
             }
         }
         Ok(())
@@ -134,14 +128,7 @@ async fn report(
     loader.read(&[Kind::Claim], namespace).await?;
     // A claim that is named has to exist, whatever the other flags select.
     let missing = wanted.require_all(&loader.objects, namespace);
-    let lines = |objects: &Objects| {
-        lines(
-            objects,
-            |it| wanted.includes(it),
-            |it| wanted.includes_unserved(it),
-        )
-    };
-    let found = lines(&loader.objects);
+    let found = lines(&loader.objects, |it| wanted.includes(it));
     if found.is_empty() || missing.is_err() {
         // What may not be read is unknown, not missing.
         if missing.is_err() || wanted.names.is_empty() {
@@ -149,7 +136,9 @@ async fn report(
         }
         loader.require_namespace(namespace).await?;
         missing?;
-        if let Some(pool) = wanted.pool.filter(|_| namespace.is_some()) {
+        let is_set = |pool: &&str| matches!(PoolText::parse(pool).kind, Some(Kind::PoolSet(_)));
+        let pool = wanted.pool.filter(|pool| !is_set(pool));
+        if let Some(pool) = pool.filter(|_| namespace.is_some()) {
             loader.find_pool(pool).await?;
         }
     } else if found.iter().any(|it| it.state != ClaimState::Unserved) && !wanted.only_waiting {
@@ -157,28 +146,20 @@ async fn report(
         loader.read(&[Kind::Address], namespace).await?;
     }
     Ok(Report::ClaimList {
-        claims: lines(&loader.objects),
+        claims: lines(&loader.objects, |it| wanted.includes(it)),
     })
 }
 
 /// The lines of all claims, by namespace and name.
 pub(super) fn all(objects: &Objects) -> Vec<ClaimLine> {
-    lines(objects, |_| true, |_| true)
+    lines(objects, |_| true)
 }
 
 /// The lines of selected claims, by namespace and name.
-fn lines(
-    objects: &Objects,
-    is_served: impl Fn(&ClaimRow) -> bool,
-    is_unserved: impl Fn(&UnservedClaim) -> bool,
-) -> Vec<ClaimLine> {
-    let mut served = objects.served();
-    served.retain(|claim| is_served(claim));
-    let mut unserved = objects.unserved();
-    unserved.retain(|claim| is_unserved(claim));
-    let mut lines = claims(served, unserved, objects);
-    lines.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-    lines
+fn lines(objects: &Objects, is_selected: impl Fn(&ClaimRow) -> bool) -> Vec<ClaimLine> {
+    let mut rows = objects.claims.sorted();
+    rows.retain(|claim| is_selected(claim));
+    claims(rows, objects)
 }
 
 /// The claims that have a name, or whose machine or Cluster has it, with their addresses.
@@ -194,11 +175,7 @@ pub(super) async fn named(
     loader
         .read(&[Kind::Claim, Kind::Address], in_namespace)
         .await?;
-    let found = lines(
-        &loader.objects,
-        |it| belongs_to(it, name),
-        |it| belongs_to(it, name),
-    );
+    let found = lines(&loader.objects, |it| belongs_to(it, name));
     if found.is_empty() {
         loader.require_known(&[Kind::Claim], || format!("which claims {text} has"))?;
         return Err(Error::NoClaim {
@@ -210,7 +187,7 @@ pub(super) async fn named(
 }
 
 /// Whether a claim, its machine or its Cluster has a name.
-fn belongs_to<P>(claim: &ClaimRow<P>, name: &str) -> bool {
+fn belongs_to(claim: &ClaimRow, name: &str) -> bool {
     let machine = claim.machine.as_deref().unwrap_or_default();
     // A machine is a kind and a name.
     let machine = machine.rsplit_once('/').map_or(machine, |(_, name)| name);

@@ -9,9 +9,7 @@ pub(super) fn confirm(warning: &str, yes: bool) -> Result<(), Error> {
     if yes {
         return Ok(());
     }
-    let refused = || Error::NotConfirmed {
-        warning: warning.to_owned(),
-    };
+    let refused = || Error::Argument(format!("{warning}; confirm it with --yes"));
     if !std::io::stdin().is_terminal() {
         return Err(refused());
     }

@@ -50,10 +50,10 @@ async fn require(
     }
     loader.require_namespace(namespace).await?;
     match deployment {
-        Some(name) => Err(Error::NoMachineDeployment {
-            name: name.to_owned(),
-            place: claims::place(namespace),
-        }),
+        Some(name) => Err(Error::NotFound(format!(
+            "MachineDeployment {name} does not exist in {}; list them with: kubectl get machinedeployments -A",
+            claims::place(namespace)
+        ))),
         None => Ok(()),
     }
 }

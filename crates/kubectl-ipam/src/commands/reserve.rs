@@ -132,9 +132,7 @@ async fn reserve_next(loader: &mut Loader<'_>, request: &Request<'_>) -> Result<
             return Ok(report);
         }
     }
-    Err(Error::NoFree {
-        pool: pool.key.to_string(),
-    })
+    Err(Error::Failed(format!("{} has no free address", pool.key)))
 }
 
 /// Fails if another claim uses the address, although it has no reservation yet: the provider

@@ -28,8 +28,8 @@ pub(super) async fn run(
     let (found, missing) = match loader.find_pool(pool).await {
         Ok(pool) => {
             let found = find(&loader, &pool, block).await?;
-            let slot = pool.slot(block).to_string();
-            (found, Error::NotReserved { slot })
+            let problem = format!("{} is not reserved", pool.slot(block));
+            (found, Error::NotFound(problem))
         }
         // Reservations of users outlive their pool.
         Err(error @ Error::NoPool { .. }) => {

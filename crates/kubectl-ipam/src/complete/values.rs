@@ -116,7 +116,8 @@ async fn claims(loader: &mut Loader<'_>, namespace: Option<&str>) -> Result<Vec<
             Some(_) => row.key.name().to_owned(),
             None => row.key.to_string(),
         };
-        candidates.push(Candidate::new(&value, &row.pool.to_string()));
+        let pool = row.pool.as_ref().ok().map(ToString::to_string);
+        candidates.push(Candidate::new(&value, &pool.unwrap_or_default()));
     }
     Ok(candidates)
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::fact::Fact;
 use super::pool_name::PoolName;
-use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedClaim};
+use crate::objects::{Cause, ClaimRow, Kind, Objects};
 
 /// The reason of a claim that no provider serves.
 const UNKNOWN_POOL_KIND: &str = "UnknownPoolKind";
@@ -60,29 +60,16 @@ pub enum ClaimState {
     Unserved,
 }
 
-/// Returns the lines of claims in their order, those that name no pool of this provider first.
+/// Returns the lines of claims in their order.
 pub(crate) fn claims<'a>(
     claims: impl IntoIterator<Item = &'a ClaimRow>,
-    unserved: impl IntoIterator<Item = &'a UnservedClaim>,
     objects: &Objects,
 ) -> Vec<ClaimLine> {
-    let mut lines = Vec::new();
-    for claim in unserved {
-        let mut line = unserved_line(claim);
-        if claim.pool.set.is_some() {
-            line.address = address_of(claim, objects);
-        }
-        lines.push(line);
-    }
-    for claim in claims {
-        let mut line = line(claim, (&claim.pool).into());
-        line.address = address_of(claim, objects);
-        lines.push(line);
-    }
-    lines
+    let claims = claims.into_iter();
+    claims.map(|claim| line(claim, objects)).collect()
 }
 
-fn address_of<P>(claim: &ClaimRow<P>, objects: &Objects) -> Fact<String> {
+fn address_of(claim: &ClaimRow, objects: &Objects) -> Fact<String> {
     let Some(key) = claim.address_key() else {
         return Fact::Absent;
     };
@@ -91,18 +78,18 @@ fn address_of<P>(claim: &ClaimRow<P>, objects: &Objects) -> Fact<String> {
     Fact::of(found.map(|it| it.block.to_string()), is_complete)
 }
 
-fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
+fn line(claim: &ClaimRow, objects: &Objects) -> ClaimLine {
     let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
     let state = match (claim.is_deleting(), &claim.bound) {
         (true, _) => ClaimState::Deleting,
         (false, Some(_)) => ClaimState::Bound,
         (false, None) => ClaimState::Waiting,
     };
-    ClaimLine {
-        pool,
+    let mut line = ClaimLine {
+        pool: PoolName::of_claim(claim),
         namespace: claim.key.namespace().to_owned(),
         name: claim.key.name().to_owned(),
-        address: Fact::Absent,
+        address: address_of(claim, objects),
         state,
         created: claim.created,
         reason: text(&claim.reason),
@@ -110,29 +97,19 @@ fn line<P>(claim: &ClaimRow<P>, pool: PoolName) -> ClaimLine {
         cluster: text(&claim.cluster),
         item: text(&claim.item),
         machine: text(&claim.machine),
-    }
-}
-
-fn unserved_line(claim: &UnservedClaim) -> ClaimLine {
-    let pool = &claim.pool;
-    if let Some(set) = &pool.set {
-        return line(claim, set.into());
-    }
-    let name = PoolName {
-        kind: pool.kind.clone(),
-        namespace: None,
-        name: pool.name.clone(),
     };
-    let reason = match pool.cause {
-        Cause::OtherProvider => OTHER_PROVIDER,
-        _ => UNKNOWN_POOL_KIND,
-    };
-    let mut line = line(claim, name);
-    if line.state != ClaimState::Deleting {
-        line.state = ClaimState::Unserved;
+    if let Err(pool) = &claim.pool {
+        line.address = Fact::Absent;
+        if !claim.is_deleting() {
+            line.state = ClaimState::Unserved;
+        }
+        let reason = match pool.cause {
+            Cause::OtherProvider => OTHER_PROVIDER,
+            _ => UNKNOWN_POOL_KIND,
+        };
+        line.reason = Some(reason.to_owned());
+        line.message = Some(pool.problem());
     }
-    line.reason = Some(reason.to_owned());
-    line.message = Some(pool.problem());
     line
 }
 
@@ -142,7 +119,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::objects::{ClaimEntry, ServedKinds};
+    use crate::objects::ServedKinds;
 
     #[test]
     fn claim_of_a_set_has_its_own_state() {
@@ -155,10 +132,8 @@ mod tests {
                 "metadata": { "namespace": "n", "name": "a" }, "status": status,
                 "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": kind, "name": "racks" } },
             }));
-            let Some(ClaimEntry::Unserved(claim)) = ClaimEntry::of(&claim.unwrap(), &served) else {
-                panic!("it names no pool");
-            };
-            claims([], [&claim], &Objects::default()).remove(0)
+            let claim = ClaimRow::of(&claim.unwrap(), &served).unwrap();
+            claims([&claim], &Objects::default()).remove(0)
         };
         let full = json!({ "conditions": [{ "type": "Ready", "status": "False", "reason": "PoolExhausted" }] });
         let waiting = line_of("IPPoolSet", full);

@@ -92,7 +92,7 @@ const CHECKS: &[(&[Check], Examine)] = &[
     (&[Check::UnreadableObject], unreadable),
     (&[Check::PoolExhausted], waiting::exhausted),
     (&[Check::NotReconciled], waiting::not_reconciled),
-    (&[Check::ClaimsWait], waiting_claims),
+    (&[Check::ClaimsWait], waiting::other_reasons),
     (&[Check::PoolDeleting], deletion::pools),
     (&[Check::ReleaseBlocked], deletion::blocked),
     (&[Check::Paused], paused::paused),
@@ -162,14 +162,6 @@ fn unreadable(snapshot: &Snapshot) -> Examination {
         snapshot.registries.missing.clone(),
     ];
     Examination::complete(findings).with_unknown(missing.concat(), snapshot.has_objects())
-}
-
-/// Claims that wait for another reason, for pools and for sets of pools.
-fn waiting_claims(snapshot: &Snapshot) -> Examination {
-    let mut examination = waiting::other_reasons(snapshot);
-    let of_sets = pool_sets::waiting(snapshot);
-    examination.findings.extend(of_sets);
-    examination
 }
 
 /// Slices that have no effect.

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use capi_ipam_api::PoolKey;
+use capi_ipam_api::{PoolKey, PoolSetKey};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::pool_name::PoolName;
 use crate::error::MissingRight;
 
 /// Something that is wrong, and how to repair it.
@@ -79,7 +78,13 @@ impl<T: ToString> From<T> for Subject {
 impl Subject {
     /// A pool.
     pub(super) fn pool(pool: &PoolKey) -> Self {
-        Self::from(full(pool)).of_pool(pool)
+        Self::from(pool).of_pool(pool)
+    }
+
+    /// A set of pools.
+    pub(super) fn pool_set(set: &PoolSetKey) -> Self {
+        let namespace = set.namespace.as_deref().into_iter();
+        namespace.fold(Self::from(set), Self::in_namespace)
     }
 
     /// A claim.
@@ -458,25 +463,19 @@ pub(super) fn edit(pool: &PoolKey) -> String {
 
 /// A pool as an argument of kubectl: plural, name and namespace.
 pub(super) fn resource_of(pool: &PoolKey) -> String {
-    let namespace = pool
-        .namespace
-        .as_deref()
-        .map(|name| format!(" --namespace {name}"))
-        .unwrap_or_default();
-    format!("{} {}{namespace}", pool.kind.plural(), pool.name)
+    resource(pool.kind.plural(), &pool.name, pool.namespace.as_deref())
 }
 
-/// Kind, namespace and name of a pool.
-pub(super) fn full(key: &PoolKey) -> String {
-    let PoolName {
-        kind,
-        namespace,
-        name,
-    } = key.into();
-    namespace.map_or_else(
-        || format!("{kind} {name}"),
-        |namespace| format!("{kind} {namespace}/{name}"),
-    )
+/// A set of pools as an argument of kubectl.
+pub(super) fn resource_of_set(set: &PoolSetKey) -> String {
+    resource(set.kind.plural(), &set.name, set.namespace.as_deref())
+}
+
+fn resource(plural: &str, name: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{plural} {name} --namespace {namespace}"),
+        None => format!("{plural} {name}"),
+    }
 }
 
 /// A state or a severity as the text has it.

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::doctor::{LeaseRow, is_held, is_old, is_unprocessed};
-use crate::objects::{ClaimEntry, Objects};
+use crate::objects::Objects;
 
 /// Why the API server gives no usable answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -109,8 +109,8 @@ pub(crate) fn unprocessed(
             created.push(pool.created);
         }
     }
-    for entry in objects.claims.iter() {
-        if let ClaimEntry::Served(claim) = entry
+    for claim in objects.claims.iter() {
+        if claim.pool.is_ok()
             && claim.is_waiting()
             && claim.reason.is_none()
             && !claim.paused

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::fact::Fact;
 use super::pool_name::PoolName;
-use crate::objects::{AddressRow, ClaimEntry, Kind, Objects, PoolRow, ReservationRow};
+use crate::objects::{AddressRow, ClaimRow, Kind, Objects, PoolRow, ReservationRow};
 
 /// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may
 /// not be read.
@@ -221,14 +221,20 @@ fn network_of(objects: &Objects, scope: &Scope, pool: &PoolKey) -> Fact<String> 
 
 /// The machine of a claim.
 fn machine_of(objects: &Objects, claim: &NamespacedName) -> Fact<String> {
-    let machine = objects.claims.get(claim).and_then(ClaimEntry::machine);
+    let machine = objects
+        .claims
+        .get(claim)
+        .and_then(|it| it.machine.as_deref());
     let is_complete = objects.covers(Kind::Claim, Some(claim.namespace()));
     Fact::of(machine.map(str::to_owned), is_complete)
 }
 
 /// The Cluster of a claim; `other` is what another object says.
 fn cluster_of(objects: &Objects, claim: &NamespacedName, other: Option<&str>) -> Fact<String> {
-    let cluster = objects.claims.get(claim).and_then(ClaimEntry::cluster);
+    let cluster = objects
+        .claims
+        .get(claim)
+        .and_then(|it| it.cluster.as_deref());
     let is_complete = objects.covers(Kind::Claim, Some(claim.namespace()));
     Fact::of(cluster.or(other).map(str::to_owned), is_complete)
 }
@@ -246,7 +252,7 @@ fn allocated(
     let has_reservations = knows_scope(objects, &address.pool) && objects.has(&[Kind::Reservation]);
     Holder {
         address: address.block.to_string(),
-        state: if owner.is_some_and(ClaimEntry::is_deleting) {
+        state: if owner.is_some_and(ClaimRow::is_deleting) {
             HolderState::Releasing
         } else {
             HolderState::Allocated
@@ -260,7 +266,7 @@ fn allocated(
         claim: Some(claim.to_string()),
         since: address.created,
         until: Fact::Absent,
-        conflict: owner.and_then(ClaimEntry::conflict).map(str::to_owned),
+        conflict: owner.and_then(|owner| Some(owner.conflict.as_deref()?.to_owned())),
     }
 }
 

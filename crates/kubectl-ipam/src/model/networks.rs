@@ -32,14 +32,9 @@ pub struct NetworkLine {
     pub ipv6_length: Option<u8>,
     /// Its pools, at most 50. Those that join or leave it are first.
     pub members: Vec<MemberLine>,
-    /// Status of the condition Ready: `True`, `False` or `Unknown`.
-    pub ready: String,
-    /// Why the network is not ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Details of the reason.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+    /// Its state.
+    #[serde(flatten)]
+    pub state: ReadyState,
 }
 
 /// A pool of a network.
@@ -56,7 +51,6 @@ pub struct MemberLine {
 pub(crate) fn network_line(network: &NetworkRow) -> NetworkLine {
     let status = &network.status;
     let lengths = status.block_lengths.unwrap_or_default();
-    let state = ReadyState::of(network.ready());
     let members = status.members.iter().map(|member| MemberLine {
         pool: PoolName {
             kind: member.kind.clone(),
@@ -81,8 +75,6 @@ pub(crate) fn network_line(network: &NetworkRow) -> NetworkLine {
         ipv4_length: lengths.ipv4,
         ipv6_length: lengths.ipv6,
         members: members.collect(),
-        ready: state.ready,
-        reason: state.reason,
-        message: state.message,
+        state: ReadyState::of(network.ready()),
     }
 }

@@ -8,6 +8,7 @@ use capi_ipam_controller::clock;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{
     ClaimAttributes, Ledger, Outcome, PoolInfo, Preparation, Reason, SetInfo, failure_domain,
+    machine_failure_domain,
 };
 use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex, Uid};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
@@ -27,11 +28,6 @@ const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-s
 const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
 /// The kind that this label is about.
 const MACHINE_DEPLOYMENT: &str = "MachineDeployment";
-/// Where an object has the failure domain of its Machines.
-const TEMPLATE_ZONES: [&str; 2] = [
-    "/spec/template/metadata/labels/topology.kubernetes.io~1zone",
-    "/spec/template/spec/failureDomain",
-];
 /// Why a pool or a set gives no further address.
 const NO_FURTHER: &str = "no further address is free for it";
 /// Where the versions of MachineDeployments and control planes have the strategy of a rollout.
@@ -120,7 +116,8 @@ impl PlanLine {
         let max = object.annotations().get(MAX_SIZE);
         let max = max.and_then(|max| max.parse().ok()).unwrap_or_default();
         let replicas = planned.unwrap_or(stored.max(max)).min(MAX_REPLICAS);
-        let zone = |path: &&str| object.data.pointer(path)?.as_str();
+        let template = object.data.pointer("/spec/template").cloned();
+        let template: Option<Machine> = template.and_then(|it| serde_json::from_value(it).ok());
         // Only the other kinds have a rollout of their Machines.
         let max_surge = match kind.kind.as_str() {
             "MachineSet" | "MachinePool" => 0,
@@ -132,7 +129,7 @@ impl PlanLine {
             name: object.name_any(),
             replicas,
             max_surge,
-            zone: TEMPLATE_ZONES.iter().find_map(zone).map(str::to_owned),
+            zone: template.as_ref().and_then(machine_failure_domain),
             addresses: None,
         })
     }
@@ -231,18 +228,9 @@ fn common_zone(claims: &[Claimed<'_>]) -> Option<String> {
         .filter(|_| zones.len() == 1)
 }
 
-/// The settings of the set that claims name.
-fn set_info(named: &NamedPool, ledger: &mut Ledger) -> Option<Arc<SetInfo>> {
-    match named {
-        NamedPool::Pool(_) => None,
-        NamedPool::Set(set) => Some(ledger.set_report(set)?.info),
-    }
-}
-
 /// What is assumed of the failure domain of further Machines.
-fn assumption(named: &NamedPool, zone: Option<&str>, ledger: &mut Ledger) -> Option<String> {
-    let info = set_info(named, ledger)?;
-    if info.choose != PoolChoice::ByFailureDomain {
+fn assumption(set: Option<&SetInfo>, zone: Option<&str>) -> Option<String> {
+    if set?.choose != PoolChoice::ByFailureDomain {
         return None;
     }
     Some(match zone {
@@ -312,77 +300,22 @@ pub(super) fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<
 }
 
 /// Plans the peaks of all workloads at the same time, in their order. Other claims that wait for
-/// their pools are served first. What the ledger proposes to claims that do not exist is what the
-/// pools can give.
+/// their pools are served first.
 pub(crate) fn plan(
     workloads: Vec<PlanLine>,
     uses: &Uses<'_>,
     ledger: &mut Ledger,
 ) -> (Vec<PlanLine>, Vec<PlanPool>) {
-    let mut pools = BTreeMap::new();
-    let mut used_pools = BTreeSet::new();
-    for named in uses.pools() {
-        let members = ledger.pools_of(&named);
-        let free = members.iter().map(|pool| ledger.pools().counts(pool).free);
-        let free = free.filter_map(|free| u64::try_from(free).ok());
-        let line = PlanPool {
-            pool: (&named).into(),
-            free: free.fold(0, u64::saturating_add),
-            needed: 0,
-            short: 0,
-        };
-        pools.insert(named, line);
-        used_pools.extend(members);
-    }
-    let mut proposals = 0;
-    for (named, other) in &uses.waiting {
-        let mut members = ledger.pools_of(named).into_iter();
-        if !members.any(|pool| used_pools.contains(&pool)) {
-            continue;
-        }
-        let other = &[*other];
-        let wanted = 1_u64.saturating_sub(held(other, named, ledger));
-        let zone = common_zone(other);
-        let need = (named, &other[..], zone.as_deref(), wanted);
-        let (got, _) = propose(ledger, &mut proposals, need);
-        if let Some(line) = pools.get_mut(named) {
-            line.needed = line.needed.saturating_add(got);
-        }
-    }
-    let (mut lines, mut unobserved) = (Vec::new(), Vec::new());
+    let mut planner = Planner::new(ledger, uses.pools());
+    planner.serve_others(&uses.waiting);
+    let mut lines = Vec::new();
+    let mut unobserved = Vec::new();
     for (workload, used) in workloads.into_iter().zip(&uses.of_workloads) {
         let latest = used.values().map(|claims| newest(claims)).max();
-        for (pool, claims) in used {
-            let per_machine = per_machine(claims);
-            // New Machines use the pools of the newest one, and not those of an earlier template.
-            let needed = if Some(newest(claims)) == latest {
-                let machines = workload.replicas.saturating_add(workload.max_surge);
-                machines.saturating_mul(per_machine)
-            } else {
-                claims.len() as u64
-            };
-            let held = held(claims, pool, ledger);
-            let wanted = needed.saturating_sub(held);
-            let zone = workload.zone.clone().or_else(|| common_zone(claims));
-            let assumption = assumption(pool, zone.as_deref(), ledger);
-            let need = (pool, &claims[..], zone.as_deref(), wanted);
-            let (got, reason) = propose(ledger, &mut proposals, need);
-            let short = wanted.saturating_sub(got);
-            if let Some(line) = pools.get_mut(pool) {
-                line.needed = line.needed.saturating_add(wanted);
-                line.short = line.short.saturating_add(short);
-            }
-            let addresses = Some(PlanAddresses {
-                pool: pool.into(),
-                per_machine,
-                needed,
-                held,
-                short,
-                reason,
-                assumption,
-            });
+        for (named, claims) in used {
+            let is_latest = Some(newest(claims)) == latest;
             lines.push(PlanLine {
-                addresses,
+                addresses: Some(planner.plan_use(&workload, named, claims, is_latest)),
                 ..workload.clone()
             });
         }
@@ -391,56 +324,174 @@ pub(crate) fn plan(
         }
     }
     lines.extend(unobserved);
-    (lines, pools.into_values().collect())
+    (lines, planner.pools.into_values().collect())
 }
 
 /// What a pool gives the claims: their attributes, or why it gives nothing more.
 type Offer = Result<ClaimAttributes, String>;
 
-/// How many of the wanted addresses a pool or a set gives, and why it gives no more.
-fn propose(
-    ledger: &mut Ledger,
-    proposals: &mut u64,
-    (named, claims, zone, wanted): (&NamedPool, &[Claimed<'_>], Option<&str>, u64),
-) -> (u64, Option<String>) {
-    let Some((claim, _)) = claims.first().filter(|_| wanted > 0) else {
-        return (0, None);
-    };
-    let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
-    let set = set_info(named, ledger);
-    let mut offers: BTreeMap<PoolKey, Offer> = BTreeMap::new();
-    for got in 0..wanted {
-        // No claim has such a name. Each proposal holds its address for its claim.
-        let claim = NamespacedName::new(namespace, &format!("-{proposals}"));
-        *proposals = proposals.saturating_add(1);
-        let candidates = match (named, &set) {
-            (NamedPool::Pool(pool), _) => vec![pool.clone()],
-            (NamedPool::Set(key), Some(info)) if info.can_allocate() => {
-                let domains = info.domains(zone);
-                ledger.free_members(key, &claim, Uid::of(""), domains)
-            }
-            (NamedPool::Set(_), _) => {
-                let reason = "the set does not exist, or allocates no address now";
-                return (got, Some(reason.to_owned()));
-            }
-        };
-        let mut refusals = Vec::new();
-        let gives = |pool: PoolKey| {
-            let offer = offers
-                .remove(&pool)
-                .unwrap_or_else(|| offer(ledger, &pool, claims));
-            let offer = offer.and_then(|it| propose_one(ledger, &pool, &claim, it));
-            refusals.extend(offer.as_ref().err().cloned());
-            let is_given = offer.is_ok();
-            offers.insert(pool, offer);
-            is_given
-        };
-        if !candidates.into_iter().any(gives) {
-            let reason = refusals.into_iter().next();
-            return (got, Some(reason.unwrap_or_else(|| NO_FURTHER.to_owned())));
+/// Claims of one kind of Machine that need further addresses of a pool or a set.
+struct Need<'a> {
+    named: &'a NamedPool,
+    set: Option<Arc<SetInfo>>,
+    claims: &'a [Claimed<'a>],
+    zone: Option<&'a str>,
+    wanted: u64,
+}
+
+/// Fills the pools. What the ledger proposes to claims that do not exist is what the pools can give.
+struct Planner<'a> {
+    ledger: &'a mut Ledger,
+    pools: BTreeMap<NamedPool, PlanPool>,
+    /// The number of claims to which an address was proposed.
+    proposals: u64,
+}
+
+impl<'a> Planner<'a> {
+    fn new(ledger: &'a mut Ledger, used: BTreeSet<NamedPool>) -> Self {
+        let mut pools = BTreeMap::new();
+        for named in used {
+            let members = ledger.pools_of(&named).into_iter();
+            let free = members.map(|pool| ledger.pools().counts(&pool).free);
+            let free = free.filter_map(|free| u64::try_from(free).ok());
+            let line = PlanPool {
+                pool: (&named).into(),
+                free: free.fold(0, u64::saturating_add),
+                needed: 0,
+                short: 0,
+            };
+            pools.insert(named, line);
+        }
+        Self {
+            ledger,
+            pools,
+            proposals: 0,
         }
     }
-    (wanted, None)
+
+    /// The settings of the set that claims name.
+    fn set_info(&mut self, named: &NamedPool) -> Option<Arc<SetInfo>> {
+        match named {
+            NamedPool::Pool(_) => None,
+            NamedPool::Set(set) => Some(self.ledger.set_report(set)?.info),
+        }
+    }
+
+    /// Serves claims of other Machines that wait for a pool of the workloads.
+    fn serve_others(&mut self, waiting: &[(NamedPool, Claimed<'_>)]) {
+        let used = self.pools.keys().flat_map(|it| self.ledger.pools_of(it));
+        let used: BTreeSet<PoolKey> = used.collect();
+        for (named, claim) in waiting {
+            let mut members = self.ledger.pools_of(named).into_iter();
+            if !members.any(|pool| used.contains(&pool)) {
+                continue;
+            }
+            let claims = &[*claim];
+            let zone = common_zone(claims);
+            let need = Need {
+                named,
+                set: self.set_info(named),
+                claims,
+                zone: zone.as_deref(),
+                wanted: 1_u64.saturating_sub(held(claims, named, self.ledger)),
+            };
+            let (got, _) = self.propose(&need);
+            if let Some(line) = self.pools.get_mut(named) {
+                line.needed = line.needed.saturating_add(got);
+            }
+        }
+    }
+
+    /// What the Machines of a workload need of one pool or set. New Machines use the pools of the
+    /// newest one, and not those of an earlier template.
+    fn plan_use(
+        &mut self,
+        workload: &PlanLine,
+        named: &NamedPool,
+        claims: &[Claimed<'_>],
+        is_latest: bool,
+    ) -> PlanAddresses {
+        let per_machine = per_machine(claims);
+        let needed = if is_latest {
+            let machines = workload.replicas.saturating_add(workload.max_surge);
+            machines.saturating_mul(per_machine)
+        } else {
+            claims.len() as u64
+        };
+        let held = held(claims, named, self.ledger);
+        let zone = workload.zone.clone().or_else(|| common_zone(claims));
+        let need = Need {
+            named,
+            set: self.set_info(named),
+            claims,
+            zone: zone.as_deref(),
+            wanted: needed.saturating_sub(held),
+        };
+        let (got, reason) = self.propose(&need);
+        let short = need.wanted.saturating_sub(got);
+        if let Some(line) = self.pools.get_mut(named) {
+            line.needed = line.needed.saturating_add(need.wanted);
+            line.short = line.short.saturating_add(short);
+        }
+        PlanAddresses {
+            pool: named.into(),
+            per_machine,
+            needed,
+            held,
+            short,
+            reason,
+            assumption: assumption(need.set.as_deref(), need.zone),
+        }
+    }
+
+    /// How many of the wanted addresses a pool or a set gives, and why it gives no more.
+    fn propose(&mut self, need: &Need<'_>) -> (u64, Option<String>) {
+        let mut offers = BTreeMap::new();
+        for got in 0..need.wanted {
+            if let Err(reason) = self.propose_next(need, &mut offers) {
+                return (got, Some(reason));
+            }
+        }
+        (need.wanted, None)
+    }
+
+    /// Proposes one further address, or says why there is none. `offers` has what the pools gave
+    /// before.
+    fn propose_next(
+        &mut self,
+        need: &Need<'_>,
+        offers: &mut BTreeMap<PoolKey, Offer>,
+    ) -> Result<(), String> {
+        let first = need.claims.first();
+        let namespace = first.and_then(|(claim, _)| claim.metadata.namespace.as_deref());
+        // No claim has such a name. Each proposal holds its address for its claim.
+        let name = format!("-{}", self.proposals);
+        let claim = NamespacedName::new(namespace.unwrap_or_default(), &name);
+        self.proposals = self.proposals.saturating_add(1);
+        let candidates = match (need.named, &need.set) {
+            (NamedPool::Pool(pool), _) => vec![pool.clone()],
+            (NamedPool::Set(key), Some(info)) if info.can_allocate() => {
+                let domains = info.domains(need.zone);
+                self.ledger.free_members(key, &claim, Uid::of(""), domains)
+            }
+            (NamedPool::Set(_), _) => {
+                return Err("the set does not exist, or allocates no address now".to_owned());
+            }
+        };
+        let mut refusal = None;
+        for pool in candidates {
+            let known = offers.remove(&pool);
+            let offer = known.unwrap_or_else(|| offer(self.ledger, &pool, need.claims));
+            let offer = offer.and_then(|it| propose_one(self.ledger, &pool, &claim, it));
+            let refused = offer.as_ref().err().cloned();
+            offers.insert(pool, offer);
+            match refused {
+                None => return Ok(()),
+                refused => refusal = refusal.or(refused),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| NO_FURTHER.to_owned()))
+    }
 }
 
 /// What the claims need to get an address of a pool, or why they get none.

@@ -1,8 +1,12 @@
+use std::fmt;
+
 use capi_ipam_api::{NamedPool, PoolKey, PoolSetKey};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A reference to a pool, or to a set of pools.
+use crate::objects::ClaimRow;
+
+/// A reference to a pool, or to a set of pools. Displayed as `InClusterIPPool team-a/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolName {
     /// Kind of the pool.
@@ -12,6 +16,30 @@ pub struct PoolName {
     pub namespace: Option<String>,
     /// Name of the pool.
     pub name: String,
+}
+
+impl fmt::Display for PoolName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, .. } = self;
+        match &self.namespace {
+            Some(namespace) => write!(formatter, "{kind} {namespace}/{name}"),
+            None => write!(formatter, "{kind} {name}"),
+        }
+    }
+}
+
+impl PoolName {
+    /// The pool of a claim, as the claim has it if this provider does not serve it.
+    pub(super) fn of_claim(claim: &ClaimRow) -> Self {
+        match &claim.pool {
+            Ok(named) => named.into(),
+            Err(pool) => Self {
+                kind: pool.kind.clone(),
+                namespace: None,
+                name: pool.name.clone(),
+            },
+        }
+    }
 }
 
 impl From<&PoolKey> for PoolName {

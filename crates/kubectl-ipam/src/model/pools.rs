@@ -115,8 +115,8 @@ pub(crate) fn pools<'a>(
 ) -> Vec<PoolLine> {
     let mut waiting: HashMap<&PoolKey, u64> = HashMap::new();
     for claim in claims {
-        if claim.is_waiting() {
-            let count = waiting.entry(&claim.pool).or_default();
+        if let Some(pool) = claim.named_pool().filter(|_| claim.is_waiting()) {
+            let count = waiting.entry(pool).or_default();
             *count = count.saturating_add(1);
         }
     }

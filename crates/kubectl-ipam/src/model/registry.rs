@@ -19,7 +19,7 @@ pub use self::list::{
 };
 pub(crate) use self::list::{STALE_AFTER, clusters_of, number, registry_lines};
 pub(crate) use self::network_blocks::{NetworkBlocks, block_count, network_blocks};
-pub(crate) use self::release::{Change, Plan, Write, adoption, creation, plan, unknown};
+pub(crate) use self::release::{Change, Plan, Write, adoption, creation, plan};
 pub use self::release::{RecordAction, RecordChange, RegistryRelease};
 pub(crate) use self::returned::returned_block;
 

@@ -125,7 +125,7 @@ pub(crate) fn search_text(
         },
         pools: pools.rows.iter().map(|pool| (&pool.key).into()).collect(),
         holders,
-        claims: claims(found.rows, [], objects),
+        claims: claims(found.rows, objects),
         is_complete: is_complete(objects),
         ..SearchResult::default()
     }

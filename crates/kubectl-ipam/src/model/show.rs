@@ -118,7 +118,7 @@ pub(crate) fn show(pool: &PoolRow, objects: &Objects, ledger: &Ledger) -> PoolDe
     let outside = holders(objects, contents.outside.iter().copied(), []);
     let has_all = contents.held.is_some();
     let mut waiting = objects.served();
-    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
+    waiting.retain(|claim| claim.is_waiting() && claim.named_pool() == Some(&pool.key));
     waiting.sort_by_key(|claim| claim.created);
     let has_claims = objects.covers(Kind::Claim, pool.key.namespace.as_deref());
     PoolDetails {
@@ -127,7 +127,7 @@ pub(crate) fn show(pool: &PoolRow, objects: &Objects, ledger: &Ledger) -> PoolDe
         map,
         holders: list(inside, has_all),
         out_of_range: list(outside, contents.has_addresses),
-        waiting: list(claims(waiting, [], objects), has_claims),
+        waiting: list(claims(waiting, objects), has_claims),
         ..specification(pool)
     }
 }

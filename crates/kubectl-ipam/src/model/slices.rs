@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::contents::{Contents, capped};
 use super::fact::list;
-use super::finding::{Check, Finding, Subject, edit, full};
+use super::finding::{Check, Finding, Subject, edit};
 use crate::objects::{Kind, Objects, PoolRow, SliceRow};
 
 /// A slice of a pool.
@@ -115,7 +115,7 @@ pub(super) fn without_effect(objects: &Objects) -> Vec<Finding> {
         match objects.pool(key) {
             None if row.is_pinned => {
                 add(
-                    format!("{} does not exist", full(key)),
+                    format!("{key} does not exist"),
                     format!("create the pool, or delete the slice: {delete}"),
                 );
             }
@@ -124,7 +124,7 @@ pub(super) fn without_effect(objects: &Objects) -> Vec<Finding> {
                     "set spec.slices of the pool, {}, or delete the slice: {delete}",
                     edit(key)
                 );
-                add(format!("{} has no spec.slices", full(key)), repair);
+                add(format!("{key} has no spec.slices"), repair);
             }
             Some(pool) => match &pool.usable {
                 Ok(usable) if !usable.overlaps_block(block) => {
@@ -132,10 +132,7 @@ pub(super) fn without_effect(objects: &Objects) -> Vec<Finding> {
                         "add the addresses to the pool, {}, or delete the slice: {delete}",
                         edit(key)
                     );
-                    add(
-                        format!("{} contains none of its addresses", full(key)),
-                        repair,
-                    );
+                    add(format!("{key} contains none of its addresses"), repair);
                 }
                 Ok(_) => effective.entry(key).or_default().push((block, row)),
                 // Another check reports the pool.

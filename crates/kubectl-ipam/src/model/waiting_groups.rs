@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::claims::{ClaimLine, claims};
 use super::doctor::grouped;
 use super::pool_name::PoolName;
-use crate::objects::{ClaimRow, Objects, UnservedClaim};
+use crate::objects::{ClaimRow, Objects};
 
 /// Maximum number of claims that a group lists.
 const MAX_LISTED: usize = 100;
@@ -56,30 +56,19 @@ impl WaitingGroup {
     }
 }
 
-/// Groups waiting claims by pool and reason, and those whose pool has a kind that does not exist by
-/// kind and pool. The group that waits longest is first.
-pub(crate) fn waiting_groups(
-    mut rows: Vec<&ClaimRow>,
-    mut unserved: Vec<&UnservedClaim>,
-    objects: &Objects,
-) -> Vec<WaitingGroup> {
+/// Groups waiting claims by pool and reason, and those that this provider does not serve by pool.
+/// The group that waits longest is first.
+pub(crate) fn waiting_groups(mut rows: Vec<&ClaimRow>, objects: &Objects) -> Vec<WaitingGroup> {
     rows.sort_by_key(|row| (row.created, &row.key));
-    unserved.sort_by_key(|row| (row.created, &row.key));
-    let mut groups = Vec::new();
-    let of_pools = grouped(rows, |row| (&row.pool, row.reason.as_deref()));
-    for mut rows in of_pools.into_values() {
-        let count = rows.len();
-        rows.truncate(MAX_LISTED);
-        groups.extend(WaitingGroup::of(count, claims(rows, [], objects)));
-    }
-    let of_unserved = grouped(unserved, |row| {
-        let pool = &row.pool;
-        (&pool.group, &pool.kind, &pool.name)
+    let of_reason = grouped(rows, |row| {
+        let reason = row.reason.as_deref().filter(|_| row.pool.is_ok());
+        (&row.pool, reason)
     });
-    for mut rows in of_unserved.into_values() {
+    let mut groups = Vec::new();
+    for mut rows in of_reason.into_values() {
         let count = rows.len();
         rows.truncate(MAX_LISTED);
-        groups.extend(WaitingGroup::of(count, claims([], rows, objects)));
+        groups.extend(WaitingGroup::of(count, claims(rows, objects)));
     }
     groups.sort_by_key(|group| group.oldest);
     groups
@@ -91,7 +80,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::objects::{ServedKinds, UnservedPool};
+    use crate::objects::ServedKinds;
 
     fn row(name: &str, pool: &str, created: &str, reason: &str, message: &str) -> ClaimRow {
         let claim: IPAddressClaim = serde_json::from_value(json!({
@@ -101,7 +90,7 @@ mod tests {
                                          "lastTransitionTime": created }] },
         }))
         .unwrap();
-        ClaimRow::of(&claim).unwrap()
+        ClaimRow::served(&claim)
     }
 
     #[test]
@@ -113,7 +102,7 @@ mod tests {
             row("a", "full", early, "PoolExhausted", "no free address"),
             row("d", "full", late, "PoolExhausted", "another sentence"),
         ];
-        let groups = waiting_groups(rows.iter().collect(), Vec::new(), &Objects::default());
+        let groups = waiting_groups(rows.iter().collect(), &Objects::default());
         let texts = groups.iter().map(|group| {
             let names: Vec<_> = group
                 .claims
@@ -147,15 +136,16 @@ mod tests {
                 own: ["InClusterIPPool".to_owned()].into(),
                 ..ServedKinds::default()
             };
-            UnservedClaim::new(&claim, UnservedPool::of(&claim, &served).unwrap())
+            ClaimRow::unserved(&claim, &served)
         };
         let later = row("c", "web", "2026-01-02T00:00:00Z", "Paused", "paused");
         let claims = [
+            later,
             unserved("a", "InClusterIpPool"),
             unserved("b", "InClusterIpPool"),
             unserved("c", "IPPool"),
         ];
-        let groups = waiting_groups(vec![&later], claims.iter().collect(), &Objects::default());
+        let groups = waiting_groups(claims.iter().collect(), &Objects::default());
         let texts = groups.iter().map(|group| {
             let reason = group.reason.as_deref().unwrap_or_default();
             format!("{reason} {} {}", group.pool.kind, group.count)

@@ -170,7 +170,7 @@ pub(crate) fn window(
 ) -> PoolWindow {
     let contents = contents(pool, objects, ledger);
     let mut waiting = objects.served();
-    waiting.retain(|claim| claim.is_waiting() && claim.pool == pool.key);
+    waiting.retain(|claim| claim.is_waiting() && claim.named_pool() == Some(&pool.key));
     let waiting_count = objects.has(&[Kind::Claim]).then_some(waiting.len());
     // The groups list the claims.
     let mut details = specification(pool);
@@ -208,7 +208,7 @@ pub(crate) fn window(
     PoolWindow {
         details,
         waiting_count,
-        waiting_groups: waiting_groups(waiting, Vec::new(), objects),
+        waiting_groups: waiting_groups(waiting, objects),
         findings: Vec::new(),
         size,
         allocates_reserved,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use capi_ipam_api::{
-    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamespaceAccess, NamespaceSource,
-    Pool, PoolKey, PoolSet, PoolSetKey, PoolSetKind, Scope, names,
+    IPNetwork, IPRegistry, IPReservation, IPSlice, InClusterKind, NamedPool, NamespaceAccess,
+    NamespaceSource, Pool, PoolKey, PoolSet, PoolSetKey, PoolSetKind, Scope, names,
 };
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::watch::{MaybeInvalid, WatchApi};
@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 use super::kind::Kind;
 use super::table::{ListState, Table};
 use super::{
-    AddressRow, ClaimEntry, ClaimRow, NetworkRow, PoolRow, PoolSetRow, RegistryRow, ReservationRow,
-    ServedKinds, SliceRow, UnservedClaim,
+    AddressRow, ClaimRow, NetworkRow, PoolRow, PoolSetRow, RegistryRow, ReservationRow,
+    ServedKinds, SliceRow,
 };
 use crate::error::MissingRight;
 
@@ -33,7 +33,7 @@ pub(crate) struct Objects {
     pub(crate) pools: BTreeMap<InClusterKind, Table<PoolRow>>,
     pub(crate) pool_sets: BTreeMap<PoolSetKind, Table<PoolSetRow>>,
     pub(crate) addresses: Table<AddressRow>,
-    pub(crate) claims: Table<ClaimEntry>,
+    pub(crate) claims: Table<ClaimRow>,
     pub(crate) networks: Table<NetworkRow>,
     pub(crate) registries: Table<RegistryRow>,
     pub(crate) reservations: Table<ReservationRow>,
@@ -169,6 +169,14 @@ impl Objects {
         self.pool_sets.values().flat_map(Table::sorted)
     }
 
+    /// The pool of a claim: the one that it names or, if it names a set, that of its IPAddress.
+    pub(crate) fn pool_of<'a>(&'a self, claim: &'a ClaimRow) -> Option<&'a PoolKey> {
+        match claim.pool.as_ref().ok()? {
+            NamedPool::Pool(pool) => Some(pool),
+            NamedPool::Set(_) => Some(&self.addresses.get(&claim.address_key()?)?.pool),
+        }
+    }
+
     /// Whether a pool exists, also one that cannot be decoded.
     pub(crate) fn has_pool(&self, key: &PoolKey) -> bool {
         let namespace = key.namespace.as_deref().unwrap_or_default();
@@ -209,29 +217,11 @@ impl Objects {
         self.registries.get(&NamespacedName::new("", name))
     }
 
-    /// The claims for pools of this provider, by namespace and name.
+    /// The claims for pools and sets of this provider, by namespace and name.
     pub(crate) fn served(&self) -> Vec<&ClaimRow> {
-        let entries = self.claims.sorted().into_iter();
-        entries.filter_map(served).collect()
-    }
-
-    /// The claims that this provider does not serve, by namespace and name.
-    pub(crate) fn unserved(&self) -> Vec<&UnservedClaim> {
-        let mut rows = Vec::new();
-        for entry in self.claims.sorted() {
-            if let ClaimEntry::Unserved(claim) = entry {
-                rows.push(claim);
-            }
-        }
-        rows
-    }
-}
-
-/// The claim if this provider serves it.
-fn served(entry: &ClaimEntry) -> Option<&ClaimRow> {
-    match entry {
-        ClaimEntry::Served(claim) => Some(claim),
-        ClaimEntry::Unserved(_) => None,
+        let mut claims = self.claims.sorted();
+        claims.retain(|claim| claim.pool.is_ok());
+        claims
     }
 }
 
@@ -347,19 +337,19 @@ impl Shown for IPAddress {
 }
 
 impl Shown for IPAddressClaim {
-    type Row = ClaimEntry;
+    type Row = ClaimRow;
 
     fn api(client: Client, _: Kind, version: &str, namespace: Option<&str>) -> WatchApi<Self> {
         let api = WatchApi::all_with(client, &contract(version));
         api.constrain(namespace.unwrap_or_default())
     }
 
-    fn table(objects: &mut Objects, _: Kind) -> &mut Table<ClaimEntry> {
+    fn table(objects: &mut Objects, _: Kind) -> &mut Table<ClaimRow> {
         &mut objects.claims
     }
 
-    fn row(&self, served: &ServedKinds) -> Option<ClaimEntry> {
-        ClaimEntry::of(self, served)
+    fn row(&self, served: &ServedKinds) -> Option<ClaimRow> {
+        ClaimRow::of(self, served)
     }
 
     fn feed(_: &mut Ledger, _: Kind, _: &Event<MaybeInvalid<Self>>) {}

@@ -10,6 +10,7 @@ use kube::{Resource, ResourceExt};
 
 use super::kind::Kind;
 use crate::error::MissingRight;
+use crate::first_names::first_names;
 
 /// Time for which a watch can fail before it is reported: a restart of the API server interrupts all of
 /// them for a moment.
@@ -140,16 +141,8 @@ impl<V> Table<V> {
             1 => format!("an object of {}", kind.plural()),
             several => format!("{several} objects of {}", kind.plural()),
         };
-        let first = invalid.iter().take(MAX_NAMED);
-        let names: Vec<&str> = first.map(|(key, _)| key.as_str()).collect();
-        let more = match invalid.len().saturating_sub(MAX_NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        Some(format!(
-            "{objects} cannot be decoded: {}{more} ({error})",
-            names.join(", ")
-        ))
+        let names = first_names(invalid.iter().map(|(key, _)| key), MAX_NAMED);
+        Some(format!("{objects} cannot be decoded: {names} ({error})"))
     }
 }
 

@@ -1,12 +1,11 @@
-//! Claims that name no pool of this provider: their pool has a kind or an API group that does not
-//! exist, or that is of another provider, or it is a set of pools.
+//! Claims that name no pool and no set of this provider: the kind or the API group does not exist,
+//! or is of another provider.
 
 use std::collections::BTreeSet;
 
-use capi_ipam_api::{InClusterKind, PoolSetKey, PoolSetKind, names};
+use capi_ipam_api::{InClusterKind, PoolSetKind, names};
 use capi_ipam_provider::api::{IPAddressClaim, PoolReference};
 
-use super::ClaimRow;
 use crate::spelling::distance;
 
 /// Kinds of the API group of the provider that are no pools.
@@ -35,7 +34,7 @@ pub(crate) struct ServedKinds {
 }
 
 /// Why a claim names no pool of this provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     /// The claim is right, and the definition of its kind is missing.
     MissingDefinition,
@@ -45,27 +44,20 @@ pub(crate) enum Cause {
     UnknownGroup,
     /// Another provider serves the kind, if it runs.
     OtherProvider,
-    /// This provider serves the claim: it is a set of pools. The IPAddress has the pool.
-    Set,
 }
 
-/// A claim for a pool that this provider does not serve, so it does not report it.
-pub(crate) type UnservedClaim = ClaimRow<UnservedPool>;
-
-/// The pool of such a claim.
-#[derive(Clone, Debug)]
+/// The pool of a claim that this provider does not serve, so it does not report it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UnservedPool {
     /// The API group, the kind and the name as the claim has them.
     pub(crate) group: String,
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) cause: Cause,
-    /// The set of pools that the claim names.
-    pub(crate) set: Option<PoolSetKey>,
 }
 
 impl UnservedPool {
-    /// `None` if the claim names a pool of this provider.
+    /// `None` if the claim names a pool or a set of this provider.
     pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
         let PoolReference {
             api_group: group,
@@ -75,7 +67,6 @@ impl UnservedPool {
         let cause = cause(&group, &kind, served)?;
         Some(Self {
             cause,
-            set: PoolSetKey::of_claim(claim).filter(|_| cause == Cause::Set),
             group,
             kind,
             name,
@@ -122,7 +113,6 @@ impl UnservedPool {
                     self.full_kind()
                 )
             }
-            Cause::Set => format!("kind {kind} is a set of pools"),
             Cause::OtherProvider => {
                 format!(
                     "{} is of another provider; this one serves {} of {own}",
@@ -130,54 +120,6 @@ impl UnservedPool {
                     own_kinds()
                 )
             }
-        }
-    }
-}
-
-/// A claim of the provider, or one that it does not serve.
-#[derive(Clone, Debug)]
-pub(crate) enum ClaimEntry {
-    Served(ClaimRow),
-    Unserved(UnservedClaim),
-}
-
-impl ClaimEntry {
-    /// The machine of the claim.
-    pub(crate) fn machine(&self) -> Option<&str> {
-        match self {
-            Self::Served(claim) => claim.machine.as_deref(),
-            Self::Unserved(claim) => claim.machine.as_deref(),
-        }
-    }
-
-    /// The Cluster of the claim.
-    pub(crate) fn cluster(&self) -> Option<&str> {
-        match self {
-            Self::Served(claim) => claim.cluster.as_deref(),
-            Self::Unserved(claim) => claim.cluster.as_deref(),
-        }
-    }
-
-    /// The conflict of its address that the claim reports.
-    pub(crate) fn conflict(&self) -> Option<&str> {
-        match self {
-            Self::Served(claim) => claim.conflict.as_deref(),
-            Self::Unserved(claim) => claim.conflict.as_deref(),
-        }
-    }
-
-    pub(crate) fn is_deleting(&self) -> bool {
-        match self {
-            Self::Served(claim) => claim.is_deleting(),
-            Self::Unserved(claim) => claim.is_deleting(),
-        }
-    }
-
-    pub(crate) fn of(claim: &IPAddressClaim, served: &ServedKinds) -> Option<Self> {
-        match UnservedPool::of(claim, served) {
-            Some(other) if served.omits_others && other.cause == Cause::OtherProvider => None,
-            Some(pool) => Some(Self::Unserved(ClaimRow::new(claim, pool))),
-            None => ClaimRow::of(claim).map(Self::Served),
         }
     }
 }
@@ -190,13 +132,12 @@ fn own_kinds() -> String {
 /// Why this provider does not serve the claims for pools of a kind; `None` if it does.
 fn cause(group: &str, kind: &str, served: &ServedKinds) -> Option<Cause> {
     let is_pool = InClusterKind::ALL.iter().any(|own| own.name() == kind);
-    let is_set = PoolSetKind::of(kind).is_some();
-    let is_own = is_pool || is_set;
+    let is_own = is_pool || PoolSetKind::of(kind).is_some();
     let is_served = served.own.contains(kind);
     let meant = nearest(kind, served);
     if group == names::GROUP {
         return match (is_own, is_served) {
-            (true, true) => is_set.then_some(Cause::Set),
+            (true, true) => None,
             (true, false) => Some(Cause::MissingDefinition),
             (false, true) if !OTHER_KINDS.contains(&kind) => Some(Cause::OtherProvider),
             (false, _) => Some(Cause::Misspelt(meant)),

@@ -8,7 +8,7 @@ use capi_ipam_api::{AllocationOrder, ReclaimPolicy, SliceOwnerKind, SlicePolicy,
 use super::grid::{Grid, clean};
 use super::lists;
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full, number, number_or_unknown, wrapped};
+use super::words::{UNKNOWN, age, fact, number, number_or_unknown, wrapped};
 use crate::model::{Cell, Fact, Holder, HolderState, OccupancyMap, PoolDetails};
 
 /// Cells in one row of the map.
@@ -36,7 +36,7 @@ fn line(name: &str, value: &str) -> String {
 
 /// What the pool itself tells.
 pub(crate) fn head(pool: &PoolDetails) -> String {
-    let mut text = format!("{}\n", full(&pool.pool));
+    let mut text = format!("{}\n", pool.pool);
     let mut field = |name: &str, value: &str| text.push_str(&line(name, value));
     field("Ready", &readiness(pool));
     field("Problem", pool.problem.as_deref().unwrap_or_default());
@@ -252,7 +252,7 @@ pub(crate) fn body(pool: &PoolDetails, style: Style) -> String {
     );
     // Long lists have scrolled the counts away.
     if text.lines().count() > MAX_LINES {
-        let _ = write!(text, "\n{}\n{counts}", full(&pool.pool));
+        let _ = write!(text, "\n{}\n{counts}", pool.pool);
     }
     text
 }
@@ -390,12 +390,7 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
         HolderState::CoolingDown => "cooling down",
         HolderState::Quarantined => "quarantined",
     };
-    let _ = writeln!(
-        text,
-        "\n{} of {}: {state}",
-        holder.address,
-        full(&holder.pool)
-    );
+    let _ = writeln!(text, "\n{} of {}: {state}", holder.address, holder.pool);
     let claim = if holder.state == HolderState::CoolingDown {
         "Last claim"
     } else {
@@ -414,28 +409,19 @@ pub(super) fn holder(holder: &Holder, style: Style) -> String {
     ];
     for (name, value) in fields {
         if !value.is_absent() {
-            let _ = writeln!(text, "  {name:<12} {}", clean(&fact(value)));
+            text.push_str(&line(name, &fact(value)));
         }
     }
-    if let Some(conflict) = &holder.conflict {
-        let _ = writeln!(text, "  {:<12} {}", "Conflict", clean(conflict));
-    }
+    text.push_str(&line(
+        "Conflict",
+        holder.conflict.as_deref().unwrap_or_default(),
+    ));
     if let Some(since) = holder.since {
-        let _ = writeln!(
-            text,
-            "  {:<12} {since} ({})",
-            "Since",
-            age(holder.since, style.now)
-        );
+        let age = age(holder.since, style.now);
+        text.push_str(&line("Since", &format!("{since} ({age})")));
     }
-    match holder.until {
-        Fact::Absent => {}
-        Fact::Known(until) => {
-            let _ = writeln!(text, "  {:<12} {until}", "Until");
-        }
-        Fact::Unknown => {
-            let _ = writeln!(text, "  {:<12} {UNKNOWN}", "Until");
-        }
+    if !holder.until.is_absent() {
+        text.push_str(&line("Until", &fact(&holder.until)));
     }
     text
 }

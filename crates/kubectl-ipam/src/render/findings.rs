@@ -9,6 +9,7 @@ use super::grid::clean;
 use super::style::{Color, Style};
 use super::words::{age, wrapped_words};
 use crate::error::{MissingRight, sentences};
+use crate::first_names::first_names;
 use crate::model::{
     Cause, Check, Finding, FindingList, Part, PartLine, PartState, Severity, Unchecked, word,
 };
@@ -197,13 +198,7 @@ fn paragraph(first: &Finding, group: &[&Finding], style: Style) -> String {
         clean(&first.object)
     } else if group.iter().all(|it| it.problem == first.problem) {
         lines.push(clean(&first.problem));
-        let objects: Vec<String> = named.map(|finding| clean(&finding.object)).collect();
-        let more = if more > 0 {
-            format!(" and {more} more")
-        } else {
-            String::new()
-        };
-        format!("{}{more}", objects.join(", "))
+        first_names(group.iter().map(|it| clean(&it.object)), MAX_NAMED)
     } else {
         lines.extend(named.map(|finding| described(finding)));
         if more > 0 {

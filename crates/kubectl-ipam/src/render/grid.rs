@@ -7,16 +7,24 @@ pub(crate) struct Grid {
     rows: Vec<Vec<String>>,
 }
 
+/// The title of a column, and the text of a row in it.
+pub(crate) type Cell = (&'static str, String);
+
 impl Grid {
-    pub(crate) fn new(header: &[&'static str]) -> Self {
-        Self {
-            header: header.to_vec(),
-            rows: Vec::new(),
+    /// A table with a row for each line.
+    pub(crate) fn of<T>(lines: &[T], cells: impl Fn(&T) -> Vec<Cell>) -> Self {
+        let mut grid = Self::default();
+        for line in lines {
+            grid.row(cells(line));
         }
+        grid
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+    /// Adds a row. All rows have the same columns.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        let (header, row) = cells.into_iter().unzip();
+        self.header = header;
+        self.rows.push(row);
     }
 
     /// Aligned columns with two spaces between them.

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use capi_ipam_api::{AllocationEvent, counted};
 
-use super::grid::{Grid, clean};
+use super::grid::{Cell, Grid, clean};
 use super::style::{Color, Style};
-use super::words::{UNKNOWN, age, fact, full, is_capped};
+use super::words::{UNKNOWN, age, fact, is_capped};
 use crate::model::{
-    ClaimLine, ClaimState, ClusterAddresses, Fact, Holder, NetworkLine, PlanLine, PlanPool,
-    PoolLine, PoolName, SliceLine,
+    ClaimLine, ClaimState, ClusterAddresses, Counts, Holder, NetworkLine, PlanAddresses, PlanLine,
+    PlanPool, PoolLine, PoolName, SliceLine,
 };
 
 fn short_kind(kind: &str) -> String {
@@ -25,148 +25,124 @@ pub(super) fn ready_color(status: &str) -> Color {
     }
 }
 
+/// A kind as a table has it.
+fn kind_of(pool: &PoolName, style: Style) -> String {
+    if style.wide {
+        pool.kind.clone()
+    } else {
+        short_kind(&pool.kind)
+    }
+}
+
+/// Adds the namespace at the place of a column, if the style has it.
+fn add_namespace(cells: &mut Vec<Cell>, place: usize, namespace: &str, style: Style) {
+    if style.namespaces || style.wide {
+        cells.insert(place, ("NAMESPACE", namespace.to_owned()));
+    }
+}
+
+fn text(value: &Option<String>) -> String {
+    value.clone().unwrap_or_default()
+}
+
 /// The lines of an allocation log.
 pub(super) fn history(events: &[AllocationEvent], style: Style) -> Grid {
-    let mut header = vec!["TIME", "EVENT", "CLAIM", "CLUSTER", "POOL"];
-    if style.wide {
-        header.extend([
-            "ADDRESS",
-            "CAUSE",
-            "MACHINE",
-            "UID",
-            "NETWORK",
-            "PREVIOUS",
-            "MANAGEMENT",
-        ]);
-    }
-    let mut grid = Grid::new(&header);
-    for event in events {
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    Grid::of(events, |event| {
         let (pool, time) = (&event.pool, event.time.0);
         let claim = event.claim.clone().unwrap_or_default();
-        let name = event
-            .claim
-            .iter()
-            .map(|claim| format!("{}/{}", claim.namespace, claim.name));
+        let names = event.claim.iter();
+        let name = names.map(|claim| format!("{}/{}", claim.namespace, claim.name));
         let namespace = pool.namespace.iter().map(|name| format!("{name}/"));
         let mut cells = vec![
-            format!("{time:.0}"),
-            format!("{:?}", event.event),
-            name.collect(),
-            text(&claim.cluster),
-            namespace.chain([pool.name.clone()]).collect(),
+            ("TIME", format!("{time:.0}")),
+            ("EVENT", format!("{:?}", event.event)),
+            ("CLAIM", name.collect()),
+            ("CLUSTER", text(&claim.cluster)),
+            ("POOL", namespace.chain([pool.name.clone()]).collect()),
         ];
         if style.wide {
-            cells.push(event.address.clone());
-            cells.push(format!("{:?}", event.cause));
-            let rest = [
-                &event.machine,
-                &claim.uid,
-                &event.network,
-                &event.previous_network,
-                &event.management_cluster,
-            ];
-            cells.extend(rest.map(text));
+            cells.extend([
+                ("ADDRESS", event.address.clone()),
+                ("CAUSE", format!("{:?}", event.cause)),
+                ("MACHINE", text(&event.machine)),
+                ("UID", text(&claim.uid)),
+                ("NETWORK", text(&event.network)),
+                ("PREVIOUS", text(&event.previous_network)),
+                ("MANAGEMENT", text(&event.management_cluster)),
+            ]);
         }
-        grid.row(cells);
-    }
-    grid
+        cells
+    })
 }
 
 pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
-    let mut header = vec![
-        "KIND",
-        "NAME",
-        "TOTAL",
-        "USED",
-        "FREE",
-        "COOLING",
-        "WAITING",
-        "OCCUPANCY",
-        "READY",
-    ];
-    if style.namespaces || style.wide {
-        header.insert(1, "NAMESPACE");
-    }
-    if style.wide {
-        header.extend(["RESERVED", "QUARANTINED", "OUTOFRANGE", "NETWORK", "REASON"]);
-    }
-    let mut grid = Grid::new(&header);
-    for line in pools {
-        let count = |count: Option<u64>| match count {
-            None => "-".to_owned(),
-            Some(count) => number(count, style),
-        };
+    Grid::of(pools, |line| {
         let counts = line.counts.as_ref();
-        let kind = if style.wide {
-            line.pool.kind.clone()
-        } else {
-            short_kind(&line.pool.kind)
+        let count = |of: fn(&Counts) -> u64| {
+            counts.map_or_else(|| "-".to_owned(), |counts| number(of(counts), style))
         };
+        let bar = counts.map(|counts| bar(counts.total, counts.free, counts.used, style));
         let mut cells = vec![
-            kind,
-            line.pool.name.clone(),
-            count(counts.map(|counts| counts.total)),
-            count(counts.map(|counts| counts.used)),
-            count(counts.map(|counts| counts.free)),
-            count(counts.map(|counts| counts.cooling_down)),
-            line.waiting
-                .map_or_else(|| UNKNOWN.to_owned(), |waiting| count(Some(waiting))),
-            counts.map_or_else(
-                || "-".to_owned(),
-                |counts| bar(counts.total, counts.free, counts.used, style),
-            ),
-            style.paint(&line.ready, ready_color(&line.ready)),
+            ("KIND", kind_of(&line.pool, style)),
+            ("NAME", line.pool.name.clone()),
+            ("TOTAL", count(|counts| counts.total)),
+            ("USED", count(|counts| counts.used)),
+            ("FREE", count(|counts| counts.free)),
+            ("COOLING", count(|counts| counts.cooling_down)),
+            ("WAITING", known(line.waiting, style)),
+            ("OCCUPANCY", bar.unwrap_or_else(|| "-".to_owned())),
+            ("READY", style.paint(&line.ready, ready_color(&line.ready))),
         ];
-        if style.namespaces || style.wide {
-            cells.insert(1, line.pool.namespace.clone().unwrap_or_default());
-        }
+        let namespace = line.pool.namespace.as_deref();
+        add_namespace(&mut cells, 1, namespace.unwrap_or_default(), style);
         if style.wide {
-            cells.push(count(counts.map(|counts| counts.reserved)));
-            cells.push(count(counts.map(|counts| counts.quarantined)));
-            cells.push(count(counts.map(|counts| counts.out_of_range)));
-            cells.push(line.network.clone().unwrap_or_default());
-            cells.push(line.reason.clone().unwrap_or_default());
+            cells.extend([
+                ("RESERVED", count(|counts| counts.reserved)),
+                ("QUARANTINED", count(|counts| counts.quarantined)),
+                ("OUTOFRANGE", count(|counts| counts.out_of_range)),
+                ("NETWORK", text(&line.network)),
+                ("REASON", text(&line.reason)),
+            ]);
         }
-        grid.row(cells);
+        cells
+    })
+}
+
+fn plan_cells(line: &PlanLine, style: Style) -> Vec<Cell> {
+    let of = line.addresses.as_ref();
+    let machines = match line.max_surge {
+        0 => line.replicas.to_string(),
+        surge => format!("{}+{surge}", line.replicas),
+    };
+    let pool = of.map(|of| format!("{}/{}", short_kind(&of.pool.kind), of.pool.name));
+    let count = |count: fn(&PlanAddresses) -> u64| {
+        let count = of.map(|of| count(of).to_string());
+        count.unwrap_or_default()
+    };
+    let mut cells = vec![
+        ("KIND", line.kind.clone()),
+        ("NAME", line.name.clone()),
+        ("MACHINES", machines),
+        (
+            "POOL",
+            pool.unwrap_or_else(|| "no claims observed".to_owned()),
+        ),
+        ("EACH", count(|of| of.per_machine)),
+        ("NEEDED", count(|of| of.needed)),
+        ("HELD", count(|of| of.held)),
+        ("SHORT", count(|of| of.short)),
+    ];
+    add_namespace(&mut cells, 0, &line.namespace, style);
+    if style.wide {
+        let reason = of.and_then(|of| of.reason.clone());
+        cells.push(("REASON", reason.unwrap_or_default()));
     }
-    grid
+    cells
 }
 
 /// The plan of each object that creates Machines, and the pools that are short of addresses.
 pub(super) fn plan(lines: &[PlanLine], pools: &[PlanPool], style: Style) -> String {
-    let mut header = vec![
-        "KIND", "NAME", "MACHINES", "POOL", "EACH", "NEEDED", "HELD", "SHORT",
-    ];
-    if style.namespaces || style.wide {
-        header.insert(0, "NAMESPACE");
-    }
-    if style.wide {
-        header.push("REASON");
-    }
-    let mut grid = Grid::new(&header);
-    for line in lines {
-        let machines = match line.max_surge {
-            0 => line.replicas.to_string(),
-            surge => format!("{}+{surge}", line.replicas),
-        };
-        let mut cells = vec![line.kind.clone(), line.name.clone(), machines];
-        match &line.addresses {
-            None => cells.push("no claims observed".to_owned()),
-            Some(of) => {
-                let kind = short_kind(&of.pool.kind);
-                cells.push(format!("{kind}/{}", of.pool.name));
-                let counts = [of.per_machine, of.needed, of.held, of.short];
-                cells.extend(counts.map(|count| count.to_string()));
-                cells.extend(of.reason.clone().filter(|_| style.wide));
-            }
-        }
-        if style.namespaces || style.wide {
-            cells.insert(0, line.namespace.clone());
-        }
-        grid.row(cells);
-    }
-    let mut text = grid.text(style.headers);
+    let mut text = Grid::of(lines, |line| plan_cells(line, style)).text(style.headers);
     for line in lines {
         let assumption = line
             .addresses
@@ -180,7 +156,7 @@ pub(super) fn plan(lines: &[PlanLine], pools: &[PlanPool], style: Style) -> Stri
         let _ = writeln!(
             text,
             "\n{} is short of {}: {} needed in addition, {} free",
-            clean(&full(&pool.pool)),
+            clean(&pool.pool.to_string()),
             counted(pool.short, "address", "addresses"),
             pool.needed,
             pool.free,
@@ -253,187 +229,138 @@ pub(super) fn abbreviate(count: u64) -> String {
     }
 }
 
+/// As [`number`], for one that can be unknown.
+fn known(count: Option<u64>, style: Style) -> String {
+    count.map_or_else(|| UNKNOWN.to_owned(), |count| number(count, style))
+}
+
 pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
-    let mut header = vec![
-        "NAME",
-        "POOLS",
-        "JOINING",
-        "LEAVING",
-        "TOTAL",
-        "USED",
-        "FREE",
-        "OCCUPANCY",
-        "READY",
-    ];
-    if style.wide {
-        header.extend(["LENGTHS", "REASON", "MESSAGE"]);
-    }
-    let mut grid = Grid::new(&header);
-    for line in networks {
+    Grid::of(networks, |line| {
         let count = |count: u64| number(count, style);
+        let ready = &line.state.ready;
         let mut cells = vec![
-            line.name.clone(),
-            count(line.pools),
-            count(line.joining),
-            count(line.leaving),
-            count(line.total),
-            count(line.used),
-            count(line.free),
-            bar(line.total, line.free, line.used, style),
-            style.paint(&line.ready, ready_color(&line.ready)),
+            ("NAME", line.name.clone()),
+            ("POOLS", count(line.pools)),
+            ("JOINING", count(line.joining)),
+            ("LEAVING", count(line.leaving)),
+            ("TOTAL", count(line.total)),
+            ("USED", count(line.used)),
+            ("FREE", count(line.free)),
+            ("OCCUPANCY", bar(line.total, line.free, line.used, style)),
+            ("READY", style.paint(ready, ready_color(ready))),
         ];
         if style.wide {
             let lengths = [line.ipv4_length, line.ipv6_length].into_iter().flatten();
-            cells.push(
-                lengths
-                    .map(|length| format!("/{length}"))
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            );
-            cells
-                .extend([&line.reason, &line.message].map(|cell| cell.clone().unwrap_or_default()));
+            let lengths: Vec<String> = lengths.map(|length| format!("/{length}")).collect();
+            cells.extend([
+                ("LENGTHS", lengths.join(" ")),
+                ("REASON", text(&line.state.reason)),
+                ("MESSAGE", text(&line.state.message)),
+            ]);
         }
-        grid.row(cells);
-    }
-    grid
+        cells
+    })
 }
 
 pub(super) fn clusters(clusters: &[ClusterAddresses], style: Style) -> Grid {
-    let mut header = vec!["NAME", "ADDRESSES", "MACHINES", "WAITING"];
-    if style.namespaces || style.wide {
-        header.insert(0, "NAMESPACE");
-    }
-    if style.wide {
-        header.push("SLICES");
-    }
-    let mut grid = Grid::new(&header);
-    for line in clusters {
+    Grid::of(clusters, |line| {
         let items = line.items.iter();
         let items: Vec<String> = items
             .map(|(item, address)| format!("{item}={}", fact(address)))
             .collect();
         let mut cells = vec![
-            line.name.clone(),
-            items.join(","),
-            line.machines.to_string(),
-            line.waiting.to_string(),
+            ("NAME", line.name.clone()),
+            ("ADDRESSES", items.join(",")),
+            ("MACHINES", line.machines.to_string()),
+            ("WAITING", line.waiting.to_string()),
         ];
-        if style.namespaces || style.wide {
-            cells.insert(0, line.namespace.clone());
-        }
+        add_namespace(&mut cells, 0, &line.namespace, style);
         if style.wide {
             let slices = line.slices.as_ref().map(|slices| slices.join(","));
-            cells.push(slices.unwrap_or_else(|| UNKNOWN.to_owned()));
+            cells.push(("SLICES", slices.unwrap_or_else(|| UNKNOWN.to_owned())));
         }
-        grid.row(cells);
-    }
-    grid
+        cells
+    })
 }
 
 pub(super) fn claims(claims: &[ClaimLine], style: Style) -> Grid {
-    let mut header = vec!["NAME", "POOL", "ADDRESS", "AGE", "STATE", "REASON"];
-    if style.namespaces || style.wide {
-        header.insert(0, "NAMESPACE");
-    }
-    if style.wide {
-        header.extend(["CLUSTER", "MACHINE", "MESSAGE"]);
-    }
-    let mut grid = Grid::new(&header);
-    for claim in claims {
+    Grid::of(claims, |claim| {
         // A misspelt kind is shown as it is.
-        let is_whole = style.wide || claim.state == ClaimState::Unserved;
-        let kind = if is_whole {
-            claim.pool.kind.clone()
-        } else {
-            short_kind(&claim.pool.kind)
+        let of_kind = Style {
+            wide: style.wide || claim.state == ClaimState::Unserved,
+            ..style
         };
-        let state = format!("{:?}", claim.state);
-        let color = if claim.state == ClaimState::Bound {
-            Color::Green
-        } else {
-            Color::Yellow
+        let kind = kind_of(&claim.pool, of_kind);
+        let color = match claim.state {
+            ClaimState::Bound => Color::Green,
+            _ => Color::Yellow,
         };
+        let state = style.paint(&format!("{:?}", claim.state), color);
         let mut cells = vec![
-            claim.name.clone(),
-            format!("{kind}/{}", claim.pool.name),
-            fact(&claim.address),
-            age(claim.created, style.now),
-            style.paint(&state, color),
-            claim.reason.clone().unwrap_or_default(),
+            ("NAME", claim.name.clone()),
+            ("POOL", format!("{kind}/{}", claim.pool.name)),
+            ("ADDRESS", fact(&claim.address)),
+            ("AGE", age(claim.created, style.now)),
+            ("STATE", state),
+            ("REASON", text(&claim.reason)),
         ];
-        if style.namespaces || style.wide {
-            cells.insert(0, claim.namespace.clone());
-        }
+        add_namespace(&mut cells, 0, &claim.namespace, style);
         if style.wide {
-            cells.extend(
-                [&claim.cluster, &claim.machine, &claim.message]
-                    .map(|cell| cell.clone().unwrap_or_default()),
-            );
+            cells.extend([
+                ("CLUSTER", text(&claim.cluster)),
+                ("MACHINE", text(&claim.machine)),
+                ("MESSAGE", text(&claim.message)),
+            ]);
         }
-        grid.row(cells);
-    }
-    grid
+        cells
+    })
 }
 
 pub(super) fn slices(slices: &[SliceLine], style: Style) -> Grid {
-    let mut header = vec!["BLOCK", "OWNER", "USED", "FREE", "TOTAL", "KIND", "EMPTY"];
-    if style.wide {
-        header.push("NAME");
-    }
-    let mut grid = Grid::new(&header);
-    for slice in slices {
-        let count = |count: u64| number(count, style);
-        let known = |number: Option<u64>| number.map_or_else(|| UNKNOWN.to_owned(), count);
+    Grid::of(slices, |slice| {
+        let kind = if slice.pinned { "Pinned" } else { "Assigned" };
         let mut cells = vec![
-            slice.block.clone(),
-            slice.owner.to_string(),
-            known(slice.used),
-            known(slice.free),
-            count(slice.total),
-            if slice.pinned { "Pinned" } else { "Assigned" }.to_owned(),
-            age(slice.empty_since, style.now),
+            ("BLOCK", slice.block.clone()),
+            ("OWNER", slice.owner.to_string()),
+            ("USED", known(slice.used, style)),
+            ("FREE", known(slice.free, style)),
+            ("TOTAL", number(slice.total, style)),
+            ("KIND", kind.to_owned()),
+            ("EMPTY", age(slice.empty_since, style.now)),
         ];
         if style.wide {
-            cells.push(slice.name.clone());
+            cells.push(("NAME", slice.name.clone()));
         }
-        grid.row(cells);
-    }
-    grid
+        cells
+    })
 }
 
 pub(super) fn holders(holders: &[Holder], style: Style) -> Grid {
-    let mut header = vec!["ADDRESS", "STATE", "CLAIM", "MACHINE", "CLUSTER", "AGE"];
     // The pools of a network show the addresses of each other.
     let has_pools = !style.wide && holders.iter().any(|it| it.network.known().is_some());
-    if style.wide {
-        header.extend(["POOL", "NETWORK", "IPADDRESS", "RESERVATION", "UNTIL"]);
-    } else if has_pools {
-        header.push("POOL");
-    }
-    let mut grid = Grid::new(&header);
-    for holder in holders {
+    Grid::of(holders, |holder| {
+        let claim = holder.claim.clone();
         let mut cells = vec![
-            holder.address.clone(),
-            format!("{:?}", holder.state),
-            holder.claim.clone().unwrap_or_else(|| "-".to_owned()),
-            fact(&holder.machine),
-            fact(&holder.cluster),
-            age(holder.since, style.now),
+            ("ADDRESS", holder.address.clone()),
+            ("STATE", format!("{:?}", holder.state)),
+            ("CLAIM", claim.unwrap_or_else(|| "-".to_owned())),
+            ("MACHINE", fact(&holder.machine)),
+            ("CLUSTER", fact(&holder.cluster)),
+            ("AGE", age(holder.since, style.now)),
         ];
         if style.wide {
-            cells.push(full(&holder.pool));
-            cells.extend([&holder.network, &holder.ip_address, &holder.reservation].map(fact));
-            cells.push(match holder.until {
-                Fact::Known(until) => until.to_string(),
-                Fact::Absent => "-".to_owned(),
-                Fact::Unknown => UNKNOWN.to_owned(),
-            });
+            cells.extend([
+                ("POOL", holder.pool.to_string()),
+                ("NETWORK", fact(&holder.network)),
+                ("IPADDRESS", fact(&holder.ip_address)),
+                ("RESERVATION", fact(&holder.reservation)),
+                ("UNTIL", fact(&holder.until)),
+            ]);
         } else if has_pools {
-            cells.push(short(&holder.pool));
+            cells.push(("POOL", short(&holder.pool)));
         }
-        grid.row(cells);
-    }
-    grid
+        cells
+    })
 }
 
 /// A pool as commands accept it: `IP/team-a/web`, `GlobalIP/shared`.

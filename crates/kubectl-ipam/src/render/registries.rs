@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use capi_ipam_api::counted;
 
-use super::grid::{Grid, clean};
+use super::grid::{Cell, Grid, clean};
 use super::lists::ready_color;
 use super::style::{Color, Style};
 use super::words::{UNKNOWN, age};
@@ -15,22 +15,10 @@ use crate::model::{
 
 /// The tables of `registry list`: registries, management clusters, networks, and what is no record.
 pub(super) fn registries(registries: &[RegistryLine], style: Style) -> String {
-    let mut header = vec!["NAME", "CLUSTERID", "READY", "REASON"];
-    if style.wide {
-        header.extend(["SOURCE", "MESSAGE"]);
-    }
-    let mut all = Grid::new(&header);
-    let mut clusters = Grid::new(&["REGISTRY", "CLUSTER", "BLOCKS", "SEEN", "STATE"]);
-    let mut networks = Grid::new(&[
-        "REGISTRY",
-        "NETWORK",
-        "SIZE",
-        "HELD",
-        "SPARE",
-        "OTHERS",
-        "CONFLICTS",
-    ]);
-    let mut problems = Grid::new(&["REGISTRY", "RECORD", "PROBLEM"]);
+    let mut all = Grid::default();
+    let mut clusters = Grid::default();
+    let mut networks = Grid::default();
+    let mut problems = Grid::default();
     for line in registries {
         all.row(registry(line, style));
         for cluster in &line.clusters {
@@ -41,9 +29,9 @@ pub(super) fn registries(registries: &[RegistryLine], style: Style) -> String {
         }
         for it in &line.problems {
             problems.row(vec![
-                line.name.clone(),
-                it.record.clone(),
-                it.problem.clone(),
+                ("REGISTRY", line.name.clone()),
+                ("RECORD", it.record.clone()),
+                ("PROBLEM", it.problem.clone()),
             ]);
         }
     }
@@ -59,41 +47,44 @@ pub(super) fn registries(registries: &[RegistryLine], style: Style) -> String {
     text
 }
 
-fn registry(line: &RegistryLine, style: Style) -> Vec<String> {
+fn registry(line: &RegistryLine, style: Style) -> Vec<Cell> {
     let id = line.cluster_id.as_deref().unwrap_or(UNKNOWN);
     let mut cells = vec![
-        line.name.clone(),
-        id.to_owned(),
-        style.paint(&line.state.ready, ready_color(&line.state.ready)),
-        line.state.reason.clone().unwrap_or_default(),
+        ("NAME", line.name.clone()),
+        ("CLUSTERID", id.to_owned()),
+        (
+            "READY",
+            style.paint(&line.state.ready, ready_color(&line.state.ready)),
+        ),
+        ("REASON", line.state.reason.clone().unwrap_or_default()),
     ];
     if style.wide {
         let source = match &line.unread {
             Some(_) => "Status",
             None => "Records",
         };
-        cells.push(source.to_owned());
-        cells.push(line.state.message.clone().unwrap_or_default());
+        cells.push(("SOURCE", source.to_owned()));
+        cells.push(("MESSAGE", line.state.message.clone().unwrap_or_default()));
     }
     cells
 }
 
-fn cluster(registry: &str, line: &ClusterLine, style: Style) -> Vec<String> {
+fn cluster(registry: &str, line: &ClusterLine, style: Style) -> Vec<Cell> {
     let color = match line.state {
         ClusterState::Alive => Color::Green,
         ClusterState::Stale | ClusterState::Unknown => Color::Yellow,
     };
     let this = if line.this { " (this)" } else { "" };
     vec![
-        registry.to_owned(),
-        format!("{}{this}", line.cluster),
-        line.blocks.to_string(),
-        age(line.last_seen, style.now),
-        style.paint(&format!("{:?}", line.state), color),
+        ("REGISTRY", registry.to_owned()),
+        ("CLUSTER", format!("{}{this}", line.cluster)),
+        ("BLOCKS", line.blocks.to_string()),
+        ("SEEN", age(line.last_seen, style.now)),
+        ("STATE", style.paint(&format!("{:?}", line.state), color)),
     ]
 }
 
-fn network(registry: &str, line: &NetworkBlocksLine, style: Style) -> Vec<String> {
+fn network(registry: &str, line: &NetworkBlocksLine, style: Style) -> Vec<Cell> {
     let number = |number: Option<u64>| match number {
         Some(number) => number.to_string(),
         None => UNKNOWN.to_owned(),
@@ -105,20 +96,19 @@ fn network(registry: &str, line: &NetworkBlocksLine, style: Style) -> Vec<String
         conflicts
     };
     vec![
-        registry.to_owned(),
-        line.network.clone(),
-        number(line.size),
-        number(line.held),
-        number(line.spare),
-        number(line.others),
-        conflicts,
+        ("REGISTRY", registry.to_owned()),
+        ("NETWORK", line.network.clone()),
+        ("SIZE", number(line.size)),
+        ("HELD", number(line.held)),
+        ("SPARE", number(line.spare)),
+        ("OTHERS", number(line.others)),
+        ("CONFLICTS", conflicts),
     ]
 }
 
 /// The text of `registry check`.
 pub(super) fn check(check: &RegistryCheck, style: Style) -> String {
-    let mut grid = Grid::new(&["BLOCK", "USED", "STATE", "CLUSTER"]);
-    for block in &check.blocks {
+    let grid = Grid::of(&check.blocks, |block| {
         let color = match block.state {
             BlockState::Free | BlockState::Held => Color::Green,
             _ => Color::Red,
@@ -126,13 +116,13 @@ pub(super) fn check(check: &RegistryCheck, style: Style) -> String {
         let mut others = block.clusters.iter();
         let other = others.find(|id| **id != check.cluster_id);
         let used = block.used.unwrap_or_default();
-        grid.row(vec![
-            block.block.clone(),
-            used.to_string(),
-            style.paint(&format!("{:?}", block.state), color),
-            other.cloned().unwrap_or_else(|| "-".to_owned()),
-        ]);
-    }
+        vec![
+            ("BLOCK", block.block.clone()),
+            ("USED", used.to_string()),
+            ("STATE", style.paint(&format!("{:?}", block.state), color)),
+            ("CLUSTER", other.cloned().unwrap_or_else(|| "-".to_owned())),
+        ]
+    });
     let mut text = grid.text(style.headers);
     for problem in &check.problems {
         let _ = writeln!(

@@ -26,8 +26,7 @@ use crate::model::{
     diagnosis, health, holders, matches_of, network_line, parts, pools, show,
 };
 use crate::objects::{
-    AddressRow, ClaimRow, Deletion, Kind, NetworkRow, Objects, PoolRow, ReservationRow,
-    ServedKinds, UnservedClaim, UnservedPool,
+    AddressRow, ClaimRow, Deletion, Kind, NetworkRow, Objects, PoolRow, ReservationRow, ServedKinds,
 };
 use crate::output;
 
@@ -162,7 +161,7 @@ fn claim(name: &str, status: &Value) -> ClaimRow {
         "status": status,
     }))
     .unwrap();
-    ClaimRow::of(&object).unwrap()
+    ClaimRow::served(&object)
 }
 
 fn claim_rows() -> Vec<ClaimRow> {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::model::{Fact, PoolName};
+use crate::model::Fact;
 
 /// What stands for a value that may not be read.
 pub(super) const UNKNOWN: &str = "?";
@@ -33,22 +33,16 @@ pub(super) fn number_or_unknown(count: Option<u64>) -> String {
 }
 
 /// A cell of a table.
-pub(super) fn fact(value: &Fact<String>) -> String {
-    match value {
-        Fact::Known(value) if !value.is_empty() => value.clone(),
-        Fact::Known(_) | Fact::Absent => "-".to_owned(),
+pub(super) fn fact(value: &Fact<impl ToString>) -> String {
+    let text = match value {
+        Fact::Known(value) => value.to_string(),
+        Fact::Absent => String::new(),
         Fact::Unknown => UNKNOWN.to_owned(),
+    };
+    if text.is_empty() {
+        return "-".to_owned();
     }
-}
-
-/// `InClusterIPPool team-a/web`.
-pub(super) fn full(pool: &PoolName) -> String {
-    let namespace = pool
-        .namespace
-        .as_deref()
-        .map(|namespace| format!("{namespace}/"))
-        .unwrap_or_default();
-    format!("{} {namespace}{}", pool.kind, pool.name)
+    text
 }
 
 /// An age as kubectl shows it: `45s`, `12m`, `5h`, `3d`.

@@ -24,7 +24,7 @@ use crate::model::{
     ranges, search_address, search_text, size, unprocessed, waiting_groups, window,
 };
 use crate::objects::{
-    ClaimRow, Kind, ListState, Objects, PoolRow, RegistryRow, ServedKinds, Shown, UnservedClaim,
+    ClaimRow, Kind, ListState, Objects, PoolRow, RegistryRow, ServedKinds, Shown,
 };
 
 /// The objects, and what else the page shows.
@@ -276,13 +276,11 @@ impl State {
         });
     }
 
-    /// The claims of the listed namespaces that wait, and those that this provider does not serve.
-    fn waiting_of<'a>(&self, objects: &'a Objects) -> (Vec<&'a ClaimRow>, Vec<&'a UnservedClaim>) {
-        let mut waiting = objects.served();
+    /// The claims of the listed namespaces that wait, also those that this provider does not serve.
+    fn waiting_of<'a>(&self, objects: &'a Objects) -> Vec<&'a ClaimRow> {
+        let mut waiting = objects.claims.sorted();
         waiting.retain(|it| it.is_waiting() && self.lists(Some(it.key.namespace())));
-        let mut unserved = objects.unserved();
-        unserved.retain(|it| it.is_waiting() && self.lists(Some(it.key.namespace())));
-        (waiting, unserved)
+        waiting
     }
 
     pub(super) fn overview(&self) -> Overview {
@@ -290,8 +288,8 @@ impl State {
         let objects = &tables.objects;
         let time = clock::timestamp();
         let (outage, manager) = self.health(&tables, time);
-        let (waiting, unserved) = self.waiting_of(objects);
-        let count = waiting.len().saturating_add(unserved.len());
+        let waiting = self.waiting_of(objects);
+        let count = waiting.len();
         let rows = objects.pools();
         let lines = pools(&rows, objects, waiting);
         let mut bound = objects.served();
@@ -403,7 +401,7 @@ impl State {
     pub(super) fn clusters(&self) -> Option<Vec<ClusterAddresses>> {
         let tables = self.tables.lock();
         let objects = &tables.objects;
-        let claims = claims(objects.served(), objects.unserved(), objects);
+        let claims = claims(objects.claims.sorted(), objects);
         let mut found = clusters(&claims, objects, &[]);
         found.retain(|cluster| self.lists(Some(&cluster.namespace)));
         let is_known = !found.is_empty() || objects.has(&[Kind::Claim]);
@@ -414,8 +412,8 @@ impl State {
     pub(super) fn waiting(&self) -> Option<Vec<WaitingGroup>> {
         let tables = self.tables.lock();
         let objects = &tables.objects;
-        let (waiting, unserved) = self.waiting_of(objects);
+        let waiting = self.waiting_of(objects);
         let is_known = !waiting.is_empty() || objects.has(&[Kind::Claim]);
-        is_known.then(|| waiting_groups(waiting, unserved, objects))
+        is_known.then(|| waiting_groups(waiting, objects))
     }
 }

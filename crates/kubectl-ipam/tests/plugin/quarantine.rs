@@ -68,17 +68,41 @@ async fn addresses_are_quarantined_at_once_or_with_their_claim() {
         "{output}"
     );
     // The overlapping pools are findings, too.
-    let (_, output, _) = call(&["doctor", "-o", "json"]);
-    let found: Value = serde_json::from_str(&output).expect("the output is JSON");
-    let mut checks: Vec<_> = found["items"]
-        .as_array()
-        .expect("findings")
-        .iter()
-        .filter_map(|finding| finding["check"].as_str())
-        .filter(|check| check.starts_with("Address"))
-        .collect();
-    checks.sort_unstable();
-    assert_eq!(checks, ["AddressConflict", "AddressQuarantined"]);
+    let findings = |arguments: &[&str]| {
+        let (_, output, _) = call(&[&["doctor", "-o", "json"], arguments].concat());
+        let found: Value = serde_json::from_str(&output).expect("the output is JSON");
+        let items = found["items"].as_array().expect("findings").iter();
+        let text = |finding: &Value, field: &str| finding[field].as_str().map(str::to_owned);
+        let mut found: Vec<(String, String)> = items
+            .filter_map(|finding| Some((text(finding, "check")?, text(finding, "object")?)))
+            .filter(|(check, _)| check.starts_with("Address"))
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    let of_claim = |name: &str| {
+        let claim = format!("ipaddressclaim {namespace}/{name}");
+        ("AddressConflict".to_owned(), claim)
+    };
+    let reservation = format!("ipreservation p.{namespace}.web.10.0.0.11");
+    let quarantine = ("AddressQuarantined".to_owned(), reservation);
+    assert_eq!(findings(&[]), [of_claim("one"), quarantine]);
+
+    // An address that a claim for a set of pools uses.
+    let spec = json!({ "addresses": ["10.0.1.10"], "prefix": 24 });
+    create(&plane, "InClusterIPPool", Some(namespace), "rack", &spec);
+    let spec = json!({ "pools": [{ "kind": "InClusterIPPool", "name": "rack" }] });
+    create(&plane, "IPPoolSet", Some(namespace), "racks", &spec);
+    let set = reference("IPPoolSet", "racks");
+    consumer.create_claim_for("of-set", set, json!({})).await;
+    assert_eq!(consumer.wait_for_address("of-set").await, "10.0.1.10");
+    assert_eq!(call(&["quarantine", "10.0.1.10", reason]).0, 0);
+    // The pool is that of the IPAddress.
+    assert_eq!(findings(&["--pool=rack"]), [of_claim("of-set")]);
+    let pool = "--pool=IPPoolSet/racks";
+    let (code, output, _) = call(&["claims", pool, "--no-headers"]);
+    assert!(code == 0 && output.starts_with("of-set "), "{output}");
+    assert_eq!(output.lines().count(), 1, "{output}");
     plane.kubectl(&["delete", "ipaddressclaim", "one", "--namespace", namespace]);
     quarantined(2).await;
 

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Identity};
 use crate::error::{Code, Error};
 use crate::input::parse_block;
 use crate::load::Loader;
-use crate::model::registry::{members, returned_block, unknown};
+use crate::model::registry::{members, returned_block};
 use crate::model::{RegistryRelease, Report};
 use crate::objects::{Kind, NetworkRow, Objects, SliceRow};
 use crate::{output, registry};
@@ -113,7 +113,7 @@ fn network<'a>(
 }
 
 fn not_held(wanted: &ReturnFlags, network: &str) -> Error {
-    unknown(format!(
+    Error::NotFound(format!(
         "this management cluster has no block {} in network {network}",
         wanted.block
     ))

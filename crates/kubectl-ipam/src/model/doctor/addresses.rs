@@ -9,7 +9,7 @@ use super::names::{
     claim_names, claims_wait, describe_claim, first_names, of_address, of_claim, oldest, resource,
 };
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Subject, full};
+use crate::model::finding::{Check, Finding, Subject};
 use crate::objects::{AddressRow, ClaimRow, Kind, Objects, ReservationRow};
 use crate::user_reservation::promised_to;
 
@@ -68,7 +68,7 @@ fn lost(claim: &ClaimRow, objects: &Objects) -> Option<Finding> {
         address.name()
     );
     let repair = "the provider creates it again; if not, see what the claim reports";
-    let finding = Check::LostAddress.finding(of_claim(claim), problem, repair);
+    let finding = Check::LostAddress.finding(of_claim(claim, objects), problem, repair);
     Some(finding.with_commands([describe_claim(claim)]))
 }
 
@@ -91,7 +91,10 @@ pub(super) fn missing_pools(snapshot: &Snapshot) -> Examination {
             referring.addresses.push(address);
         }
         for claim in objects.served() {
-            let referring = missing.entry(&claim.pool).or_default();
+            let Some(pool) = objects.pool_of(claim) else {
+                continue;
+            };
+            let referring = missing.entry(pool).or_default();
             if claim.is_waiting() {
                 referring.waiting.push(claim);
             } else if !claim.is_deleting() {
@@ -253,8 +256,7 @@ fn without_pool(reservation: &ReservationRow, objects: &Objects) -> Option<Findi
     }
     let problem = format!(
         "{} does not exist; {} stays reserved, also in a new pool of this name",
-        full(&reservation.pool),
-        reservation.slot.block
+        reservation.pool, reservation.slot.block
     );
     let repair = "delete it, or create the pool again";
     Some(of_reservation(

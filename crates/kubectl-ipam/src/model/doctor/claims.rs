@@ -1,74 +1,69 @@
 //! What single claims report.
 
-use capi_ipam_api::{conditions, counted, names};
+use capi_ipam_api::{conditions, names};
 
 use super::examination::Examination;
-use super::names::{claim_resource, first_names, grouped, of_claim, resource};
+use super::names::{claim_resource, claims_wait, grouped, of_claim, oldest, resource};
 use super::snapshot::Snapshot;
 use super::waiting::is_old;
 use crate::model::finding::{Check, Finding, Severity, Subject};
-use crate::objects::{Cause, ClaimRow, Kind, UnservedClaim};
+use crate::objects::{Cause, ClaimRow, Kind, Objects, UnservedPool};
 
 /// Claims that no provider serves. Nothing else reports them: they have no condition and no event.
 /// A claim of a kind whose definition is missing is right; another check reports the definition.
 /// Claims in deletion need nothing.
 pub(super) fn unknown_kinds(snapshot: &Snapshot) -> Examination {
     let mut findings = Vec::new();
-    let mut of_others: Vec<&UnservedClaim> = Vec::new();
+    let mut of_others = Vec::new();
     let objects = &snapshot.objects;
-    let unserved = objects.unserved().into_iter();
-    for claim in unserved.filter(|claim| claim.is_waiting()) {
-        match claim.pool.cause {
+    for claim in objects.claims.sorted() {
+        let Err(pool) = &claim.pool else { continue };
+        match pool.cause {
+            _ if !claim.is_waiting() => {}
             Cause::MissingDefinition if !snapshot.is_go_provider => {}
-            // It reports why it waits.
-            Cause::Set => {}
             Cause::OtherProvider if !is_old(claim.created, snapshot.now) => {}
-            Cause::OtherProvider => of_others.push(claim),
+            Cause::OtherProvider => of_others.push((pool, claim)),
             Cause::MissingDefinition | Cause::Misspelt(_) | Cause::UnknownGroup => {
-                findings.push(unknown_kind(claim));
+                findings.push(unknown_kind(claim, pool));
             }
         }
     }
-    let of_others = grouped(of_others, |claim| claim.pool.full_kind());
-    findings.extend(of_others.values().filter_map(|it| of_other_provider(it)));
+    for of_kind in grouped(of_others, |(pool, _)| pool.full_kind()).values() {
+        let claims: Vec<&ClaimRow> = of_kind.iter().map(|(_, claim)| *claim).collect();
+        let first = of_kind.first();
+        findings.extend(first.map(|(pool, _)| of_other_provider(pool, &claims)));
+    }
     let has_claims = objects.claims.iter().next().is_some();
     Examination::complete(findings).with_unknown(objects.lacking(&[Kind::Claim]), has_claims)
 }
 
 /// Claims that wait for a pool of another provider, which may not run. One finding for each kind.
-fn of_other_provider(claims: &[&UnservedClaim]) -> Option<Finding> {
-    let first = claims.first()?;
-    let problem = format!(
-        "{} ({}): {}",
-        counted(claims.len(), "claim waits", "claims wait"),
-        first_names(claims.iter().map(|claim| &claim.key)),
-        first.pool.problem()
-    );
+fn of_other_provider(pool: &UnservedPool, claims: &[&ClaimRow]) -> Finding {
+    let problem = format!("{}: {}", claims_wait(claims), pool.problem());
     let repair = "nothing, if the other provider serves them; otherwise correct the pool in the template from which they \
                   were created, and delete the claims";
-    let mut subject = Subject::from(format!("claims of {}", first.pool.full_kind()));
+    let mut subject = Subject::from(format!("claims of {}", pool.full_kind()));
     for claim in claims {
         subject = subject.in_namespace(claim.key.namespace());
     }
     let finding = Check::UnknownPoolKind.finding(subject, problem, repair);
-    let oldest = claims.iter().filter_map(|claim| claim.created).min();
-    Some(finding.at(Severity::Note).since(oldest))
+    finding.at(Severity::Note).since(oldest(claims))
 }
 
-fn unknown_kind(claim: &UnservedClaim) -> Finding {
+fn unknown_kind(claim: &ClaimRow, unserved: &UnservedPool) -> Finding {
     let user = match &claim.machine {
         Some(machine) => format!(" of {machine}"),
         None => String::new(),
     };
-    let (install, pool) = match claim.pool.cause {
+    let (install, pool) = match unserved.cause {
         Cause::Misspelt(meant) => (
             String::new(),
             format!(" (apiGroup: {}, kind: {meant})", names::GROUP),
         ),
-        Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider | Cause::Set => (
+        Cause::MissingDefinition | Cause::UnknownGroup | Cause::OtherProvider => (
             format!(
                 "install the provider that has {}; or, since ",
-                claim.pool.full_kind()
+                unserved.full_kind()
             ),
             String::new(),
         ),
@@ -78,7 +73,7 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
          created, and delete the claim so that its controller creates it again",
     );
     Check::UnknownPoolKind
-        .finding(Subject::claim(&claim.key), claim.pool.problem(), repair)
+        .finding(Subject::claim(&claim.key), unserved.problem(), repair)
         .with_commands([format!("kubectl delete {}", claim_resource(&claim.key))])
         .since(claim.created)
 }
@@ -86,12 +81,14 @@ fn unknown_kind(claim: &UnservedClaim) -> Finding {
 /// What claims report about the use of their addresses.
 pub(super) fn reported(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
-    Examination::inspect(objects.served(), objects.lacking(&[Kind::Claim]), problems)
+    Examination::inspect(objects.served(), objects.lacking(&[Kind::Claim]), |claim| {
+        problems(claim, objects)
+    })
 }
 
-fn problems(claim: &ClaimRow) -> Vec<Finding> {
+fn problems(claim: &ClaimRow, objects: &Objects) -> Vec<Finding> {
     let find = |check: Check, problem: &str, repair: String| {
-        check.finding(of_claim(claim), problem, repair)
+        check.finding(of_claim(claim, objects), problem, repair)
     };
     let mut findings = Vec::new();
     if claim.is_deleting() {

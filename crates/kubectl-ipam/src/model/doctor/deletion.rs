@@ -25,10 +25,10 @@ pub(super) fn pools(snapshot: &Snapshot) -> Examination {
         let used = grouped(objects.addresses.sorted(), |address| &address.pool);
         let mut waiting = objects.served();
         waiting.retain(|claim| claim.is_waiting());
-        let waiting = grouped(waiting, |claim| &claim.pool);
+        let waiting = grouped(waiting, |claim| claim.named_pool());
         let finding = |pool: &PoolRow| {
             let used = used.get(&pool.key).map(Vec::as_slice).unwrap_or_default();
-            let waiting = waiting.get(&pool.key).map(Vec::as_slice);
+            let waiting = waiting.get(&Some(&pool.key)).map(Vec::as_slice);
             deleting(pool, used, waiting.unwrap_or_default())
         };
         let findings: Vec<Finding> = pools.into_iter().map(finding).collect();
@@ -93,7 +93,7 @@ struct Blocked<'a> {
 
 fn blocked_claim(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Finding> {
     let blocked = Blocked {
-        object: of_claim(claim),
+        object: of_claim(claim, &snapshot.objects),
         resource: claim_resource(&claim.key),
         deletion: claim.deletion.as_deref()?,
         has_address: claim.bound.is_some(),

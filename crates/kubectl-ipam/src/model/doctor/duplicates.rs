@@ -10,7 +10,7 @@ use capi_ipam_ip::Block;
 use super::examination::Examination;
 use super::names::{first_names, grouped};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Subject, edit, full};
+use crate::model::finding::{Check, Finding, Subject, edit};
 use crate::objects::{AddressRow, Kind, Objects, PoolRow};
 
 /// About all addresses that two pools share.
@@ -174,11 +174,7 @@ fn in_two_pools(
     let (outer, inner) = (outer.address, inner.address);
     let problem = format!(
         "{} is in use by {} ({}) and {} ({}){overlap}{more}",
-        inner.block,
-        outer.key,
-        full(&outer.pool),
-        inner.key,
-        full(&inner.pool)
+        inner.block, outer.key, outer.pool, inner.key, inner.pool
     );
     let mut found = finding(
         inner.block,

@@ -7,8 +7,9 @@ use capi_ipam_controller::namespaced_name::NamespacedName;
 use jiff::Timestamp;
 
 use super::snapshot::Snapshot;
+use crate::first_names;
 use crate::model::finding::{Place, Subject};
-use crate::objects::{AddressRow, ClaimRow, NetworkRow, PoolRow};
+use crate::objects::{AddressRow, ClaimRow, NetworkRow, Objects, PoolRow};
 
 /// Number of objects that a finding names.
 pub(super) const MAX_NAMED: usize = 3;
@@ -19,19 +20,24 @@ pub(super) fn of_address(address: &AddressRow) -> Subject {
         .of_pool(&address.pool)
 }
 
-pub(super) fn of_claim(claim: &ClaimRow) -> Subject {
-    Subject::claim(&claim.key).of_pool(&claim.pool)
+pub(super) fn of_claim(claim: &ClaimRow, objects: &Objects) -> Subject {
+    with_claim(Subject::claim(&claim.key), claim, objects)
 }
 
 /// An object for which claims wait, or that they name.
-pub(super) fn of_claims(name: String, claims: &[&ClaimRow]) -> Subject {
+pub(super) fn of_claims(name: String, claims: &[&ClaimRow], objects: &Objects) -> Subject {
     let mut subject = Subject::from(name);
     for claim in claims {
-        subject = subject
-            .in_namespace(claim.key.namespace())
-            .of_pool(&claim.pool);
+        subject = with_claim(subject, claim, objects);
     }
     subject
+}
+
+/// The subject, which is about a claim too.
+fn with_claim(subject: Subject, claim: &ClaimRow, objects: &Objects) -> Subject {
+    let subject = subject.in_namespace(claim.key.namespace());
+    let pool = objects.pool_of(claim);
+    pool.into_iter().fold(subject, Subject::of_pool)
 }
 
 /// A network with its registry, whose problem can be the cause.
@@ -44,32 +50,24 @@ pub(super) fn of_network(network: &NetworkRow) -> Subject {
     }
 }
 
-/// The first names, and the number of the others: `a/x, a/y, a/z and 5 more`.
+/// The first names, and the number of the others.
 pub(super) fn first_names<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
-    let mut names: Vec<String> = all.into_iter().map(|name| name.to_string()).collect();
-    let more = names.len().saturating_sub(MAX_NAMED);
-    names.truncate(MAX_NAMED);
-    let names = names.join(", ");
-    if more > 0 {
-        format!("{names} and {more} more")
-    } else {
-        names
-    }
+    first_names::first_names(all, MAX_NAMED)
 }
 
 /// The first names of claims.
-pub(super) fn claim_names<P>(claims: &[&ClaimRow<P>]) -> String {
+pub(super) fn claim_names(claims: &[&ClaimRow]) -> String {
     first_names(claims.iter().map(|claim| &claim.key))
 }
 
 /// The number of claims that wait, with the first names: `2 claims wait (a/x, a/y)`.
-pub(super) fn claims_wait<P>(claims: &[&ClaimRow<P>]) -> String {
+pub(super) fn claims_wait(claims: &[&ClaimRow]) -> String {
     let count = counted(claims.len(), "claim waits", "claims wait");
     format!("{count} ({})", claim_names(claims))
 }
 
 /// Since when the oldest of some claims waits.
-pub(super) fn oldest<P>(claims: &[&ClaimRow<P>]) -> Option<Timestamp> {
+pub(super) fn oldest(claims: &[&ClaimRow]) -> Option<Timestamp> {
     claims.iter().filter_map(|claim| claim.created).min()
 }
 

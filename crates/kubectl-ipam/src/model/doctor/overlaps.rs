@@ -9,7 +9,7 @@ use capi_ipam_ip::{Extents, UsableBlocks};
 use super::examination::Examination;
 use super::names::first_names;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Subject, edit, full};
+use crate::model::finding::{Check, Finding, Subject, edit};
 use crate::objects::{Kind, PoolRow};
 
 /// A pool that allocates, with its addresses.
@@ -85,7 +85,7 @@ fn neighbors(known: &[Allocating<'_>], extents: &Extents<usize>, number: usize) 
 
 fn finding(members: &[Allocating<'_>]) -> Option<Finding> {
     let ((first, usable), others) = members.split_first()?;
-    let names = others.iter().map(|(pool, _)| full(&pool.key));
+    let names = others.iter().map(|(pool, _)| &pool.key);
     let shared = others
         .iter()
         .find_map(|(_, theirs)| usable.first_shared(theirs));
@@ -95,7 +95,7 @@ fn finding(members: &[Allocating<'_>]) -> Option<Finding> {
         .all(|(_, theirs)| theirs.length == usable.length);
     let repair = advice::overlap(&first.scope, has_one_length);
     let keys = members.iter().map(|(pool, _)| &pool.key);
-    let subject = keys.fold(Subject::from(full(&first.key)), Subject::of_pool);
+    let subject = keys.fold(Subject::from(&first.key), Subject::of_pool);
     let finding = Check::PoolsOverlap.finding(subject, problem, repair);
     Some(finding.with_commands([edit(&first.key)]))
 }

@@ -1,14 +1,14 @@
-//! What is paused: Clusters, claims and pools.
+//! What is paused: Clusters, claims, pools and sets of pools.
 
 use std::collections::BTreeMap;
 
-use capi_ipam_api::{PoolKey, advice, conditions, counted, names};
+use capi_ipam_api::{NamedPool, PoolKey, PoolSetKey, advice, conditions, counted, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::examination::Examination;
 use super::names::{claim_names, claim_resource, claims_wait, of_claims, oldest};
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, Subject, resource_of};
+use crate::model::finding::{Check, Finding, Severity, Subject, resource_of, resource_of_set};
 use crate::objects::{ClaimRow, Kind, Objects, PoolRow};
 
 /// An object that is paused.
@@ -17,9 +17,11 @@ enum Paused<'a> {
     Cluster(NamespacedName),
     Claim(&'a NamespacedName),
     Pool(&'a PoolKey),
+    Set(&'a PoolSetKey),
 }
 
-/// What is paused although claims wait for it, as a warning, and other paused pools, as a note. A
+/// What is paused although claims wait for it, as a warning, and other paused pools and sets, as a
+/// note. A
 /// paused Cluster whose claims are bound does no harm.
 pub(super) fn paused(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
@@ -29,21 +31,23 @@ pub(super) fn paused(snapshot: &Snapshot) -> Examination {
 }
 
 fn findings(objects: &Objects) -> Vec<Finding> {
-    let is_paused_pool = |key: &PoolKey| objects.pool(key).is_some_and(|pool| pool.paused);
     let mut held: BTreeMap<Paused<'_>, Vec<&ClaimRow>> = BTreeMap::new();
     for pool in objects.pools() {
         if pool.paused {
             held.entry(Paused::Pool(&pool.key)).or_default();
         }
     }
+    for set in objects.pool_sets().filter(|set| set.paused) {
+        held.entry(Paused::Set(&set.key)).or_default();
+    }
     for claim in objects.served() {
         // A claim for a pool that was paused before it was ready has another reason, and one in
         // deletion can have none.
         let says_so = claim.reason.as_deref() == Some(conditions::PAUSED_REASON);
-        let of_paused_pool = is_paused_pool(&claim.pool);
+        let pool = paused_pool(claim, objects);
         let needs_pool = claim.is_waiting() || claim.is_deleting();
-        if says_so || needs_pool && of_paused_pool {
-            let cause = cause(claim, of_paused_pool);
+        if says_so || needs_pool && pool.is_some() {
+            let cause = cause(claim, pool);
             held.entry(cause).or_default().push(claim);
         }
     }
@@ -54,15 +58,34 @@ fn findings(objects: &Objects) -> Vec<Finding> {
     findings
 }
 
-fn cause(claim: &ClaimRow, is_paused_pool: bool) -> Paused<'_> {
+/// The set or the pool of a claim that is paused.
+fn paused_pool<'a>(claim: &'a ClaimRow, objects: &'a Objects) -> Option<Paused<'a>> {
+    if let Ok(NamedPool::Set(key)) = &claim.pool
+        && objects.pool_sets().any(|set| set.key == *key && set.paused)
+    {
+        return Some(Paused::Set(key));
+    }
+    let pool = objects.pool_of(claim).and_then(|key| objects.pool(key))?;
+    pool.paused.then_some(Paused::Pool(&pool.key))
+}
+
+/// Whether the pool or the set of a claim is paused.
+pub(super) fn has_paused_pool(claim: &ClaimRow, objects: &Objects) -> bool {
+    paused_pool(claim, objects).is_some()
+}
+
+fn cause<'a>(claim: &'a ClaimRow, pool: Option<Paused<'a>>) -> Paused<'a> {
     if claim.paused {
         return Paused::Claim(&claim.key);
     }
-    match &claim.cluster {
-        Some(cluster) if !is_paused_pool => {
+    match (pool, &claim.cluster, &claim.pool) {
+        (Some(pool), ..) => pool,
+        (None, Some(cluster), _) => {
             Paused::Cluster(NamespacedName::new(claim.key.namespace(), cluster))
         }
-        _ => Paused::Pool(&claim.pool),
+        (None, None, Ok(NamedPool::Pool(pool))) => Paused::Pool(pool),
+        (None, None, Ok(NamedPool::Set(set))) => Paused::Set(set),
+        (None, None, Err(_)) => Paused::Claim(&claim.key),
     }
 }
 
@@ -70,7 +93,7 @@ fn finding(object: &Paused<'_>, claims: &[&ClaimRow], objects: &Objects) -> Find
     let mut is_deleted = false;
     let (subject, repair) = match object {
         Paused::Cluster(key) => (
-            of_claims(format!("Cluster {key}"), claims),
+            of_claims(format!("Cluster {key}"), claims, objects),
             unpause_cluster(key),
         ),
         Paused::Claim(key) => (Subject::claim(key), unpause(&claim_resource(key))),
@@ -78,6 +101,7 @@ fn finding(object: &Paused<'_>, claims: &[&ClaimRow], objects: &Objects) -> Find
             is_deleted = objects.pool(key).is_some_and(PoolRow::is_deleting);
             (Subject::pool(key), unpause(&resource_of(key)))
         }
+        Paused::Set(key) => (Subject::pool_set(key), unpause(&resource_of_set(key))),
     };
     let mut problem = "it is paused".to_owned();
     if is_deleted {

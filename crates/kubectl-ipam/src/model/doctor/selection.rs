@@ -1,13 +1,12 @@
 //! The findings that a user asks for.
 
 use capi_ipam_api::PoolKey;
-use capi_ipam_controller::namespaced_name::NamespacedName;
 
 use super::causes::arrange;
 use super::names::places;
 use super::snapshot::Snapshot;
 use crate::model::finding::{Cause, Finding, FindingList, Place, Severity};
-use crate::objects::Kind;
+use crate::objects::{ClaimRow, Kind};
 
 /// Which findings are reported: those about the provider, and those about a namespace or a pool.
 #[derive(Clone, Debug, Default)]
@@ -49,18 +48,15 @@ impl Selection {
         if !objects.has(&[Kind::Claim]) {
             return None;
         }
-        let mut served = objects.served();
-        served.retain(|it| it.is_waiting() && self.has_claim(&it.key, Some(&it.pool)));
-        let mut unserved = objects.unserved();
-        unserved.retain(|it| it.is_waiting() && self.has_claim(&it.key, None));
-        u64::try_from(served.len() + unserved.len()).ok()
+        let claims = objects.claims.iter();
+        let waiting = claims.filter(|it| it.is_waiting() && self.has_claim(it));
+        u64::try_from(waiting.count()).ok()
     }
 
-    /// Whether a claim is selected. `pool` is `None` if it is of another provider.
-    fn has_claim(&self, key: &NamespacedName, pool: Option<&PoolKey>) -> bool {
+    fn has_claim(&self, claim: &ClaimRow) -> bool {
         let namespace = self.namespace.as_deref();
-        let has_pool = self.pool.is_none() || self.pool.as_ref() == pool;
-        has_pool && namespace.is_none_or(|it| it == key.namespace())
+        let has_pool = self.pool.is_none() || self.pool.as_ref() == claim.named_pool();
+        has_pool && namespace.is_none_or(|it| it == claim.key.namespace())
     }
 
     fn has_place(&self, finding: &Finding) -> bool {

@@ -74,7 +74,7 @@ fn with(pools: &[Value], addresses: &[Value], claims: &[Value]) -> Snapshot {
     };
     let claim = |value: &Value| {
         let claim: IPAddressClaim = serde_json::from_value(value.clone()).unwrap();
-        ClaimRow::of(&claim).unwrap()
+        ClaimRow::served(&claim)
     };
     let claims: Vec<ClaimRow> = claims.iter().map(claim).collect();
     Snapshot {

@@ -1,7 +1,7 @@
 //! Claims that wait, by their cause. A cause has one finding, whatever number of claims waits for
 //! it: [`check_of`] decides which check reports a claim.
 
-use capi_ipam_api::{PoolKey, advice, conditions, installed, names};
+use capi_ipam_api::{NamedPool, PoolKey, advice, conditions, installed, names};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
@@ -11,8 +11,9 @@ use super::names::{
     MAX_NAMED, claim_names, claim_resource, claims_wait, describe_claim, grouped, of_claim,
     of_claims, oldest, places,
 };
+use super::paused::has_paused_pool;
 use super::snapshot::Snapshot;
-use crate::model::finding::{Check, Finding, Severity, Subject, edit, full};
+use crate::model::finding::{Check, Finding, Severity, Subject, edit, resource_of_set};
 use crate::objects::{ClaimRow, Kind, PoolRow};
 
 /// Age from which a manager should have processed a claim or a pool.
@@ -21,9 +22,11 @@ const MAX_UNPROCESSED: SignedDuration = SignedDuration::from_secs(10);
 /// The check that reports why a claim waits; `None` if it was created just now, or if other checks
 /// report it: the pool does not exist or is being deleted, or something is paused.
 fn check_of(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Check> {
-    let pool = snapshot.objects.pool(&claim.pool);
-    let is_missing = pool.is_none() && snapshot.objects.has(&Kind::POOLS);
-    if is_missing || pool.is_some_and(|pool| pool.paused) {
+    let objects = &snapshot.objects;
+    let key = claim.named_pool();
+    let pool = key.and_then(|key| objects.pool(key));
+    let is_missing = key.is_some() && pool.is_none() && objects.has(&Kind::POOLS);
+    if is_missing || has_paused_pool(claim, objects) {
         return None;
     }
     let Some(reason) = claim.reason.as_deref() else {
@@ -60,12 +63,14 @@ fn of_all(snapshot: &Snapshot, find: impl FnOnce() -> Vec<Finding>) -> Examinati
 /// Pools without a free address.
 pub(super) fn exhausted(snapshot: &Snapshot) -> Examination {
     of_all(snapshot, || {
-        let of_pool = grouped(waiting(snapshot, Check::PoolExhausted), |it| &it.pool);
+        let of_pool = grouped(waiting(snapshot, Check::PoolExhausted), |it| {
+            it.named_pool()
+        });
         let mut pools = snapshot.objects.pools();
         pools.retain(|pool| pool.is_exhausted() && !pool.is_deleting() && !lacks_block(pool));
         let mut findings = Vec::new();
         for pool in pools {
-            let claims = of_pool.get(&pool.key).map(Vec::as_slice);
+            let claims = of_pool.get(&Some(&pool.key)).map(Vec::as_slice);
             findings.push(exhausted_pool(pool, claims.unwrap_or_default()));
         }
         findings
@@ -112,7 +117,11 @@ pub(super) fn missing_clusters(snapshot: &Snapshot) -> Examination {
         let mut findings = Vec::new();
         for ((namespace, name), claims) in of_cluster {
             let problem = format!("it does not exist; {}", claims_wait(&claims));
-            let subject = of_claims(format!("Cluster {namespace}/{name}"), &claims);
+            let subject = of_claims(
+                format!("Cluster {namespace}/{name}"),
+                &claims,
+                &snapshot.objects,
+            );
             let list = format!("kubectl get clusters.cluster.x-k8s.io --namespace {namespace}");
             let finding = Check::ClusterNotFound
                 .finding(subject, problem, advice::MISSING_CLUSTER)
@@ -130,20 +139,22 @@ pub(super) fn not_reconciled(snapshot: &Snapshot) -> Examination {
 
 fn unprocessed(snapshot: &Snapshot) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let objects = &snapshot.objects;
     let waiting = waiting(snapshot, Check::NotReconciled);
-    for (pool, claims) in grouped(waiting, |claim| &claim.pool) {
+    for (pool, claims) in grouped(waiting, |claim| claim.pool.as_ref().ok()) {
+        let Some(pool) = pool else { continue };
         let problem = format!(
             "{} without any condition: no manager has processed them",
             claims_wait(&claims)
         );
-        let subject = of_claims(format!("claims of {}", full(pool)), &claims);
+        let subject = of_claims(format!("claims of {pool}"), &claims, objects);
         findings.push(unreconciled(subject, &problem, oldest(&claims)));
     }
-    let objects = &snapshot.objects;
     for claim in objects.served() {
         // That the claims of a paused pool are kept is another finding.
-        let is_paused = objects.pool(&claim.pool).is_some_and(|pool| pool.paused);
-        findings.extend(not_released(claim, snapshot.now).filter(|_| !is_paused));
+        if !has_paused_pool(claim, objects) {
+            findings.extend(not_released(claim, snapshot));
+        }
     }
     for pool in objects.pools() {
         if is_unprocessed(pool, snapshot.is_go_provider, snapshot.now) {
@@ -167,10 +178,10 @@ pub(crate) fn is_unprocessed(pool: &PoolRow, is_go_provider: bool, now: Timestam
 }
 
 /// A claim in deletion that nothing but the manager keeps.
-fn not_released(claim: &ClaimRow, now: Timestamp) -> Option<Finding> {
+fn not_released(claim: &ClaimRow, snapshot: &Snapshot) -> Option<Finding> {
     let deletion = claim.deletion.as_ref()?;
     let waits_for_manager = deletion.blockers.is_empty() && claim.reason.is_none();
-    if !waits_for_manager || !is_old(Some(deletion.since), now) {
+    if !waits_for_manager || !is_old(Some(deletion.since), snapshot.now) {
         return None;
     }
     let problem = if claim.bound.is_some() {
@@ -178,10 +189,11 @@ fn not_released(claim: &ClaimRow, now: Timestamp) -> Option<Finding> {
     } else {
         "it is being deleted, and no manager has removed its finalizer"
     };
-    Some(unreconciled(of_claim(claim), problem, Some(deletion.since)))
+    let subject = of_claim(claim, &snapshot.objects);
+    Some(unreconciled(subject, problem, Some(deletion.since)))
 }
 
-pub(super) fn unreconciled(subject: Subject, problem: &str, since: Option<Timestamp>) -> Finding {
+fn unreconciled(subject: Subject, problem: &str, since: Option<Timestamp>) -> Finding {
     let repair = "see whether the flags --namespace or --watch-filter of the manager exclude the objects, and what its \
                   log names";
     Check::NotReconciled
@@ -192,7 +204,7 @@ pub(super) fn unreconciled(subject: Subject, problem: &str, since: Option<Timest
 
 /// What to do about claims that wait for another reason, and whether that is a change of the pool.
 /// The page on conditions says the same.
-pub(super) fn repair_of_other(reason: &str) -> (&'static str, Target) {
+fn repair_of_other(reason: &str) -> (&'static str, Target) {
     match reason {
         conditions::AWAITING_ADDRESS => (
             "restore the IPAddress of each claim; to keep its old address without it, reserve this ADDRESS for the claim, \
@@ -243,7 +255,7 @@ pub(super) fn repair_of_other(reason: &str) -> (&'static str, Target) {
 
 /// What the repair of waiting claims is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+enum Target {
     Claim,
     Pool,
     Registry,
@@ -251,11 +263,10 @@ pub(super) enum Target {
 
 /// The commands of the repair for one claim. The machine of a restored claim can use the old
 /// address, so it has to be promised before the claim may get a new one.
-fn commands_of_claim(claim: &ClaimRow, reason: &str) -> Vec<String> {
+fn commands_of_claim(claim: &ClaimRow, pool: &PoolKey, reason: &str) -> Vec<String> {
     if reason != conditions::AWAITING_ADDRESS {
         return vec![describe_claim(claim)];
     }
-    let pool = &claim.pool;
     let namespace = match &pool.namespace {
         Some(namespace) => format!(" --namespace {namespace}"),
         None => String::new(),
@@ -286,18 +297,24 @@ fn remove_finalizer(claim: &ClaimRow) -> Option<String> {
 pub(super) fn other_reasons(snapshot: &Snapshot) -> Examination {
     of_all(snapshot, || {
         let groups = grouped(waiting(snapshot, Check::ClaimsWait), |claim| {
-            (&claim.pool, claim.reason.as_deref().unwrap_or_default())
+            let reason = claim.reason.as_deref().unwrap_or_default();
+            (claim.pool.as_ref().ok(), reason)
         });
         let mut findings = Vec::new();
         for ((pool, reason), mut claims) in groups {
             claims.sort_by_key(|claim| (claim.created, &claim.key));
-            findings.push(of_reason(pool, reason, &claims, snapshot));
+            findings.extend(pool.map(|pool| of_reason(pool, reason, &claims, snapshot)));
         }
         findings
     })
 }
 
-fn of_reason(pool: &PoolKey, reason: &str, claims: &[&ClaimRow], snapshot: &Snapshot) -> Finding {
+fn of_reason(
+    named: &NamedPool,
+    reason: &str,
+    claims: &[&ClaimRow],
+    snapshot: &Snapshot,
+) -> Finding {
     let problem = format!(
         "{} with the reason {reason}: {}",
         claims_wait(claims),
@@ -305,20 +322,21 @@ fn of_reason(pool: &PoolKey, reason: &str, claims: &[&ClaimRow], snapshot: &Snap
     );
     let (repair, target) = repair_of_other(reason);
     let mut repair = repair.to_owned();
-    let mut subject = of_claims(full(pool), claims);
-    let commands = match target {
-        Target::Claim => {
+    let mut subject = of_claims(named.to_string(), claims, &snapshot.objects);
+    let commands = match (named, target) {
+        (NamedPool::Set(set), _) => vec![format!("kubectl describe {}", resource_of_set(set))],
+        (NamedPool::Pool(pool), Target::Claim) => {
             if claims.len() > MAX_NAMED {
                 let all = advice::claims_of(pool);
                 repair = format!("{repair} (for all claims: {all} --waiting)");
             }
             let named = claims.iter().take(MAX_NAMED);
             named
-                .flat_map(|claim| commands_of_claim(claim, reason))
+                .flat_map(|claim| commands_of_claim(claim, pool, reason))
                 .collect()
         }
-        Target::Pool => vec![edit(pool), advice::claims_of(pool)],
-        Target::Registry => {
+        (NamedPool::Pool(pool), Target::Pool) => vec![edit(pool), advice::claims_of(pool)],
+        (NamedPool::Pool(pool), Target::Registry) => {
             subject = places(pool, snapshot)
                 .into_iter()
                 .fold(subject, Subject::at);
@@ -332,7 +350,7 @@ fn of_reason(pool: &PoolKey, reason: &str, claims: &[&ClaimRow], snapshot: &Snap
 }
 
 /// The messages of claims, each once. If they differ, with the claims of each.
-pub(super) fn messages<P>(claims: &[&ClaimRow<P>]) -> String {
+fn messages(claims: &[&ClaimRow]) -> String {
     let of_message = grouped(claims.iter().copied(), |claim| {
         claim.message.as_deref().unwrap_or_default()
     });

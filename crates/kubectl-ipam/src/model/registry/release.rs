@@ -104,25 +104,9 @@ pub(crate) enum Write {
     None,
 }
 
-/// Why nothing is changed.
-pub(super) fn refused(reason: String) -> Error {
-    Error::NotReleased {
-        reason,
-        is_unknown: false,
-    }
-}
-
-/// As [`refused`], because there is no such record.
-pub(crate) fn unknown(reason: String) -> Error {
-    Error::NotReleased {
-        reason,
-        is_unknown: true,
-    }
-}
-
 /// There is no record of a management cluster.
 fn no_cluster(cluster: &str) -> Error {
-    unknown(format!(
+    Error::NotFound(format!(
         "the registry has no record of management cluster {cluster}"
     ))
 }
@@ -138,7 +122,7 @@ pub(crate) fn plan(
     now: Timestamp,
 ) -> Result<Plan, Error> {
     if cluster == own {
-        return Err(refused(format!(
+        return Err(Error::Failed(format!(
             "{cluster} is this management cluster; a block returns when it is empty, see spec.blocks of the network"
         )));
     }
@@ -182,7 +166,7 @@ pub(crate) fn adoption(
     if let Some(Record::Cluster(record)) = entry.record()
         && record.uid.as_deref() == Some(uid)
     {
-        return Err(refused(format!(
+        return Err(Error::Failed(format!(
             "the blocks of management cluster {own} are those of this cluster already"
         )));
     }
@@ -212,7 +196,7 @@ pub(crate) fn creation(records: &RecordCache, wanted: NetworkRecord) -> Result<P
     let entry = records.get(&key);
     let (write, action) = match entry.as_deref().map(Entry::record) {
         None if !records.blocks(&network).is_empty() => {
-            return Err(refused(format!(
+            return Err(Error::Failed(format!(
                 "management clusters have blocks of network {network} already: they write its record"
             )));
         }
@@ -226,14 +210,14 @@ pub(crate) fn creation(records: &RecordCache, wanted: NetworkRecord) -> Result<P
             (Write::None, RecordAction::Unchanged)
         }
         Some(Some(Record::Network(found))) => {
-            return Err(refused(format!(
+            return Err(Error::Failed(format!(
                 "the registry has another record of network {network}: blocks of {}, and a quarantine of {}",
                 counted(found.size, "address", "addresses"),
                 counted(found.quarantine(), "second", "seconds")
             )));
         }
         Some(_) => {
-            return Err(refused(format!(
+            return Err(Error::Failed(format!(
                 "record {key} cannot be decoded; correct or delete it"
             )));
         }
@@ -287,7 +271,7 @@ fn last_seen(
     now: Timestamp,
 ) -> Result<Option<Timestamp>, Error> {
     if let Some(problem) = entry.and_then(Entry::problem) {
-        return Err(refused(format!(
+        return Err(Error::Failed(format!(
             "it is unknown whether management cluster {cluster} is alive: its record cluster.{cluster} {problem}; delete \
              the record if the cluster is gone"
         )));
@@ -299,7 +283,7 @@ fn last_seen(
         return Ok(None);
     };
     if state(Some(seen.0), now) == ClusterState::Alive {
-        return Err(refused(format!(
+        return Err(Error::Failed(format!(
             "management cluster {cluster} is alive: it was seen at {}, and counts as gone after {} minutes without a sign \
              of life; stop its manager first",
             seen.0,

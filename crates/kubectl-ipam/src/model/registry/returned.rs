@@ -8,7 +8,7 @@ use capi_ipam_registry::cidr;
 
 use super::block_lines::{contains, key_of};
 use super::check::in_use;
-use super::release::{RecordAction, RecordChange, line, refused};
+use super::release::{RecordAction, RecordChange, line};
 use crate::error::Error;
 use crate::objects::{Objects, PoolRow, SliceRow};
 
@@ -27,7 +27,7 @@ pub(crate) fn returned_block(
     let name = cidr(block);
     let count = is_of(block).count();
     if count > 0 {
-        return Err(refused(format!(
+        return Err(Error::Failed(format!(
             "a block is returned when none of its addresses is in use, reserved or cooling down: block {name} of network \
              {network} has {count} such"
         )));
@@ -45,7 +45,7 @@ pub(crate) fn returned_block(
     // The manager keeps the lowest ones.
     let spare = rules.spare;
     if unused.iter().take(spare).any(|kept| *kept == block) {
-        return Err(refused(format!(
+        return Err(Error::Failed(format!(
             "network {network} holds {spare} free blocks ahead, and block {name} is one of them: lower spec.blocks.spare \
              first"
         )));

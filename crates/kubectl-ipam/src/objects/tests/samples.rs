@@ -1,21 +1,33 @@
 //! Objects and a ledger for tests that have rows only.
 
 use capi_ipam_api::{
-    IPNetwork, IPReservation, MemberPhase, NamespaceAccess, NamespaceSource, Pool, PoolNetwork,
-    names,
+    IPNetwork, IPReservation, MemberPhase, NamedPool, NamespaceAccess, NamespaceSource, Pool,
+    PoolNetwork, names,
 };
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_ledger::{Ledger, Observe};
-use capi_ipam_provider::api::IPAddress;
+use capi_ipam_provider::api::{IPAddress, IPAddressClaim};
 use serde_json::json;
 
 use super::kind::Kind;
 use super::table::Table;
 use super::{
-    AddressRow, ClaimEntry, ClaimRow, NetworkRow, Objects, PoolRow, ReservationRow, SliceRow,
-    UnservedClaim,
+    AddressRow, ClaimRow, NetworkRow, Objects, PoolRow, ReservationRow, ServedKinds, SliceRow,
+    UnservedPool,
 };
 use crate::error::MissingRight;
+
+impl ClaimRow {
+    /// A claim of a kind that is served.
+    pub(crate) fn served(claim: &IPAddressClaim) -> Self {
+        Self::new(claim, Ok(NamedPool::of_claim(claim).unwrap()))
+    }
+
+    /// A claim of a kind that is not served.
+    pub(crate) fn unserved(claim: &IPAddressClaim, served: &ServedKinds) -> Self {
+        Self::new(claim, Err(UnservedPool::of(claim, served).unwrap()))
+    }
+}
 
 impl Objects {
     /// Objects with these rows.
@@ -31,7 +43,7 @@ impl Objects {
             objects.addresses.insert(&row.key.clone(), row);
         }
         objects.set_reservations(reservations);
-        objects.set_claims(claims, []);
+        objects.set_claims(claims);
         objects
     }
 
@@ -62,19 +74,10 @@ impl Objects {
     }
 
     /// Replaces the claims.
-    pub(crate) fn set_claims(
-        &mut self,
-        served: impl IntoIterator<Item = ClaimRow>,
-        unserved: impl IntoIterator<Item = UnservedClaim>,
-    ) {
+    pub(crate) fn set_claims(&mut self, rows: impl IntoIterator<Item = ClaimRow>) {
         self.claims = Table::default();
-        for row in served {
-            self.claims
-                .insert(&row.key.clone(), ClaimEntry::Served(row));
-        }
-        for row in unserved {
-            let key = row.key.clone();
-            self.claims.insert(&key, ClaimEntry::Unserved(row));
+        for row in rows {
+            self.claims.insert(&row.key.clone(), row);
         }
     }
 

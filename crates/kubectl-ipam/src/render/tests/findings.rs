@@ -1,5 +1,7 @@
 //! `doctor` and `status`.
 
+use capi_ipam_api::NamedPool;
+
 use super::*;
 
 #[test]
@@ -56,7 +58,8 @@ fn each_fault_has_a_finding_with_its_repair() {
     }));
     let mut snapshot = healthy();
     snapshot.objects = Objects::of(pools, addresses, reservations, []);
-    snapshot.objects.set_claims(claims, [unserved()]);
+    claims.push(unserved());
+    snapshot.objects.set_claims(claims);
     network_rows()
         .into_iter()
         .for_each(|row| snapshot.objects.add_network(row));
@@ -181,7 +184,7 @@ fn all_permissions() -> Rule {
 }
 
 /// A claim whose pool has a kind that does not exist.
-fn unserved() -> UnservedClaim {
+fn unserved() -> ClaimRow {
     let claim: IPAddressClaim = serde_json::from_value(json!({
         "metadata": { "name": "m2", "namespace": "team-a", "creationTimestamp": CREATED },
         "spec": { "poolRef": { "apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIpPool", "name": "web" } },
@@ -195,13 +198,13 @@ fn unserved() -> UnservedClaim {
         own,
         ..ServedKinds::default()
     };
-    UnservedClaim::new(&claim, UnservedPool::of(&claim, &served).unwrap())
+    ClaimRow::unserved(&claim, &served)
 }
 
 #[test]
 fn claim_of_an_unknown_kind_is_unserved() {
     let objects = Objects::of([], addresses(), [], []);
-    let lines = claims(&claim_rows(), [&unserved()], &objects);
+    let lines = claims(claim_rows().iter().chain([&unserved()]), &objects);
     let table = text(&Report::ClaimList { claims: lines }, style());
     let line = table.lines().find(|line| line.starts_with("m2")).unwrap();
     assert!(
@@ -209,7 +212,7 @@ fn claim_of_an_unknown_kind_is_unserved() {
         "{table}"
     );
     let mut snapshot = healthy();
-    snapshot.objects.set_claims([], [unserved()]);
+    snapshot.objects.set_claims([unserved()]);
     let findings = paragraphs_of(&snapshot);
     let expected = "error UnknownPoolKind: ipaddressclaim team-a/m2\n  kind InClusterIpPool is not served; did you mean \
                     InClusterIPPool?\n  Age:    3d\n  Repair: a claim cannot be changed: correct the pool";
@@ -234,7 +237,7 @@ fn claims_of_another_provider_are_a_note_while_they_wait() {
             groups: ["ipam.metal3.io".to_owned()].into(),
             ..ServedKinds::default()
         };
-        UnservedClaim::new(&claim, UnservedPool::of(&claim, &served).unwrap())
+        ClaimRow::unserved(&claim, &served)
     };
     let mut snapshot = healthy();
     let bound = json!({ "addressRef": { "name": "bound" } });
@@ -244,7 +247,7 @@ fn claims_of_another_provider_are_a_note_while_they_wait() {
         of_other("old-2", CREATED, &json!({})),
         of_other("new", &style().now.to_string(), &json!({})),
     ];
-    snapshot.objects.set_claims([], unserved);
+    snapshot.objects.set_claims(unserved);
     let findings = paragraphs_of(&snapshot);
     let expected = "note UnknownPoolKind: claims of kind IPPool of ipam.metal3.io\n  2 claims wait (team-a/old-1, \
                     team-a/old-2): kind IPPool of ipam.metal3.io is of another provider; this one serves \
@@ -371,7 +374,7 @@ fn full_pools_are_one_paragraph() {
     };
     let waiting = |number: usize| {
         let mut claim = claim(&format!("vm-{number:02}"), &Value::Null);
-        claim.pool = full(number).key;
+        claim.pool = Ok(NamedPool::Pool(full(number).key));
         claim.reason = Some("PoolExhausted".into());
         claim
     };
@@ -397,7 +400,7 @@ fn cause_is_shown_with_what_it_causes() {
     let expired = Some("2026-01-05T02:04:05Z".parse().unwrap());
     snapshot.leases = Readable::complete(vec![lease(expired)]);
     let unprocessed = |number: usize| claim(&format!("vm-{number:02}"), &Value::Null);
-    snapshot.objects.set_claims((0..3).map(unprocessed), []);
+    snapshot.objects.set_claims((0..3).map(unprocessed));
     let table = paragraphs_of(&snapshot);
     assert!(
         table.starts_with("error NoLeader: lease system/"),

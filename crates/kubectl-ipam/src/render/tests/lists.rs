@@ -80,7 +80,7 @@ fn networks_show_counts_and_moving_pools() {
 fn claims_show_address_state_and_reason() {
     let objects = Objects::of([], addresses(), [], claim_rows());
     let report = Report::ClaimList {
-        claims: claims(objects.served(), [], &objects),
+        claims: claims(objects.served(), &objects),
     };
     golden("claims.txt", &text(&report, style()));
     golden(
