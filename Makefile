@@ -16,8 +16,8 @@ GENERATE ?= $(CARGO) run --locked --quiet --package xtask --
 IMAGE ?= localhost/capi-ipam
 
 generated := config/crd/ipam.cluster.x-k8s.io.yaml config/rbac/role.yaml config/self-managed-certs/role.yaml \
-  config/cluster-addressing/role.yaml config/dns-endpoints/role.yaml config/cluster-addressing-webhook/manifests.yaml \
-  config/webhook/manifests.yaml \
+  config/cluster-addressing/role.yaml config/dns-endpoints/role.yaml config/rollout-metrics/role.yaml \
+  config/cluster-addressing-webhook/manifests.yaml config/webhook/manifests.yaml \
   docs/api.md docs/flags.md docs/metrics.md manifests/ipam-components.yaml manifests/install.yaml manifests/install-without-cert-manager.yaml manifests/registry.yaml crates/kubectl-ipam/generated \
   charts/capi-ipam/files
 
@@ -222,6 +222,7 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call write,rbac-self-managed-certs,config/self-managed-certs/role.yaml)
 	$(call write,rbac-cluster-addressing,config/cluster-addressing/role.yaml)
 	$(call write,rbac-dns-endpoints,config/dns-endpoints/role.yaml)
+	$(call write,rbac-rollout-metrics,config/rollout-metrics/role.yaml)
 	$(call write,webhooks,config/webhook/manifests.yaml)
 	$(call write,cluster-webhook,config/cluster-addressing-webhook/manifests.yaml)
 	$(call write,registry,manifests/registry.yaml)
@@ -243,6 +244,8 @@ generate: rust ## Generate CRDs, roles, webhooks, the reference pages in docs/ a
 	$(call copy,config/cluster-addressing-webhook/manifests.yaml,cluster-addressing-webhook.yaml)
 	$(call copy,config/dns-endpoints/role.yaml,dns-endpoints-role.yaml)
 	$(call copy,config/dns-endpoints/role_binding.yaml,dns-endpoints-role-binding.yaml)
+	$(call copy,config/rollout-metrics/role.yaml,rollout-metrics-role.yaml)
+	$(call copy,config/rollout-metrics/role_binding.yaml,rollout-metrics-role-binding.yaml)
 	$(call copy,config/network-policy/network_policy.yaml,network-policy.yaml)
 
 .PHONY: check-generated

@@ -65,6 +65,7 @@ mod repairs;
 mod requests;
 mod reservation;
 mod reservation_store;
+mod rollouts;
 mod scope_changes;
 mod set_allocation;
 mod setup;

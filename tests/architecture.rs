@@ -171,11 +171,20 @@ fn kinds_and_ledger_link_no_client() {
         "capi-ipam-api",
         "capi-ipam-protocol",
     ];
-    let rules: [(&str, &[&str]); 4] = [
+    let rollout: &[&str] = &[
+        objects,
+        contract,
+        "capi-ipam-ip",
+        "capi-ipam-api",
+        "capi-ipam-protocol",
+        "capi-ipam-ledger",
+    ];
+    let rules: [(&str, &[&str]); 5] = [
         (objects, &[]),
         (contract, &[objects]),
         ("capi-ipam-api", api),
         ("capi-ipam-ledger", ledger),
+        ("capi-ipam-rollout", rollout),
     ];
     for (package, allowed) in rules {
         let dependencies = dependencies(package);

@@ -161,12 +161,22 @@ fn options_are_the_components_of_the_kustomize_tree() {
     let flagged: Vec<_> = flagged.filter_map(|arguments| arguments.last()).collect();
     assert_eq!(flagged, [&json!("--cluster-addressing")]);
 
-    let with_dns = added(&["dnsEndpoints=true"]);
-    let role = ("ClusterRole", "capi-ipam-in-cluster-dns-endpoints-role");
-    let has_role = with_dns
-        .keys()
-        .any(|(kind, name)| (&**kind, &**name) == role);
-    assert!(has_role, "{with_dns:?}");
+    for (value, role) in [
+        (
+            "dnsEndpoints=true",
+            "capi-ipam-in-cluster-dns-endpoints-role",
+        ),
+        (
+            "metrics.rollouts=true",
+            "capi-ipam-in-cluster-rollout-metrics-role",
+        ),
+    ] {
+        let found = added(&[value]);
+        let has_role = found
+            .keys()
+            .any(|(kind, name)| kind == "ClusterRole" && name == role);
+        assert!(has_role, "{found:?}");
+    }
 
     for (certificates, annotation) in [
         ("self-managed", Value::Null),

@@ -50,6 +50,8 @@ pub enum Generated {
     RbacClusterAddressing,
     /// The additional ClusterRole for --dns-endpoints.
     RbacDnsEndpoints,
+    /// The additional ClusterRole for --rollout-metrics.
+    RbacRolloutMetrics,
     /// The ValidatingWebhookConfiguration.
     Webhooks,
     /// The MutatingWebhookConfiguration for --cluster-addressing.
@@ -86,6 +88,7 @@ pub fn text(file: Generated) -> Result<String, GenerateError> {
         Generated::RbacSelfManagedCerts => documents(&rbac::self_managed_certs_documents()),
         Generated::RbacClusterAddressing => documents(&rbac::cluster_addressing_documents()),
         Generated::RbacDnsEndpoints => documents(&rbac::dns_endpoints_documents()),
+        Generated::RbacRolloutMetrics => documents(&rbac::rollout_metrics_documents()),
         Generated::Webhooks => documents(&webhook_configuration::documents()),
         Generated::ClusterWebhook => documents(&webhook_configuration::mutating_documents()),
         Generated::Registry => {

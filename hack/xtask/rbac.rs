@@ -357,6 +357,24 @@ pub const DNS_ENDPOINTS_RULES: &[Rule] = &[Rule {
     reason: "DNS records of IPAddresses",
 }];
 
+/// The additional rules for `--rollout-metrics`: the kinds that create Machines.
+pub const ROLLOUT_METRICS_RULES: &[Rule] = &[
+    Rule {
+        group: names::CLUSTER_GROUP,
+        resources: &["machinedeployments", "machinesets", "machinepools"],
+        names: &[],
+        verbs: &["list"],
+        reason: "Machines that rollouts create",
+    },
+    Rule {
+        group: "controlplane.cluster.x-k8s.io",
+        resources: &["*"],
+        names: &[],
+        verbs: &["list"],
+        reason: "Machines that rollouts of control planes create",
+    },
+];
+
 /// Rules of the editor role of ClusterAddressings, with which the manager writes Clusters: so they
 /// are in no other role.
 const CLUSTER_ADDRESSING_EDITOR_RULES: &[Rule] = &[Rule {
@@ -429,6 +447,12 @@ pub(crate) fn cluster_addressing_documents() -> [Value; 2] {
 pub(crate) fn dns_endpoints_documents() -> [Value; 1] {
     let name = "capi-ipam-in-cluster-dns-endpoints-role";
     [role("ClusterRole", name, DNS_ENDPOINTS_RULES)]
+}
+
+/// The ClusterRole for `--rollout-metrics`.
+pub(crate) fn rollout_metrics_documents() -> [Value; 1] {
+    let name = "capi-ipam-in-cluster-rollout-metrics-role";
+    [role("ClusterRole", name, ROLLOUT_METRICS_RULES)]
 }
 
 /// The ClusterRole and the Role for `--webhook-certs=self-managed`.

@@ -17,8 +17,8 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::allocation_log;
 use super::gauges::{Labels, encode};
-use super::readiness;
 use super::shared_ledger::SharedLedger;
+use super::{readiness, rollouts};
 
 /// The time between two snapshots.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -145,6 +145,7 @@ pub const METRICS: &[Description] = &[
     allocation_log::LOST_LINES,
     allocation_log::WRITE_ERRORS,
     readiness::NOT_READY,
+    rollouts::PLANNED,
 ];
 
 /// Which pools and networks have metrics.

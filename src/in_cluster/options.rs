@@ -47,6 +47,12 @@ pub struct InClusterOptions {
           action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
     pub dns_endpoints: bool,
 
+    /// Export the addresses that each pool needs for the Machines of rollouts, as a metric. It needs
+    /// the permissions of config/rollout-metrics.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true",
+          action = clap::ArgAction::Set, value_name = "BOOL", value_parser = parse_bool)]
+    pub rollout_metrics: bool,
+
     /// How long a moved or restored claim waits for its IPAddress to be restored.
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub restored_claim_timeout: Duration,

@@ -38,6 +38,7 @@ use super::options::InClusterOptions;
 use super::readiness::Readiness;
 use super::repairs::{ObservedSlices, ReplaceDeletedReservations, Sweeper};
 use super::reservation_store::ReservationStore;
+use super::rollouts::PlanRollouts;
 use super::scope_changes::MoveReservations;
 use super::shared_ledger::SharedLedger;
 use super::signs_of_life::SignsOfLife;
@@ -339,6 +340,10 @@ fn add_tasks(
     );
     manager.add_background_task("check of the addresses in use", gates.of_use(), use_check);
     manager.add_background_task("sweeper", gates.of_use(), sweeper);
+    if options.rollout_metrics {
+        let plan = PlanRollouts::new(manager, context);
+        manager.add_background_task("plan of the rollouts", gates.of_use(), plan);
+    }
 }
 
 /// The number of claims that are enqueued at once.

@@ -4,12 +4,13 @@ use support::prelude::*;
 
 use crate::{environment, metric, scrape, with_claims};
 
-/// The metrics that a manager without webhooks, leader election, registries and allocation log has,
-/// and without a failure of a watch.
+/// The metrics that a manager without webhooks, leader election, registries, allocation log and plans
+/// of rollouts has, and without a failure of a watch.
 fn is_expected(name: &str) -> bool {
     !name.starts_with("webhook_")
         && !name.starts_with("capi_ipam_registry_request")
         && !name.starts_with("capi_ipam_allocation_log")
+        && name != "capi_ipam_pool_planned_addresses"
         && !["leader", "watch_restarts_total", "controller_retries_total"].contains(&name)
 }
 

@@ -44,6 +44,9 @@ The files are those of the kustomize tree. These templates change what the value
 {{- if $values.dnsEndpoints -}}
 {{- $_ := set $container "args" (append $container.args "--dns-endpoints") -}}
 {{- end -}}
+{{- if $values.metrics.rollouts -}}
+{{- $_ := set $container "args" (append $container.args "--rollout-metrics") -}}
+{{- end -}}
 {{- $_ := set $container "args" (concat $container.args $values.extraArgs) -}}
 {{- end }}
 

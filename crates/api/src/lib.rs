@@ -48,6 +48,7 @@ mod pool_dns;
 mod pool_fields;
 mod pool_key;
 mod pool_kind;
+mod pool_name;
 mod pool_problems;
 mod pool_set;
 mod pool_set_key;
@@ -103,6 +104,7 @@ pub use pool::{AddressCounts, DrainingStatus, Pool, PoolNetwork, PoolStatus, Sli
 pub use pool_fields::PoolFields;
 pub use pool_key::PoolKey;
 pub use pool_kind::InClusterKind;
+pub use pool_name::PoolName;
 pub use pool_set::{
     MAX_SET_POOLS, PoolChoice, PoolSet, PoolSetSpec, PoolSetStatus, SetMember, SetMembers,
 };

@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use capi_ipam_controller::options::parse_duration;
 use capi_ipam_provider::api::parse_quarantine;
+use capi_ipam_rollout::MAX_REPLICAS;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use jiff::SignedDuration;
-
-/// The maximum number of replicas that `plan` considers: it asks the ledger for each address.
-pub(crate) const MAX_REPLICAS: u64 = 100_000;
 
 /// Shows IP address pools of Cluster API, their addresses, and who holds them.
 #[derive(Debug, Parser)]

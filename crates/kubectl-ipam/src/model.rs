@@ -16,8 +16,6 @@ mod map;
 mod networks;
 mod overview;
 mod parts;
-mod plan;
-mod pool_name;
 mod pools;
 mod ranking;
 mod regions;
@@ -60,9 +58,6 @@ pub(crate) use self::overview::{
     FoundProblem, Overview, OverviewPool, PoolFinding, networks, ranges,
 };
 pub(crate) use self::parts::{health, parts};
-pub use self::plan::{PlanAddresses, PlanLine, PlanPool};
-pub(crate) use self::plan::{Uses, plan};
-pub use self::pool_name::PoolName;
 pub use self::pools::{Counts, KnownCounts, PoolLine};
 pub(crate) use self::pools::{pools, size};
 pub use self::registry::{
@@ -78,6 +73,8 @@ pub(crate) use self::show::{show, specification};
 pub use self::slices::SliceLine;
 pub(crate) use self::waiting_groups::{WaitingGroup, waiting_groups};
 pub(crate) use self::window::{MapPart, PoolWindow, View, window};
+pub use capi_ipam_api::PoolName;
+pub use capi_ipam_rollout::{PlanAddresses, PlanLine, PlanPool};
 
 /// The output of a command. The field `kind` names the command's type of output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -38,7 +38,7 @@ pub(crate) use self::usage::{
 const MAX_ATTEMPTS: usize = 10_000;
 
 /// The addresses that are not free, by scope.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Addresses {
     scopes: HashMap<Scope, ScopeEntry>,
     holdings: Holdings,

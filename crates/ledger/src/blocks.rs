@@ -32,11 +32,11 @@ pub(super) enum Affected {
 }
 
 /// What is known of this management cluster in each registry.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct ManagementClusters(BTreeMap<String, ManagementCluster>);
 
 /// What is known of this management cluster in a registry.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct ManagementCluster {
     /// Its identity, once it is known.
     pub(super) id: Option<Arc<str>>,
@@ -122,7 +122,7 @@ impl Ours<'_> {
 }
 
 /// The blocks of one network.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Blocks {
     /// The shared blocks of the specification. Those of the last valid one, as long as the
     /// specification is not valid.

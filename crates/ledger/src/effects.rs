@@ -6,7 +6,7 @@ use capi_ipam_api::{PoolKey, PoolSetKey, Slot};
 use capi_ipam_objects::namespaced_name::NamespacedName;
 
 /// What changes ask others to do. Taken with [`Ledger::take_effects`](super::Ledger::take_effects).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Claims to reconcile, in this order: they were granted a turn, or what they wait for has
     /// changed.

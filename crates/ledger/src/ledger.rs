@@ -27,7 +27,7 @@ use crate::{PoolInfo, addresses};
 ///
 /// Its methods are plain computations: they neither lock, wait nor call anybody. What a change asks
 /// others to do is recorded until [`Ledger::take_effects`] is called.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Ledger {
     pub(super) pools: Pools,
     pub(super) addresses: Addresses,

@@ -206,7 +206,7 @@ pub(super) struct PoolInNetwork {
 }
 
 /// The networks and namespaces that decide to which network a pool belongs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Networks {
     known: BTreeMap<Arc<str>, (NetworkInfo, Stamp)>,
     namespaces: HashMap<Arc<str>, (Labels, ListNumber)>,

@@ -4,7 +4,7 @@ use capi_ipam_api::AllocationOrder;
 use capi_ipam_ip::{Block, FreeRanks, FreeSet, SpanSet, UsableBlocks};
 
 /// The state of the order of a pool. A pool that allocates the lowest address first needs none.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Order {
     /// The block that was allocated last, and when, in microseconds since the Unix epoch; only with
     /// RoundRobin.

@@ -31,7 +31,7 @@ pub use self::overlaps::{MAX_OVERLAPS, Nearby};
 pub(crate) use crate::pool_info::PoolInfo;
 
 /// The pools.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Pools {
     entries: HashMap<PoolKey, PoolEntry>,
     /// The blocks of the existing pools.

@@ -99,7 +99,7 @@ impl fmt::Display for LimitReached {
 
 /// The claims with addresses of a pool, by namespace and Cluster. A claim can have two addresses
 /// for a moment, and counts once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Quota {
     per_namespace: Option<usize>,
     per_cluster: Option<usize>,

@@ -6,7 +6,7 @@ use capi_ipam_objects::observed::{Observed, Origin};
 use kube::core::ObjectMeta;
 
 /// The names of the IPRegistries that the watch has shown.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct RegistryNames {
     pub(super) known: Observed<()>,
     /// Whether a first list was complete.

@@ -66,7 +66,7 @@ impl SetInfo {
 pub(super) type Rank = (Reverse<u128>, usize);
 
 /// A set. Its object may be missing: claims wait for it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SetEntry {
     pub(super) info: Option<Arc<SetInfo>>,
     pub(super) members: Vec<PoolKey>,
@@ -153,7 +153,7 @@ impl SetEntry {
 }
 
 /// The sets.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sets {
     pub(super) entries: BTreeMap<PoolSetKey, SetEntry>,
     /// The pool and the block of each IPAddress that refers to a set. A user can remove the annotation

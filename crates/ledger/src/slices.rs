@@ -60,7 +60,7 @@ pub(super) struct Contents<'a> {
 }
 
 /// The slices of one owner, and their free numbers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Holding {
     slices: usize,
     /// Whether a slice is being assigned to it.
@@ -74,6 +74,7 @@ struct Holding {
 }
 
 /// A slice that is being assigned: its IPSlice is being created.
+#[derive(Clone)]
 struct Pending {
     owner: Arc<SliceOwner>,
     /// Its number among the groups of the pool.
@@ -81,6 +82,7 @@ struct Pending {
 }
 
 /// A slice in the range of the pool.
+#[derive(Clone)]
 struct Assigned {
     last: u128,
     block: Block,
@@ -98,6 +100,7 @@ impl Assigned {
 ///
 /// The numbers of the pool are divided into groups of the size of a slice. A group can be assigned
 /// if it has no slice and all its numbers are free.
+#[derive(Clone)]
 pub(super) struct Slices {
     rules: Arc<SliceRules>,
     /// The groups that have a number of the pool.

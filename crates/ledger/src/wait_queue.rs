@@ -182,7 +182,7 @@ type Position = (Priority, u64);
 type Waiting<'a> = (&'a Position, &'a NamespacedName);
 
 /// A claim that is waiting, blocked, has a turn or is lapsed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Queued {
     position: Position,
     /// Set in a pool with limits.
@@ -196,7 +196,7 @@ struct Queued {
 
 /// A priority queue of claims. When an address becomes free, the first claim is granted a turn: the
 /// right to one free address.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct WaitQueue {
     /// The claims that wait for an address outside of the headroom, and those that may use it.
     waiting: [BTreeMap<Position, NamespacedName>; 2],

@@ -4,15 +4,12 @@ use std::collections::BTreeSet;
 
 use capi_ipam_api::names::CLUSTER_GROUP;
 use capi_ipam_provider::api::Machine;
+use capi_ipam_rollout::{DEPLOYMENTS, WORKLOADS, control_plane};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 
 use crate::cluster::{CLUSTERS, named};
 use crate::error::Error;
 use crate::load::Loader;
-
-const DEPLOYMENTS: &str = "machinedeployments";
-/// The kinds of Cluster API that create Machines, apart from control planes.
-const WORKLOADS: [&str; 3] = [DEPLOYMENTS, "machinesets", "machinepools"];
 
 /// Lists the Machines of a namespace or of all. Fails if they may not be read.
 pub(super) async fn machines(
@@ -39,7 +36,8 @@ pub(super) async fn workloads(
     }
     let all = ListParams::default();
     let clusters = list(loader, of_plural(CLUSTERS), namespace, &all).await?;
-    let names: BTreeSet<_> = clusters.iter().filter_map(control_plane).collect();
+    let names = clusters.iter();
+    let names: BTreeSet<_> = names.filter_map(|(_, it)| control_plane(it)).collect();
     let mut creators = Vec::new();
     for (group, name) in names {
         let served = loader.cluster.kinds_of(group).await?;
@@ -51,15 +49,6 @@ pub(super) async fn workloads(
         found.extend(list(loader, Some(kind), namespace, &all).await?);
     }
     Ok(found)
-}
-
-/// The API group and the kind of the control plane that a Cluster names.
-fn control_plane((_, cluster): &(ApiResource, DynamicObject)) -> Option<(&str, &str)> {
-    let reference = cluster.data.pointer("/spec/controlPlaneRef")?;
-    let text = |field: &str| reference.get(field)?.as_str();
-    // A reference of v1beta1 has the version, too.
-    let group = text("apiGroup").or_else(|| Some(text("apiVersion")?.split_once('/')?.0));
-    group.zip(text("kind"))
 }
 
 /// The objects of a kind; none if they may not be read, or if the kind is not served.

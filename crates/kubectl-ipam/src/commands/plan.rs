@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use capi_ipam_api::{NamedPool, NamespaceSource};
 use capi_ipam_provider::api::IPAddressClaim;
+use capi_ipam_rollout::{PlanLine, Uses, plan};
 
 use super::{claims, cluster_api};
 use crate::error::Error;
 use crate::load::Loader;
-use crate::model::{PlanLine, Report, Uses, plan};
+use crate::model::Report;
 use crate::objects::{Kind, PoolRow};
 
 /// Only a MachineDeployment of this name is planned, if there is one, with the number of replicas.

@@ -9,9 +9,9 @@ use capi_ipam_ip::Block;
 use capi_ipam_ledger::Ledger;
 use capi_ipam_provider::api::{IPAddressClaim, Machine};
 
-use super::plan::machine_index;
 use crate::objects::{Objects, PoolRow, ReservationRow};
 use crate::user_reservation::{promised_to, reservation};
+use capi_ipam_rollout::machine_index;
 
 /// What can be reserved, by address, and why the other addresses cannot.
 #[derive(Debug, Default)]

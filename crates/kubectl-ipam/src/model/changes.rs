@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::pool_name::PoolName;
+use super::PoolName;
 
 /// A change of a reservation by `reserve`, `unreserve` or `quarantine`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -2,8 +2,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::PoolName;
 use super::fact::Fact;
-use super::pool_name::PoolName;
 use crate::objects::{Cause, ClaimRow, Kind, Objects};
 
 /// The reason of a claim that no provider serves.
@@ -78,6 +78,18 @@ fn address_of(claim: &ClaimRow, objects: &Objects) -> Fact<String> {
     Fact::of(found.map(|it| it.block.to_string()), is_complete)
 }
 
+/// The pool of a claim, as the claim has it if this provider does not serve it.
+fn pool_name(claim: &ClaimRow) -> PoolName {
+    match &claim.pool {
+        Ok(named) => named.into(),
+        Err(pool) => PoolName {
+            kind: pool.kind.clone(),
+            namespace: None,
+            name: pool.name.clone(),
+        },
+    }
+}
+
 fn line(claim: &ClaimRow, objects: &Objects) -> ClaimLine {
     let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
     let state = match (claim.is_deleting(), &claim.bound) {
@@ -86,7 +98,7 @@ fn line(claim: &ClaimRow, objects: &Objects) -> ClaimLine {
         (false, None) => ClaimState::Waiting,
     };
     let mut line = ClaimLine {
-        pool: PoolName::of_claim(claim),
+        pool: pool_name(claim),
         namespace: claim.key.namespace().to_owned(),
         name: claim.key.name().to_owned(),
         address: address_of(claim, objects),

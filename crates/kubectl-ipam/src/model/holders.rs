@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::PoolName;
 use super::fact::Fact;
-use super::pool_name::PoolName;
 use crate::objects::{AddressRow, ClaimRow, Kind, Objects, PoolRow, ReservationRow};
 
 /// What holds an address or prefix. A field is omitted if there is no value, and `null` if it may

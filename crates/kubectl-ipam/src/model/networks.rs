@@ -2,7 +2,7 @@ use capi_ipam_api::MemberPhase;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::pool_name::PoolName;
+use super::PoolName;
 use super::registry::{ReadyState, number};
 use crate::objects::NetworkRow;
 

@@ -2,10 +2,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::PoolName;
 use super::finding::{Check, Finding, Severity};
 use super::health::{Manager, Outage};
 use super::networks::{NetworkLine, network_line};
-use super::pool_name::PoolName;
 use super::pools::{PoolLine, Size};
 use super::registry::{block_count, number};
 use crate::objects::{Kind, NetworkRow, Objects};

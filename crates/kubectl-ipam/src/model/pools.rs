@@ -4,7 +4,7 @@ use capi_ipam_api::{AddressCounts, PoolKey};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::pool_name::PoolName;
+use super::PoolName;
 use super::registry::number;
 use crate::objects::{ClaimRow, Kind, Objects, PoolRow};
 

@@ -3,9 +3,9 @@ use capi_ipam_ip::Block;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::PoolName;
 use super::claims::{ClaimLine, claims};
 use super::holders::{Holder, PoolMatch, holders, matches_of};
-use super::pool_name::PoolName;
 use super::ranking::{Fit, Natural, best, fit};
 use crate::objects::{AddressRow, ClaimRow, Kind, Objects, PoolRow, ReservationRow};
 

@@ -3,13 +3,13 @@ use capi_ipam_ledger::Ledger;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::PoolName;
 use super::claims::{ClaimLine, claims};
 use super::contents::contents;
 use super::fact::{Fact, list};
 use super::finding::Check;
 use super::holders::{Holder, holders};
 use super::map::{Content, OccupancyMap, map};
-use super::pool_name::PoolName;
 use super::pools::{KnownCounts, readiness};
 use super::slices::{SliceLine, pool_slices};
 use crate::objects::{Kind, Objects, PoolRow};

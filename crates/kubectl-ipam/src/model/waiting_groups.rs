@@ -2,9 +2,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::PoolName;
 use super::claims::{ClaimLine, claims};
 use super::doctor::grouped;
-use super::pool_name::PoolName;
 use crate::objects::{ClaimRow, Objects};
 
 /// Maximum number of claims that a group lists.

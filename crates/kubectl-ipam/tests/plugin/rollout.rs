@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use capi_ipam_testing::consumer::Consumer;
 use capi_ipam_testing::control_plane::{ControlPlane, Installation, Options, ensure};
 use capi_ipam_testing::manager::Manager;
+use capi_ipam_testing::ports::free_port;
 use capi_ipam_testing::wait::eventually;
 use serde_json::{Value, json};
 
@@ -141,6 +142,7 @@ async fn rollout_is_planned_and_addresses_are_adopted() {
     machine(&plane, &consumer, "md-2", deployment, &["md-2-0"]).await;
 
     the_plan_counts_what_is_free(admin, namespace);
+    the_manager_exports_the_plan(&plane, &program, namespace).await;
     plane.kubectl(&[
         "config",
         "set-context",
@@ -154,6 +156,45 @@ async fn rollout_is_planned_and_addresses_are_adopted() {
     assert!(output.contains("is short of 24 addresses"), "{output}");
     permissions_of_the_plan_are_named(&plane, &consumer).await;
     reported_addresses_are_adopted(&plane, &consumer).await;
+}
+
+/// A second manager, with the permissions of the component.
+async fn the_manager_exports_the_plan(plane: &ControlPlane, program: &Path, namespace: &str) {
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config");
+    for file in ["role.yaml", "role_binding.yaml"] {
+        plane.kubectl(&["apply", "-f", &format!("{config}/rollout-metrics/{file}")]);
+    }
+    let user = "--as=system:serviceaccount:capi-ipam-in-cluster-system:capi-ipam-in-cluster-controller-manager";
+    for plural in [
+        "machinepools.cluster.x-k8s.io",
+        "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
+    ] {
+        let answer = plane.kubectl(&["auth", "can-i", "list", plural, "--all-namespaces", user]);
+        assert_eq!(answer.trim(), "yes", "{plural}");
+    }
+    let address = format!("127.0.0.1:{}", free_port());
+    let flags = [
+        "--webhook-port=0",
+        "--rollout-metrics",
+        "--insecure-diagnostics",
+        &format!("--diagnostics-address={address}"),
+    ];
+    let _second = Manager::start_program(plane, program, plane.kubeconfig(), &flags);
+    let server = format!("--server=http://{address}");
+    let series = |state: &str, count: u32| {
+        let labels =
+            format!(r#"kind="InClusterIPPool",namespace="{namespace}",pool="web",state="{state}""#);
+        format!("capi_ipam_pool_planned_addresses{{{labels}}} {count}\n")
+    };
+    eventually("the plan is exported", async || {
+        let metrics = plane
+            .try_kubectl(&["get", "--raw", "/metrics", &server])
+            .ok()?;
+        let is_exported =
+            metrics.contains(&series("needed", 2)) && metrics.contains(&series("missing", 0));
+        is_exported.then_some(())
+    })
+    .await;
 }
 
 /// Seven addresses, three of them in use. The control plane needs one more, the deployment too.

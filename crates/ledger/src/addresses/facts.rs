@@ -9,7 +9,7 @@ use super::usage::{AddressUsage, Availability, Released, ReservationInfo};
 
 /// What one address contributes to every count: a value that is computed from its usage, and never
 /// changed. The default is that of an address which nothing uses.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) availability: Availability,
     /// The pools whose IPAddress objects have the address, in order: nearly always one.

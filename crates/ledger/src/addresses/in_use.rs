@@ -7,7 +7,7 @@ use capi_ipam_ip::Block;
 
 /// In how many scopes each block is in use. Only equal blocks are compared: an address in a prefix
 /// that another pool has allocated is not found.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InUse {
     /// The scopes in which an IPAddress has the block. About 30 bytes for each address in use.
     scopes: HashMap<Block, ScopeCount>,

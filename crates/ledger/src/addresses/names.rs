@@ -12,6 +12,7 @@ use super::problems::InvalidReservation;
 use super::{Addresses, slot};
 
 /// A reservation that is not valid. The API server creates no other one of its name.
+#[derive(Clone)]
 pub(super) struct Ignored {
     /// The address that its name reserves, if it is known.
     pub(super) slot: Option<Slot>,

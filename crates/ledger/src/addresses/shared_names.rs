@@ -34,7 +34,7 @@ impl Borrow<str> for SharedName {
 }
 
 /// Names that many entries of the ledger have, each stored once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SharedNames {
     names: HashSet<SharedName>,
     /// The number of names at which unused ones are removed next.

@@ -19,7 +19,7 @@ use super::shared_names::SharedName;
 use crate::quota::Consumer;
 
 /// The addresses of one scope that are not free, and the pools that allocate from the scope.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ScopeEntry {
     pub(crate) usage: UsageMap,
     /// The existing pools of the scope, ordered: one, unless the scope is a network.
@@ -30,7 +30,7 @@ pub(crate) struct ScopeEntry {
 
 /// The usage of each address that is not free, in the order of the addresses. Boxed, since the
 /// nodes of a map are half empty.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct UsageMap {
     entries: BTreeMap<Block, Box<AddressUsage>>,
     /// The number of blocks of each family and length.
@@ -169,7 +169,7 @@ pub(crate) fn set_in_order(pools: &mut Vec<PoolKey>, pool: &PoolKey, is_included
 }
 
 /// What uses one address. It is free when nothing does.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct AddressUsage {
     pub(crate) reservation: Option<ReservationInfo>,
     /// The IPAddress objects with this address: more than one if it is a duplicate.
@@ -192,7 +192,7 @@ pub(crate) struct CandidateInfo {
 }
 
 /// What the ledger keeps of an IPReservation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReservationInfo {
     pub(crate) uid: ObjectUid,
     /// When it was last seen.
@@ -261,7 +261,7 @@ pub(crate) enum Period {
 
 /// The addresses that are reserved for each claim. The reverse of [`AddressUsage::reservation`],
 /// except that an address that cools down is not held.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Holdings {
     /// Addresses that the last claim of that name has released, and that cool down or are
     /// remembered.

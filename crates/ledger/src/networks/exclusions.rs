@@ -15,7 +15,7 @@ use crate::count;
 
 /// What no pool of one network allocates. The sets are computed once after a change and shared by
 /// all pools.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Exclusions {
     rules: Option<Arc<NetworkRules>>,
     /// The gateways of the pools, with the number of pools.
@@ -28,6 +28,7 @@ pub(crate) struct Exclusions {
 }
 
 /// A value for each IP family, computed when it is needed.
+#[derive(Clone)]
 struct ByFamily<T> {
     v4: OnceCell<T>,
     v6: OnceCell<T>,
@@ -53,6 +54,7 @@ impl<T> ByFamily<T> {
 }
 
 /// The blocks of a pool without the exclusions of its network, and what they were computed from.
+#[derive(Clone)]
 pub(crate) struct AppliedExclusions {
     declared: Arc<UsableBlocks>,
     excluded: Arc<SpanSet>,

@@ -8,7 +8,7 @@ use capi_ipam_ip::{Block, FreeSet, SpanSet, UsableBlocks};
 use crate::addresses::UsageMap;
 
 /// The draining parts of a pool. Empty if the pool has none.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Draining {
     /// The numbers of these parts that are not in use, reserved or cooling down.
     pub(crate) unused: FreeSet,

@@ -31,7 +31,7 @@ pub(crate) struct PoolGateways {
 }
 
 /// One pool. Its object may be missing: addresses can be in use after the pool is deleted.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct PoolEntry {
     /// As the pool object declares it; `None` without an object.
     pub(super) declared: Option<Arc<PoolInfo>>,

@@ -69,7 +69,7 @@ pub(crate) fn quarantine_end(until: i64) -> i64 {
 }
 
 /// The addresses of one period.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Addresses {
     /// Each with the second in which it was released or in which its quarantine ends, in this order.
     by_second: BTreeSet<(i64, Slot)>,
@@ -100,7 +100,7 @@ impl Addresses {
 }
 
 /// The released and the quarantined addresses of a pool that have a reservation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ReleasedAddresses {
     cooling_down: Addresses,
     remembered: Addresses,

@@ -6,7 +6,7 @@ use crate::networks::exclusions::AppliedExclusions;
 use crate::networks::scope_rule::{Record, StatusRecord};
 
 /// What is known of the scope of a pool.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct PoolScope {
     /// What is recorded of the scope.
     pub(crate) record: Record,

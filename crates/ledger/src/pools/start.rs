@@ -37,7 +37,7 @@ pub(crate) enum Phase {
 }
 
 /// The initial lists, and what is done after them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Start {
     /// Whether each list that has begun was complete once.
     lists: BTreeMap<PoolInput, bool>,

@@ -11,7 +11,7 @@ use super::{Group, Position, Supply, WaitQueue, Waiting};
 pub(super) const TURN_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// What may allow blocked claims to have an address.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in super::super) struct Freed {
     /// The groups that have fewer addresses, or may have more.
     pub(in super::super) groups: Vec<Group>,

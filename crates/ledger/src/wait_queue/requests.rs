@@ -8,7 +8,7 @@ use capi_ipam_objects::namespaced_name::NamespacedName;
 use super::{Position, Waiting};
 
 /// The requested blocks of one pool, and the claims that wait for each of them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RequestedBlocks {
     blocks: HashMap<Block, Requested>,
     /// The blocks that are free, that claims wait for, and for which no claim has a turn, by the
@@ -20,7 +20,7 @@ pub(super) struct RequestedBlocks {
 }
 
 /// One requested block.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Requested {
     /// The claims that wait for it, first one first, and whether each may use the headroom.
     waiting: BTreeMap<Position, (NamespacedName, bool)>,

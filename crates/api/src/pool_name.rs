@@ -1,10 +1,13 @@
+//! References to pools and sets as outputs have them.
+
 use std::fmt;
 
-use capi_ipam_api::{NamedPool, PoolKey, PoolSetKey};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::objects::ClaimRow;
+use super::named_pool::NamedPool;
+use super::pool_key::PoolKey;
+use super::pool_set_key::PoolSetKey;
 
 /// A reference to a pool, or to a set of pools. Displayed as `InClusterIPPool team-a/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,20 +27,6 @@ impl fmt::Display for PoolName {
         match &self.namespace {
             Some(namespace) => write!(formatter, "{kind} {namespace}/{name}"),
             None => write!(formatter, "{kind} {name}"),
-        }
-    }
-}
-
-impl PoolName {
-    /// The pool of a claim, as the claim has it if this provider does not serve it.
-    pub(super) fn of_claim(claim: &ClaimRow) -> Self {
-        match &claim.pool {
-            Ok(named) => named.into(),
-            Err(pool) => Self {
-                kind: pool.kind.clone(),
-                namespace: None,
-                name: pool.name.clone(),
-            },
         }
     }
 }

@@ -4,8 +4,8 @@
 )]
 
 use capi_ipam_api::{IPReservation, Pool, PoolSet, PoolSetKey, PoolSetKind};
+use capi_ipam_contract::IPAddress;
 use capi_ipam_ledger::Observe;
-use capi_ipam_provider::api::IPAddress;
 use serde_json::json;
 
 use super::*;

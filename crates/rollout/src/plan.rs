@@ -3,24 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use capi_ipam_api::{IPSlice, NamedPool, PoolChoice, PoolKey, Scope};
-use capi_ipam_controller::clock;
-use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_api::{IPSlice, NamedPool, PoolChoice, PoolKey, PoolName, Scope};
+use capi_ipam_contract::{IPAddressClaim, Machine, MachineIndex, Uid};
 use capi_ipam_ledger::{
     ClaimAttributes, Ledger, Outcome, PoolInfo, Preparation, Reason, SetInfo, failure_domain,
     machine_failure_domain,
 };
-use capi_ipam_provider::api::{IPAddressClaim, Machine, MachineIndex, Uid};
+use capi_ipam_objects::clock;
+use capi_ipam_objects::namespaced_name::NamespacedName;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube::ResourceExt;
-use kube::api::{ApiResource, DynamicObject};
-use kube::core::SelectorExt;
+use kube::core::{ApiResource, DynamicObject, SelectorExt};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::pool_name::PoolName;
-use crate::cli::MAX_REPLICAS;
+/// The maximum number of replicas that are considered: the ledger is asked for each address.
+pub const MAX_REPLICAS: u64 = 100_000;
 
 /// The annotation with the maximum that the autoscaler uses.
 const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size";
@@ -54,7 +53,7 @@ pub struct PlanLine {
     pub max_surge: u64,
     /// The failure domain of its template.
     #[serde(skip)]
-    pub(crate) zone: Option<String>,
+    pub zone: Option<String>,
     /// What its Machines use of one pool; omitted if none of them has a claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub addresses: Option<PlanAddresses>,
@@ -100,11 +99,7 @@ pub struct PlanPool {
 impl PlanLine {
     /// Reads an object of a kind; `None` if it is in deletion, or belongs to a MachineDeployment.
     /// `planned` is another number of replicas.
-    pub(crate) fn of(
-        kind: &ApiResource,
-        object: &DynamicObject,
-        planned: Option<u64>,
-    ) -> Option<Self> {
+    pub fn of(kind: &ApiResource, object: &DynamicObject, planned: Option<u64>) -> Option<Self> {
         let metadata = &object.metadata;
         let controller = controller(object.owner_references());
         let is_part = controller.is_some_and(|(kind, _)| kind == MACHINE_DEPLOYMENT);
@@ -242,13 +237,14 @@ fn assumption(set: Option<&SetInfo>, zone: Option<&str>) -> Option<String> {
 
 /// The claims that the Machines of each workload have for each pool or set, and those of others that
 /// wait.
-pub(crate) struct Uses<'a> {
+pub struct Uses<'a> {
     of_workloads: Vec<BTreeMap<NamedPool, Vec<Claimed<'a>>>>,
     waiting: Vec<(NamedPool, Claimed<'a>)>,
 }
 
 impl<'a> Uses<'a> {
-    pub(crate) fn of(
+    /// Assigns claims to the workloads whose Machines they are for.
+    pub fn of(
         workloads: &[PlanLine],
         machines: &'a [Machine],
         claims: &'a [IPAddressClaim],
@@ -283,14 +279,14 @@ impl<'a> Uses<'a> {
     }
 
     /// The pools and sets that the Machines of the workloads use.
-    pub(crate) fn pools(&self) -> BTreeSet<NamedPool> {
+    pub fn pools(&self) -> BTreeSet<NamedPool> {
         let pools = self.of_workloads.iter().flat_map(BTreeMap::keys);
         pools.cloned().collect()
     }
 }
 
 /// The Machines of each namespace.
-pub(super) fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<&Machine>> {
+pub fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<&Machine>> {
     let mut index: HashMap<&str, MachineIndex<&Machine>> = HashMap::new();
     for machine in machines {
         let namespace = machine.metadata.namespace.as_deref().unwrap_or_default();
@@ -301,7 +297,7 @@ pub(super) fn machine_index(machines: &[Machine]) -> HashMap<&str, MachineIndex<
 
 /// Plans the peaks of all workloads at the same time, in their order. Other claims that wait for
 /// their pools are served first.
-pub(crate) fn plan(
+pub fn plan(
     workloads: Vec<PlanLine>,
     uses: &Uses<'_>,
     ledger: &mut Ledger,
