@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::objects::ClaimRow;
 
-/// A reference to a pool, or to a set of pools. Displayed as `InClusterIPPool team-a/web`.
+/// A reference to a pool, or to a set of pools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolName {
     /// Kind of the pool.
