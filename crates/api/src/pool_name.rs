@@ -9,7 +9,7 @@ use super::named_pool::NamedPool;
 use super::pool_key::PoolKey;
 use super::pool_set_key::PoolSetKey;
 
-/// A reference to a pool, or to a set of pools. Displayed as `InClusterIPPool team-a/web`.
+/// A reference to a pool, or to a set of pools.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PoolName {
     /// Kind of the pool.

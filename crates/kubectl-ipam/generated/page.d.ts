@@ -30,7 +30,7 @@ export interface BlockRegistry {
   name: string;
   /** Status of the condition Ready: `True`, `False` or `Unknown`. */
   ready: string;
-  /** Why the registry is not ready. */
+  /** Why it is not ready. */
   reason?: string | null;
 }
 
@@ -424,7 +424,7 @@ export interface OverviewNetwork {
   pools: number;
   /** Status of the condition Ready: `True`, `False` or `Unknown`. */
   ready: string;
-  /** Why the network is not ready. */
+  /** Why it is not ready. */
   reason?: string | null;
   /** Addresses that its pools contain, each counted once. */
   total: number;

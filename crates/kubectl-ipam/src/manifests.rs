@@ -68,7 +68,8 @@ pub(crate) fn value(object: &impl Serialize) -> Result<Value, Error> {
     serde_json::to_value(object).map_err(|error| Error::Output(error.to_string()))
 }
 
-fn api_version() -> String {
+/// The version of the objects of the provider.
+pub(crate) fn api_version() -> String {
     format!("{}/{}", names::GROUP, names::POOL_VERSION)
 }
 

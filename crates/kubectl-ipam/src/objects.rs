@@ -215,9 +215,7 @@ impl PoolRow {
     }
 
     fn condition(&self, type_: &str) -> Option<&Condition> {
-        self.conditions
-            .iter()
-            .find(|condition| condition.type_ == type_)
+        conditions::find(&self.conditions, type_)
     }
 
     /// Why the pool is exhausted, or is not; `None` if no provider has reported it.

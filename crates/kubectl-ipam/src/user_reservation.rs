@@ -1,8 +1,10 @@
 //! The reservations that `reserve` creates and `convert` writes.
 
-use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Slot, names};
+use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Slot};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use kube::api::ObjectMeta;
+
+use crate::manifests::api_version;
 
 /// A reservation of a user: it excludes an address from allocation, or keeps it for a claim.
 pub(crate) fn reservation(
@@ -12,7 +14,7 @@ pub(crate) fn reservation(
 ) -> IPReservation {
     let block = slot.block;
     IPReservation {
-        api_version: Some(format!("{}/{}", names::GROUP, names::POOL_VERSION)),
+        api_version: Some(api_version()),
         kind: Some("IPReservation".to_owned()),
         metadata: ObjectMeta {
             name: Some(slot.reservation_name()),

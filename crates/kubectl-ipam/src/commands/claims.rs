@@ -28,8 +28,8 @@ pub(super) struct Wanted<'a> {
 impl Wanted<'_> {
     /// Whether a claim is listed. One that another provider has bound is listed only if it is named.
     fn includes(&self, claim: &ClaimRow) -> bool {
-        let mut names = self.names.iter();
-        let is_named = names.any(|name| has_name(&claim.key, name));
+        let mut wanted = self.names.iter();
+        let is_named = wanted.any(|name| has_name(&claim.key, name));
         let has_pool = match &claim.pool {
             Ok(named) => {
                 let wanted = self.pool.map(PoolText::parse);

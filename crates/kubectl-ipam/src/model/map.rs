@@ -220,11 +220,15 @@ fn cell_of(
     size: u128,
 ) -> Option<u64> {
     let number = content.usable.number(block)?;
-    let offset = content.regions.position(number)?.checked_sub(start)?;
-    if offset >= length {
-        return None;
-    }
-    u64::try_from(offset.checked_div(size)?).ok()
+    let position = content.regions.position(number)?;
+    let is_within = position < start.saturating_add(length);
+    index_of(position, start, size).filter(|_| is_within)
+}
+
+/// The cell with a position in a part that begins at `start`.
+pub(super) fn index_of(position: u128, start: u128, cell_size: u128) -> Option<u64> {
+    let offset = position.checked_sub(start)?;
+    u64::try_from(offset.checked_div(cell_size)?).ok()
 }
 
 /// Whether a slice begins with the cell at a position. A cell with several slices has no border.

@@ -31,9 +31,7 @@ impl Regions {
             return Self::new(all, false);
         }
         let numbers = used.filter_map(|block| usable.number(block));
-        let used: SpanSet = numbers
-            .filter_map(|number| Span::new(number, number))
-            .collect();
+        let used: SpanSet = numbers.map(Span::single).collect();
         let mut part = join(used.spans().iter().copied());
         if part.is_empty() {
             part = declared

@@ -8,7 +8,7 @@ use super::contents::contents;
 use super::fact::list;
 use super::finding::Finding;
 use super::holders::holders;
-use super::map::{Cell, Cells, Content, cells};
+use super::map::{Cell, Cells, Content, cells, index_of};
 use super::pools::{Size, size};
 use super::show::{PoolDetails, specification};
 use super::slices::pool_slices;
@@ -153,12 +153,6 @@ fn extent(total: u128, requested: MapPart, position: impl Fn(Block) -> Option<u1
         length: length.min(total.saturating_sub(start)),
         focus,
     }
-}
-
-/// The cell of a window with a position.
-fn index_of(position: u128, start: u128, cell_size: u128) -> Option<u64> {
-    let offset = position.checked_sub(start)?;
-    u64::try_from(offset.checked_div(cell_size)?).ok()
 }
 
 /// Describes a pool and a part of its map. The ledger has the same objects.

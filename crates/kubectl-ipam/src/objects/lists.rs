@@ -159,9 +159,7 @@ impl Objects {
     }
 
     pub(crate) fn pool(&self, key: &PoolKey) -> Option<&PoolRow> {
-        let namespace = key.namespace.as_deref().unwrap_or_default();
-        let name = NamespacedName::new(namespace, &key.name);
-        self.pools.get(&key.kind)?.get(&name)
+        self.pools.get(&key.kind)?.get(&name_of(key))
     }
 
     /// The sets of pools, by kind, namespace and name.
@@ -179,10 +177,8 @@ impl Objects {
 
     /// Whether a pool exists, also one that cannot be decoded.
     pub(crate) fn has_pool(&self, key: &PoolKey) -> bool {
-        let namespace = key.namespace.as_deref().unwrap_or_default();
-        let name = NamespacedName::new(namespace, &key.name);
         let table = self.pools.get(&key.kind);
-        table.is_some_and(|table| table.contains(&name))
+        table.is_some_and(|table| table.contains(&name_of(key)))
     }
 
     /// The pools of a network, by kind, namespace and name.
@@ -223,6 +219,11 @@ impl Objects {
         claims.retain(|claim| claim.pool.is_ok());
         claims
     }
+}
+
+/// The namespace and the name of a pool.
+fn name_of(key: &PoolKey) -> NamespacedName {
+    NamespacedName::new(key.namespace.as_deref().unwrap_or_default(), &key.name)
 }
 
 /// Takes the rows of another table, if there are some.

@@ -66,10 +66,10 @@ impl UnservedPool {
         } = claim.spec.pool_ref.clone();
         let cause = cause(&group, &kind, served)?;
         Some(Self {
-            cause,
             group,
             kind,
             name,
+            cause,
         })
     }
 

@@ -41,8 +41,8 @@ fn add_namespace(cells: &mut Vec<Cell>, place: usize, namespace: &str, style: St
     }
 }
 
-fn text(value: &Option<String>) -> String {
-    value.clone().unwrap_or_default()
+fn text(value: Option<&String>) -> String {
+    value.cloned().unwrap_or_default()
 }
 
 /// The lines of an allocation log.
@@ -57,18 +57,18 @@ pub(super) fn history(events: &[AllocationEvent], style: Style) -> Grid {
             ("TIME", format!("{time:.0}")),
             ("EVENT", format!("{:?}", event.event)),
             ("CLAIM", name.collect()),
-            ("CLUSTER", text(&claim.cluster)),
+            ("CLUSTER", text(claim.cluster.as_ref())),
             ("POOL", namespace.chain([pool.name.clone()]).collect()),
         ];
         if style.wide {
             cells.extend([
                 ("ADDRESS", event.address.clone()),
                 ("CAUSE", format!("{:?}", event.cause)),
-                ("MACHINE", text(&event.machine)),
-                ("UID", text(&claim.uid)),
-                ("NETWORK", text(&event.network)),
-                ("PREVIOUS", text(&event.previous_network)),
-                ("MANAGEMENT", text(&event.management_cluster)),
+                ("MACHINE", text(event.machine.as_ref())),
+                ("UID", text(claim.uid.as_ref())),
+                ("NETWORK", text(event.network.as_ref())),
+                ("PREVIOUS", text(event.previous_network.as_ref())),
+                ("MANAGEMENT", text(event.management_cluster.as_ref())),
             ]);
         }
         cells
@@ -100,8 +100,8 @@ pub(super) fn pools(pools: &[PoolLine], style: Style) -> Grid {
                 ("RESERVED", count(|counts| counts.reserved)),
                 ("QUARANTINED", count(|counts| counts.quarantined)),
                 ("OUTOFRANGE", count(|counts| counts.out_of_range)),
-                ("NETWORK", text(&line.network)),
-                ("REASON", text(&line.reason)),
+                ("NETWORK", text(line.network.as_ref())),
+                ("REASON", text(line.reason.as_ref())),
             ]);
         }
         cells
@@ -254,8 +254,8 @@ pub(super) fn networks(networks: &[NetworkLine], style: Style) -> Grid {
             let lengths: Vec<String> = lengths.map(|length| format!("/{length}")).collect();
             cells.extend([
                 ("LENGTHS", lengths.join(" ")),
-                ("REASON", text(&line.state.reason)),
-                ("MESSAGE", text(&line.state.message)),
+                ("REASON", text(line.state.reason.as_ref())),
+                ("MESSAGE", text(line.state.message.as_ref())),
             ]);
         }
         cells
@@ -302,14 +302,14 @@ pub(super) fn claims(claims: &[ClaimLine], style: Style) -> Grid {
             ("ADDRESS", fact(&claim.address)),
             ("AGE", age(claim.created, style.now)),
             ("STATE", state),
-            ("REASON", text(&claim.reason)),
+            ("REASON", text(claim.reason.as_ref())),
         ];
         add_namespace(&mut cells, 0, &claim.namespace, style);
         if style.wide {
             cells.extend([
-                ("CLUSTER", text(&claim.cluster)),
-                ("MACHINE", text(&claim.machine)),
-                ("MESSAGE", text(&claim.message)),
+                ("CLUSTER", text(claim.cluster.as_ref())),
+                ("MACHINE", text(claim.machine.as_ref())),
+                ("MESSAGE", text(claim.message.as_ref())),
             ]);
         }
         cells

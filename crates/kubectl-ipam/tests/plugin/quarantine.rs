@@ -98,7 +98,7 @@ async fn addresses_are_quarantined_at_once_or_with_their_claim() {
     assert_eq!(consumer.wait_for_address("of-set").await, "10.0.1.10");
     assert_eq!(call(&["quarantine", "10.0.1.10", reason]).0, 0);
     // The pool is that of the IPAddress.
-    assert_eq!(findings(&["--pool=rack"]), [of_claim("of-set")]);
+    assert_eq!(findings(&["rack"]), [of_claim("of-set")]);
     let pool = "--pool=IPPoolSet/racks";
     let (code, output, _) = call(&["claims", pool, "--no-headers"]);
     assert!(code == 0 && output.starts_with("of-set "), "{output}");

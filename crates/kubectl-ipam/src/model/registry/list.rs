@@ -49,7 +49,7 @@ pub struct RegistryLine {
 pub struct ReadyState {
     /// Status of the condition Ready: `True`, `False` or `Unknown`.
     pub ready: String,
-    /// Why the registry is not ready.
+    /// Why it is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Details of the reason.
