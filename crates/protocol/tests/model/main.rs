@@ -84,6 +84,7 @@ mod protocol;
 mod recovery;
 mod scope;
 mod server;
+mod sets;
 mod slices;
 mod state;
 mod sweeper;
@@ -97,6 +98,7 @@ use stateright::{Checker, UniformChooser};
 use checks::{assert_holds, assert_no_violation, checker};
 use protocol::Protocol;
 use scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
+use state::Member;
 
 /// One manager, one address, two claims, of which one is deleted and created again.
 const ONE_MANAGER: Scope = Scope {
@@ -497,6 +499,124 @@ fn deleted_pool_and_its_claims_do_not_deadlock() {
         managers: 2,
         first_is_current: true,
         second_updates: 2,
+        ..deleted
+    });
+}
+
+/// Claims for a set of two pools, each with one address.
+const SET: Scope = Scope {
+    sets: true,
+    addresses: 2,
+    lives: [1, 1],
+    sweepers: true,
+    ..SMALLEST
+};
+
+#[test]
+fn claim_for_a_set_keeps_its_member() {
+    let changed = Scope {
+        set_changes: 1,
+        ..SET
+    };
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        crashes: 1,
+        lost_replies: 1,
+        ..changed
+    });
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        ..changed
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 0],
+        late_writes: 1,
+        ..changed
+    });
+}
+
+#[test]
+fn two_managers_choose_different_members() {
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lives: [1, 0],
+        set_changes: 1,
+        ..SET
+    });
+}
+
+#[test]
+fn reservation_decides_which_member_has_an_address() {
+    for edited in [Member::Missing, Member::Wrong] {
+        let edited = Scope {
+            edits: 1,
+            edited,
+            ..SET
+        };
+        assert_holds_in_both_modes(edited);
+        assert_holds_in_both_modes(Scope {
+            lives: [2, 0],
+            crashes: 1,
+            lost_replies: 1,
+            ..edited
+        });
+        assert_holds_in_both_modes(Scope {
+            managers: 2,
+            first_is_current: true,
+            second_updates: 1,
+            lives: [1, 0],
+            ..edited
+        });
+    }
+}
+
+#[test]
+fn address_without_an_annotation_is_of_the_member_with_it() {
+    let edited = Scope {
+        edits: 1,
+        lives: [2, 0],
+        ..SET
+    };
+    assert_holds_in_both_modes(Scope {
+        late_writes: 1,
+        ..edited
+    });
+    assert_holds_in_both_modes(Scope {
+        vanishings: 1,
+        forced: 1,
+        crashes: 1,
+        ..edited
+    });
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        ..edited
+    });
+}
+
+#[test]
+fn deleted_member_is_replaced() {
+    let deleted = Scope {
+        pool_deletion: true,
+        ..SET
+    };
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 0],
+        late_writes: 1,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lives: [1, 0],
         ..deleted
     });
 }

@@ -108,6 +108,13 @@ pub(crate) enum Mutation {
     ReleaseDespiteFinalizers,
     /// R2 releases what a user has promised to the name of the claim.
     ReleasePromises,
+    /// The sweeper releases the reservation of a claim whose IPAddress names another member of the
+    /// set, or none, in its annotation.
+    SweepByAnnotation,
+    /// A member of a set is chosen without looking at the reservations and attempts of the claim.
+    ChooseAgain,
+    /// A claim waits for the member in which it has a reservation although the member is gone.
+    WaitForMissingMember,
 }
 
 /// One manager, two claims for one address.
@@ -161,6 +168,12 @@ const STICKY: Scope = Scope {
 };
 const DELETED_POOL: Scope = Scope {
     pool_deletion: true,
+    ..SMALLEST
+};
+/// A set of two pools.
+const SET: Scope = Scope {
+    sets: true,
+    addresses: 2,
     ..SMALLEST
 };
 
@@ -474,6 +487,39 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
             ..SMALLEST
         },
         properties::NOT_FREED,
+    ),
+    (
+        Mutation::SweepByAnnotation,
+        Scope {
+            edits: 1,
+            sweepers: true,
+            managers: 2,
+            first_is_current: true,
+            second_updates: 1,
+            ..SET
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::ChooseAgain,
+        Scope {
+            set_changes: 1,
+            crashes: 1,
+            ..SET
+        },
+        properties::ONE_CHOICE,
+    ),
+    (
+        Mutation::WaitForMissingMember,
+        Scope {
+            pool_deletion: true,
+            crashes: 1,
+            managers: 2,
+            first_is_current: true,
+            second_updates: 1,
+            ..SET
+        },
+        properties::RECOVERS,
     ),
 ];
 
