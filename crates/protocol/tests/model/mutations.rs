@@ -49,6 +49,8 @@ pub(crate) enum Mutation {
     SweepAddressByCache,
     /// The sweeper frees the reservation of an existing unbound claim.
     SweepUnboundClaims,
+    /// The sweeper does not read the IPAddress of a bound claim again after the claim.
+    SweepByFirstRead,
     /// A3 before A1.
     CreateBeforeFinalizer,
     /// The reservation is deleted when A1 fails, without reading the claim.
@@ -276,6 +278,15 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
     (
         Mutation::SweepUnboundClaims,
         Scope {
+            sweepers: true,
+            ..STALE
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::SweepByFirstRead,
+        Scope {
+            addresses: 2,
             sweepers: true,
             ..STALE
         },

@@ -217,6 +217,9 @@ impl State {
                 match check.next(event) {
                     Step::Done(Verdict::Keep(_)) => Sweep::Idle,
                     Step::Done(Verdict::Release) => self.release_of(scope, manager, address, age),
+                    Step::ReadAddress if scope.has_mutation(Mutation::SweepByFirstRead) => {
+                        self.release_of(scope, manager, address, age)
+                    }
                     _ => Sweep::Check {
                         address,
                         name,
