@@ -105,12 +105,7 @@ impl Leader {
 }
 
 /// The flags of a manager.
-fn flags(
-    plan: &Plan,
-    number: usize,
-    namespace: &str,
-    webhooks: Option<&Webhooks>,
-) -> Vec<String> {
+fn flags(plan: &Plan, number: usize, namespace: &str, webhooks: Option<&Webhooks>) -> Vec<String> {
     let all = FLAGS.into_iter().map(str::to_owned);
     let own = plan.workload.flags(number, namespace);
     let webhooks = webhooks.map(Webhooks::flags);
@@ -161,10 +156,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     let client = consumer.client.clone();
     let observer = Observer::start(&client).await;
     let mut leaders = Vec::new();
-    let webhooks = plan
-        .workload
-        .has_webhook()
-        .then(|| Webhooks::new(plane));
+    let webhooks = plan.workload.has_webhook().then(|| Webhooks::new(plane));
     for number in 0..plan.managers {
         let fault = plan.fault.clone().filter(|_| number == 0);
         let proxy = Proxy::start(plane, number, fault).await;

@@ -55,7 +55,8 @@ impl Work<'_> {
     }
 
     async fn request_cluster(&self, name: &str, port: u32) -> Result<DynamicObject, CallError> {
-        let infrastructure = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": name});
+        let infrastructure =
+            json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "Any", "name": name});
         let cluster = json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster",
             "metadata": {"name": name, "namespace": self.consumer.namespace},

@@ -756,10 +756,7 @@ fn larger_scopes_of_sets_hold() {
         ..SET
     };
     assert_holds_in_both_modes(two);
-    assert_holds_in_both_modes(Scope {
-        sets: false,
-        ..two
-    });
+    assert_holds_in_both_modes(Scope { sets: false, ..two });
     assert_holds_in_both_modes(Scope { edits: 1, ..two });
     assert_holds_in_both_modes(Scope {
         set_changes: 1,

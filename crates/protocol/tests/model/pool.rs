@@ -108,9 +108,7 @@ impl State {
     /// member is one of each pool that contains the address.
     fn has_listed_address(&self, scope: &Scope) -> bool {
         let mut listed = self.objects.addresses.iter().flatten();
-        listed.any(|found| {
-            scope.is_in_pool(found.address.into()) && found.member != Member::Wrong
-        })
+        listed.any(|found| scope.is_in_pool(found.address.into()) && found.member != Member::Wrong)
     }
 
     /// The API server removes the pool along with its last finalizer.

@@ -207,8 +207,8 @@ impl Worker<'_> {
             return self.find_held();
         }
         let known = self.memory();
-        let is_used_by_other = (0..NAMES)
-            .any(|other| other != self.name && known.is_used_by(other, address.into()));
+        let is_used_by_other =
+            (0..NAMES).any(|other| other != self.name && known.is_used_by(other, address.into()));
         Some(HeldAddress {
             is_misplaced: false,
             is_promise: self.memory().ledger[usize::from(address)]
