@@ -248,6 +248,10 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
                 if how.refused_retry().is_some() && is_creation(*write) {
                     aspects.push(Aspect::Pair(*write, *how, plan.aged));
                 }
+                // The API server waits for the webhook meanwhile.
+                if plan.workload == Workload::Requested && is_unanswered(*write, *how) {
+                    aspects.push(Aspect::Pair(*write, *how, plan.aged));
+                }
                 // The claims of an owner wait for the one that assigns a slice.
                 if *write == Write::SliceAssigned && *how == WriteFault::RefusedForLong {
                     aspects.push(Aspect::Pair(*write, *how, plan.aged));
@@ -279,6 +283,15 @@ pub fn few(plans: &[Plan]) -> Vec<Plan> {
         }
         aspects
     })
+}
+
+/// Whether a claim for a Cluster is created and the webhook does not know it, or not in time.
+fn is_unanswered(write: Write, how: WriteFault) -> bool {
+    write == Write::ClaimCreated
+        && matches!(
+            how,
+            WriteFault::CrashAfter | WriteFault::Late | WriteFault::RefusedForLong
+        )
 }
 
 /// Whether the plan leaves two reservations for a claim if the manager forgets the first one.

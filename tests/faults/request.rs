@@ -27,6 +27,8 @@ pub enum Write {
     ClaimFinalizerRemoved,
     /// Of a Cluster.
     ClaimCreated,
+    /// A request to create the Cluster may succeed.
+    ClaimRequested,
     ClaimDeleted,
     ConfigMapCreated,
     ClusterWritten,
@@ -54,6 +56,9 @@ impl Write {
             }
             (Verb::Change, "ipaddressclaims") if body.contains("finalizers") => {
                 Self::ClaimFinalizerRemoved
+            }
+            (Verb::Change, "ipaddressclaims") if body.contains("cluster-requested") => {
+                Self::ClaimRequested
             }
             // The removal of the last finalizer of a deleted object.
             (Verb::Replace, "ipaddressclaims") => Self::ClaimFinalizerRemoved,
@@ -182,6 +187,11 @@ mod tests {
         assert_eq!(
             write(&Method::DELETE, "ipslices/s", ""),
             Some(Write::SliceReturned)
+        );
+        let requested = r#"[{"op":"replace","path":"/metadata/annotations/ipam.cluster.x-k8s.io~1cluster-requested","value":"u"}]"#;
+        assert_eq!(
+            write(&Method::PATCH, claim, requested),
+            Some(Write::ClaimRequested)
         );
         assert_eq!(write(&Method::GET, claim, ""), None);
         assert_eq!(write(&Method::PATCH, claim, "[]"), Some(Write::Other));

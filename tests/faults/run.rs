@@ -67,9 +67,9 @@ struct Leader {
 }
 
 impl Leader {
-    async fn start(plane: &Arc<ControlPlane>, proxy: Proxy, serves: Option<String>) -> Self {
+    async fn start(plane: &Arc<ControlPlane>, proxy: Proxy, flags: Vec<String>) -> Self {
         let proxy = Arc::new(proxy);
-        let manager = Arc::new(Mutex::new(launch(plane, &proxy, serves.clone()).await));
+        let manager = Arc::new(Mutex::new(launch(plane, &proxy, flags.clone()).await));
         let ready = Arc::clone(&manager);
         spawn_blocking(move || lock(&ready).wait_until_ready())
             .await
@@ -78,7 +78,7 @@ impl Leader {
             Arc::clone(plane),
             Arc::clone(&proxy),
             Arc::clone(&manager),
-            serves,
+            flags,
         ));
         Self {
             proxy,
@@ -104,12 +104,21 @@ impl Leader {
     }
 }
 
-/// `serves` is the flag that limits what the manager serves.
-async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>, serves: Option<String>) -> Manager {
+/// The flags of a manager.
+fn flags(plan: &Plan, number: usize, namespace: &str, webhooks: Option<&Webhooks>) -> Vec<String> {
+    let all = FLAGS.into_iter().map(str::to_owned);
+    let own = plan.workload.flags(number, namespace);
+    let webhooks = webhooks.map(Webhooks::flags);
+    all.chain(own)
+        .chain(webhooks.into_iter().flatten())
+        .collect()
+}
+
+async fn launch(plane: &Arc<ControlPlane>, proxy: &Arc<Proxy>, flags: Vec<String>) -> Manager {
     let (plane, kubeconfig) = (Arc::clone(plane), proxy.kubeconfig().to_owned());
     // Missing permissions are checked at the end.
     let launch = move || {
-        let flags: Vec<&str> = FLAGS.into_iter().chain(serves.as_deref()).collect();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         Manager::launch(&plane, &kubeconfig, &flags).may_lack_permissions()
     };
     spawn_blocking(launch)
@@ -122,7 +131,7 @@ async fn keep(
     plane: Arc<ControlPlane>,
     proxy: Arc<Proxy>,
     manager: Arc<Mutex<Manager>>,
-    serves: Option<String>,
+    flags: Vec<String>,
 ) {
     loop {
         proxy.crashed().await;
@@ -131,7 +140,7 @@ async fn keep(
             .await
             .expect("a manager can be killed");
         proxy.revive();
-        let new = launch(&plane, &proxy, serves.clone()).await;
+        let new = launch(&plane, &proxy, flags.clone()).await;
         *lock(&manager) = new;
     }
 }
@@ -147,6 +156,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     let client = consumer.client.clone();
     let observer = Observer::start(&client).await;
     let mut leaders = Vec::new();
+    let webhooks = plan.workload.has_webhook().then(|| Webhooks::new(plane));
     for number in 0..plan.managers {
         let fault = plan.fault.clone().filter(|_| number == 0);
         let proxy = Proxy::start(plane, number, fault).await;
@@ -154,7 +164,7 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
             Leader::start(
                 plane,
                 proxy,
-                plan.workload.flags(number, &consumer.namespace),
+                flags(&plan, number, &consumer.namespace, webhooks.as_ref()),
             )
             .await,
         );
@@ -169,7 +179,14 @@ pub async fn run(plane: &Arc<ControlPlane>, plan: Plan) -> Report {
     }
 
     let mut failures = Vec::new();
-    failures.extend(Box::pin(caught(plan.workload.run(&consumer, plan.managers))).await);
+    let webhook = webhooks
+        .as_ref()
+        .map(|webhooks| workload::Webhook { plane, webhooks });
+    let work = plan.workload.run(&consumer, plan.managers, webhook);
+    failures.extend(Box::pin(caught(work)).await);
+    if webhooks.is_some() {
+        tokio::task::block_in_place(|| Webhooks::unregister_of_clusters(plane));
+    }
     let worked = Instant::now();
     failures.extend(come_to_rest(&observer, &client, &proxies).await);
     let converged = worked.elapsed();

@@ -8,6 +8,7 @@ mod clusters;
 mod early;
 mod joining;
 mod networks;
+mod requested;
 mod sets;
 mod slices;
 mod sticky;
@@ -86,10 +87,19 @@ pub enum Workload {
     Corner,
     /// Clusters get the addresses of their endpoints, are deleted and created again.
     Clusters,
+    /// Clusters get them in the request that creates them, of which some are refused.
+    Requested,
+}
+
+/// The webhook of the manager, which the API server can call.
+#[derive(Clone, Copy)]
+pub struct Webhook<'a> {
+    pub plane: &'a ControlPlane,
+    pub webhooks: &'a Webhooks,
 }
 
 impl Workload {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Allocate,
         Self::Scale,
         Self::Delete,
@@ -115,6 +125,7 @@ impl Workload {
         Self::Apart,
         Self::Corner,
         Self::Clusters,
+        Self::Requested,
     ];
 
     /// The minimum number of managers.
@@ -128,10 +139,11 @@ impl Workload {
 
     /// The maximum number of managers. Two managers observe that a pool joins a network, or has a
     /// gateway, at different times, and may allocate one address twice until both have observed it.
+    /// The API server calls the webhook of one manager.
     pub fn max_managers(self) -> usize {
         if matches!(
             self,
-            Self::Join | Self::Leave | Self::Relabel | Self::Invalid
+            Self::Join | Self::Leave | Self::Relabel | Self::Invalid | Self::Requested
         ) {
             1
         } else {
@@ -146,16 +158,21 @@ impl Workload {
             (Self::Handover, _) => Some("--watch-filter=red".to_owned()),
             (Self::Apart, 0) => Some(format!("--namespace={namespace}")),
             (Self::Apart, _) => Some(format!("--namespace=not-{namespace}")),
-            (Self::Clusters, _) => Some("--cluster-addressing".to_owned()),
+            (Self::Clusters | Self::Requested, _) => Some("--cluster-addressing".to_owned()),
             _ => None,
         }
+    }
+
+    /// Whether the manager serves the webhook of Clusters.
+    pub fn has_webhook(self) -> bool {
+        self == Self::Requested
     }
 
     /// Runs the workload. Several managers observe a change at different times.
     ///
     /// # Panics
     /// When a condition does not hold in time.
-    pub async fn run(self, consumer: &Consumer, managers: usize) {
+    pub async fn run(self, consumer: &Consumer, managers: usize, webhook: Option<Webhook<'_>>) {
         let work = Work {
             consumer,
             is_alone: managers == 1,
@@ -186,6 +203,7 @@ impl Workload {
             Self::Apart => work.apart().await,
             Self::Corner => work.corner().await,
             Self::Clusters => work.clusters().await,
+            Self::Requested => work.requested(webhook).await,
         }
     }
 }

@@ -178,6 +178,14 @@ impl Webhooks {
         });
     }
 
+    /// Removes the webhook for the creation of Clusters.
+    ///
+    /// # Panics
+    /// When kubectl fails.
+    pub fn unregister_of_clusters(plane: &ControlPlane) {
+        plane.kubectl(&["delete", "mutatingwebhookconfiguration", "--all"]);
+    }
+
     /// Replaces the services in the installed webhook configurations and CRDs of a provider with
     /// the URL of these webhooks, since no service exists. Sets the CA bundle if `trusted`.
     ///

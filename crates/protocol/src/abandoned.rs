@@ -6,8 +6,10 @@
 //!    afterwards is lost.
 //! 2. The IPAddress with the name of the claim. If it has the address, the address is in use,
 //!    whatever happened to the claim.
-//! 3. The claim, last: a claim that is missing after the reservation was read cannot have got the
-//!    reservation since.
+//! 3. The claim: one that is missing after the reservation was read cannot have got the reservation
+//!    since.
+//! 4. The IPAddress again, if the claim is bound to another address: the first read can have shown
+//!    that of an earlier claim of the name.
 
 /// The next read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,6 +92,8 @@ pub enum FoundClaim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Check {
     step: Step,
+    /// The claim was read, and is bound.
+    is_bound: bool,
 }
 
 impl Check {
@@ -97,6 +101,7 @@ impl Check {
     pub fn start() -> Self {
         Self {
             step: Step::ReadReservation,
+            is_bound: false,
         }
     }
 
@@ -115,25 +120,36 @@ impl Check {
             (Step::ReadAddress, Event::Address(FoundAddress::Reserved)) => {
                 keep(KeepReason::AddressInUse)
             }
+            (Step::ReadAddress, Event::Address(FoundAddress::Other)) if self.is_bound => {
+                Step::Done(Verdict::Release)
+            }
+            (Step::ReadAddress, Event::Address(FoundAddress::Missing)) if self.is_bound => {
+                keep(KeepReason::AddressMissing)
+            }
             (Step::ReadAddress, Event::Address(found)) => Step::ReadClaim {
                 has_other_address: found == FoundAddress::Other,
             },
             (Step::ReadClaim { has_other_address }, Event::Claim(claim)) => {
-                claim_read(claim, has_other_address)
+                self.claim_read(claim, has_other_address)
             }
             _ => keep(KeepReason::UnexpectedEvent),
         };
         self.step
     }
-}
 
-/// Decides for an address that no IPAddress of the claim has.
-fn claim_read(claim: FoundClaim, has_other_address: bool) -> Step {
-    match claim {
-        FoundClaim::Gone => Step::Done(Verdict::Release),
-        FoundClaim::Unbound => keep(KeepReason::ClaimUnbound),
-        FoundClaim::Bound if has_other_address => Step::Done(Verdict::Release),
-        FoundClaim::Bound => keep(KeepReason::AddressMissing),
+    /// Decides for an address that no IPAddress of the claim has.
+    fn claim_read(&mut self, claim: FoundClaim, has_other_address: bool) -> Step {
+        match claim {
+            FoundClaim::Gone => Step::Done(Verdict::Release),
+            FoundClaim::Unbound => keep(KeepReason::ClaimUnbound),
+            // The IPAddress can have been that of an earlier claim of the name, which is deleted, and
+            // the claim was bound to the reserved address since.
+            FoundClaim::Bound if has_other_address => {
+                self.is_bound = true;
+                Step::ReadAddress
+            }
+            FoundClaim::Bound => keep(KeepReason::AddressMissing),
+        }
     }
 }
 
@@ -184,6 +200,21 @@ mod tests {
             assert_eq!(verdict(true, address, claim), expected);
             let kept = Verdict::Keep(KeepReason::NotHeld);
             assert_eq!(verdict(false, address, claim), kept);
+        }
+    }
+
+    #[test]
+    fn address_that_the_claim_gets_meanwhile_is_kept() {
+        for (address, kept) in [
+            (FoundAddress::Reserved, KeepReason::AddressInUse),
+            (FoundAddress::Missing, KeepReason::AddressMissing),
+        ] {
+            let mut check = Check::start();
+            check.next(Event::Reservation { is_held: true });
+            check.next(Event::Address(FoundAddress::Other));
+            let next = check.next(Event::Claim(FoundClaim::Bound));
+            assert_eq!(next, Step::ReadAddress);
+            assert_eq!(check.next(Event::Address(address)), keep(kept));
         }
     }
 

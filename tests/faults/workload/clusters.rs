@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::DynamicObject;
 use support::prelude::*;
 
-use super::{TIMEOUT, Work, names, range};
+use super::{TIMEOUT, Work, names, range, requested};
 
 /// The annotation of a Cluster that has its addresses.
 const RECORD: &str = "addressing.ipam.cluster.x-k8s.io/bonn";
@@ -15,16 +15,7 @@ impl Work<'_> {
     /// address; one has an endpoint of the user.
     pub(super) async fn clusters(&self) {
         self.consumer.create_pool("web", range(1, 3)).await;
-        let to = json!([{"controlPlaneEndpoint": {"port": 6443}}, {"resource": "Values"}]);
-        let pool =
-            json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
-        let addressing: ClusterAddressing = object(json!({
-            "metadata": {"name": "bonn", "namespace": self.consumer.namespace},
-            "spec": {"clusterSelector": {}, "items": [{"name": "vip", "poolRef": pool, "to": to}]},
-        }));
-        create(&addressings(self.consumer), &addressing)
-            .await
-            .expect("the ClusterAddressing can be created");
+        self.create_addressing().await;
         let first = names("a", 2);
         for name in &first {
             self.consumer.create_cluster(name, false).await;
@@ -49,6 +40,20 @@ impl Work<'_> {
         let distinct: BTreeSet<&String> = after.values().collect();
         assert_eq!(distinct.len(), after.len(), "{after:?}");
         assert!(before.len() == 2, "{before:?}");
+    }
+
+    /// Creates the ClusterAddressing of all Clusters.
+    pub(super) async fn create_addressing(&self) {
+        let to = json!([{"controlPlaneEndpoint": {"port": 6443}}, {"resource": "Values"}]);
+        let pool =
+            json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "web"});
+        let addressing: ClusterAddressing = object(json!({
+            "metadata": {"name": "bonn", "namespace": self.consumer.namespace},
+            "spec": {"clusterSelector": {}, "items": [{"name": "vip", "poolRef": pool, "to": to}]},
+        }));
+        create(&addressings(self.consumer), &addressing)
+            .await
+            .expect("the ClusterAddressing can be created");
     }
 
     async fn delete_cluster(&self, name: &str) {
@@ -97,7 +102,7 @@ impl Work<'_> {
         found
     }
 
-    async fn wait_for_endpoints(&self, names: &[String]) -> BTreeMap<String, String> {
+    pub(super) async fn wait_for_endpoints(&self, names: &[String]) -> BTreeMap<String, String> {
         eventually_within(TIMEOUT, &format!("{names:?} have endpoints"), || async {
             let found = self.endpoints().await;
             let is_complete = names.iter().all(|name| found.contains_key(name));
@@ -119,6 +124,7 @@ pub(super) async fn clean_up(consumer: &Consumer) {
     for cluster in clusters.list().await.expect("Clusters can be listed") {
         consumer.delete_object(&clusters, &cluster.name_any()).await;
     }
+    requested::end_requests(consumer).await;
     let found = addressings.list().await;
     for addressing in found.expect("ClusterAddressings can be listed") {
         let name = addressing.name_any();

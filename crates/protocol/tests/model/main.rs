@@ -27,6 +27,8 @@
 //! | `List`, `InsertList` | `ReservationStore::for_each`, and all other reads that the ledger takes in |
 //! | [`pool::holds_address`], [`pool::proposes`] | `PoolView::holds_address`, `PoolInfo::can_allocate` |
 //! | `work_on_pool`, `RemovePoolFinalizer` | `find_blocker` and its caller in `in_cluster/pools.rs` |
+//! | `allocate_from_set`, `refused` | `in_cluster/set_allocation.rs` |
+//! | `is_right_member`, `is_used_by` | `member_of`, `Ledger::known_block` |
 //!
 //! A change there must be followed here. The mutations show that each precaution is needed: see
 //! `mutations.rs`. Not in the model:
@@ -40,8 +42,10 @@
 //!   of own writes (a manager may act on a stale cache immediately), no grace period of the
 //!   sweeper, and a cool-down ends at any time;
 //! - the read before R3 after a creation with an unknown outcome: the protocol holds without it;
-//! - more than one clean-up of a manager at a time, more than one list, more than one pool, more
-//!   than two managers.
+//! - more than one clean-up of a manager at a time, more than one list, more than two managers;
+//! - more than one pool, but for a set of two pools, each with one address: pools of a set that have
+//!   the same address in different scopes, the deletion of a set, failure domains, and an IPAddress
+//!   of an earlier claim whose annotation a user has changed to another member.
 //!
 //! Pools that join and leave a network, and slices, have separate models, see `joining.rs` and
 //! `slices.rs`.
@@ -84,6 +88,7 @@ mod protocol;
 mod recovery;
 mod scope;
 mod server;
+mod sets;
 mod slices;
 mod state;
 mod sweeper;
@@ -97,6 +102,7 @@ use stateright::{Checker, UniformChooser};
 use checks::{assert_holds, assert_no_violation, checker};
 use protocol::Protocol;
 use scope::{BY_LABEL, BY_NAMESPACE, LIMITED_SECOND, SMALLEST, Scope, Start};
+use state::Member;
 
 /// One manager, one address, two claims, of which one is deleted and created again.
 const ONE_MANAGER: Scope = Scope {
@@ -501,6 +507,118 @@ fn deleted_pool_and_its_claims_do_not_deadlock() {
     });
 }
 
+/// Claims for a set of two pools, each with one address.
+const SET: Scope = Scope {
+    sets: true,
+    addresses: 2,
+    lives: [1, 1],
+    sweepers: true,
+    ..SMALLEST
+};
+
+#[test]
+fn claim_for_a_set_keeps_its_member() {
+    let changed = Scope {
+        set_changes: 1,
+        ..SET
+    };
+    assert_holds_in_both_modes(Scope {
+        lives: [2, 0],
+        crashes: 1,
+        lost_replies: 1,
+        ..changed
+    });
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        ..changed
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 0],
+        late_writes: 1,
+        ..changed
+    });
+}
+
+#[test]
+fn two_managers_choose_different_members() {
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lives: [1, 0],
+        set_changes: 1,
+        ..SET
+    });
+}
+
+#[test]
+fn reservation_decides_which_member_has_an_address() {
+    for edited in [Member::Missing, Member::Wrong] {
+        let edited = Scope {
+            edits: 1,
+            edited,
+            ..SET
+        };
+        assert_holds_in_both_modes(edited);
+        assert_holds_in_both_modes(Scope {
+            lives: [2, 0],
+            crashes: 1,
+            lost_replies: 1,
+            ..edited
+        });
+        assert_holds_in_both_modes(Scope {
+            managers: 2,
+            first_is_current: true,
+            second_updates: 1,
+            lives: [1, 0],
+            ..edited
+        });
+    }
+}
+
+#[test]
+fn address_without_an_annotation_is_of_the_member_with_it() {
+    let edited = Scope {
+        edits: 1,
+        lives: [2, 0],
+        ..SET
+    };
+    assert_holds_in_both_modes(Scope {
+        late_writes: 1,
+        ..edited
+    });
+    assert_holds_in_both_modes(Scope {
+        vanishings: 1,
+        forced: 1,
+        crashes: 1,
+        ..edited
+    });
+}
+
+#[test]
+fn deleted_member_is_replaced() {
+    let deleted = Scope {
+        pool_deletion: true,
+        ..SET
+    };
+    assert_holds_in_both_modes(Scope {
+        crashes: 1,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        lives: [1, 0],
+        late_writes: 1,
+        ..deleted
+    });
+    assert_holds_in_both_modes(Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lives: [1, 0],
+        ..deleted
+    });
+}
+
 #[test]
 #[ignore = "millions of states: run with --release"]
 fn larger_scopes_hold() {
@@ -624,6 +742,27 @@ fn larger_scopes_of_single_features_hold() {
         start: Start::TakenOver,
         lives: [1, 1],
         ..two
+    });
+}
+
+#[test]
+#[ignore = "millions of states: run with --release"]
+fn larger_scopes_of_sets_hold() {
+    let two = Scope {
+        managers: 2,
+        first_is_current: true,
+        second_updates: 1,
+        lives: [2, 0],
+        ..SET
+    };
+    assert_holds_in_both_modes(two);
+    assert_holds_in_both_modes(Scope { sets: false, ..two });
+    assert_holds_in_both_modes(Scope { edits: 1, ..two });
+    assert_holds_in_both_modes(Scope {
+        set_changes: 1,
+        crashes: 1,
+        lost_replies: 1,
+        ..SET
     });
 }
 

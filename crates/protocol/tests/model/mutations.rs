@@ -49,6 +49,8 @@ pub(crate) enum Mutation {
     SweepAddressByCache,
     /// The sweeper frees the reservation of an existing unbound claim.
     SweepUnboundClaims,
+    /// The sweeper does not read the IPAddress of a bound claim again after the claim.
+    SweepByFirstRead,
     /// A3 before A1.
     CreateBeforeFinalizer,
     /// The reservation is deleted when A1 fails, without reading the claim.
@@ -108,6 +110,13 @@ pub(crate) enum Mutation {
     ReleaseDespiteFinalizers,
     /// R2 releases what a user has promised to the name of the claim.
     ReleasePromises,
+    /// The sweeper releases the reservation of a claim whose IPAddress names another member of the
+    /// set, or none, in its annotation.
+    SweepByAnnotation,
+    /// A member of a set is chosen without looking at the reservations and attempts of the claim.
+    ChooseAgain,
+    /// A claim waits for the member in which it has a reservation although the member is gone.
+    WaitForMissingMember,
 }
 
 /// One manager, two claims for one address.
@@ -161,6 +170,12 @@ const STICKY: Scope = Scope {
 };
 const DELETED_POOL: Scope = Scope {
     pool_deletion: true,
+    ..SMALLEST
+};
+/// A set of two pools.
+const SET: Scope = Scope {
+    sets: true,
+    addresses: 2,
     ..SMALLEST
 };
 
@@ -263,6 +278,15 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
     (
         Mutation::SweepUnboundClaims,
         Scope {
+            sweepers: true,
+            ..STALE
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::SweepByFirstRead,
+        Scope {
+            addresses: 2,
             sweepers: true,
             ..STALE
         },
@@ -474,6 +498,39 @@ const TABLE: &[(Mutation, Scope, &str)] = &[
             ..SMALLEST
         },
         properties::NOT_FREED,
+    ),
+    (
+        Mutation::SweepByAnnotation,
+        Scope {
+            edits: 1,
+            sweepers: true,
+            managers: 2,
+            first_is_current: true,
+            second_updates: 1,
+            ..SET
+        },
+        properties::NOT_FREED,
+    ),
+    (
+        Mutation::ChooseAgain,
+        Scope {
+            set_changes: 1,
+            crashes: 1,
+            ..SET
+        },
+        properties::ONE_CHOICE,
+    ),
+    (
+        Mutation::WaitForMissingMember,
+        Scope {
+            pool_deletion: true,
+            crashes: 1,
+            managers: 2,
+            first_is_current: true,
+            second_updates: 1,
+            ..SET
+        },
+        properties::RECOVERS,
     ),
 ];
 

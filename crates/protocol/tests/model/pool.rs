@@ -9,11 +9,13 @@ use capi_ipam_protocol::decision::PoolState;
 use crate::mutations::Mutation;
 use crate::scope::Scope;
 use crate::server::{Answer, Outcome};
-use crate::state::{Address, Claim, Manager, Pool, PoolStep, State, Write};
+use crate::state::{ADDRESSES, Address, Claim, Manager, Member, Pool, PoolStep, State, Write};
 
 /// The state of the pool, as a manager knows it.
 pub(crate) fn state(scope: &Scope, manager: &Manager) -> PoolState {
     match manager.pool {
+        // Claims name the set, which is not deleted.
+        _ if scope.sets => PoolState::Ready,
         Pool::Serving => PoolState::Ready,
         Pool::Deleting if scope.has_mutation(Mutation::AllocateFromDeletingPool) => {
             PoolState::Ready
@@ -38,17 +40,20 @@ pub(crate) fn holds_address(scope: &Scope, manager: &Manager, name: usize, claim
     holds && !scope.has_mutation(Mutation::WaitForDeletingPool)
 }
 
-/// Whether a free address may be proposed.
-pub(crate) fn proposes(scope: &Scope, manager: &Manager) -> bool {
-    manager.pool == Pool::Serving || scope.has_mutation(Mutation::AllocateFromDeletingPool)
+/// Whether this address may be proposed if it is free.
+pub(crate) fn proposes(scope: &Scope, manager: &Manager, address: usize) -> bool {
+    let is_served = manager.pool == Pool::Serving || !scope.is_in_pool(address);
+    is_served || scope.has_mutation(Mutation::AllocateFromDeletingPool)
 }
 
 impl Manager {
     /// Whether the pool is known to be deleted, and no address of it is in use according to memory.
     fn has_unused_pool(&self, scope: &Scope) -> bool {
-        let proposed = self.proposed.contains(&true)
+        let is_proposed = |address: usize| scope.is_in_pool(address) && self.proposed[address];
+        let proposed = (0..ADDRESSES).any(is_proposed)
             && !scope.has_mutation(Mutation::RemovePoolDespiteProposals);
-        self.pool == Pool::Deleting && self.addresses.iter().all(Option::is_none) && !proposed
+        let is_used = |address: usize| scope.is_in_pool(address) && self.is_used(address);
+        self.pool == Pool::Deleting && !(0..ADDRESSES).any(is_used) && !proposed
     }
 
     pub(crate) fn may_work_on_pool(&self, scope: &Scope) -> bool {
@@ -80,15 +85,15 @@ impl State {
                     .objects
                     .reservations
                     .iter()
-                    .flatten()
-                    .any(|held| !held.released) =>
+                    .enumerate()
+                    .any(|(at, held)| {
+                        scope.is_in_pool(at) && held.is_some_and(|held| !held.released)
+                    }) =>
             {
                 return false;
             }
             PoolStep::Idle => PoolStep::ListAddresses,
-            PoolStep::ListAddresses if self.objects.addresses.iter().any(Option::is_some) => {
-                PoolStep::Idle
-            }
+            PoolStep::ListAddresses if self.has_listed_address(scope) => PoolStep::Idle,
             PoolStep::ListAddresses => PoolStep::RemoveFinalizer,
             PoolStep::RemoveFinalizer => {
                 self.send(scope, Write::RemovePoolFinalizer, outcome);
@@ -99,8 +104,15 @@ impl State {
         true
     }
 
+    /// Whether a list shows an IPAddress of the pool. One without the annotation that names the
+    /// member is one of each pool that contains the address.
+    fn has_listed_address(&self, scope: &Scope) -> bool {
+        let mut listed = self.objects.addresses.iter().flatten();
+        listed.any(|found| scope.is_in_pool(found.address.into()) && found.member != Member::Wrong)
+    }
+
     /// The API server removes the pool along with its last finalizer.
-    pub(crate) fn remove_pool(&mut self) -> Answer {
+    pub(crate) fn remove_pool(&mut self, scope: &Scope) -> Answer {
         if self.objects.pool != Pool::Deleting {
             return Answer::NotFound;
         }
@@ -110,7 +122,7 @@ impl State {
             .addresses
             .iter()
             .flatten()
-            .any(|address| !address.posthumous);
+            .any(|address| !address.posthumous && scope.is_in_pool(address.address.into()));
         self.objects.pool = Pool::Gone;
         Answer::Done
     }

@@ -4,7 +4,7 @@ use stateright::Property;
 
 use crate::protocol::Protocol;
 use crate::scope::Scope;
-use crate::state::{CLEAN_UP, Manager, NAMES, Pool, Request, State};
+use crate::state::{CLEAN_UP, Manager, Member, NAMES, Pool, Request, State};
 use crate::tasks::lives;
 
 /// The properties of a scope. Each costs time in each state, so those that do not concern the scope
@@ -85,6 +85,24 @@ pub(crate) fn of(scope: &Scope) -> Vec<Property<Protocol>> {
             Property::always(NEWEST_WINS, |_, state| newest_reservation_wins(state))
         });
     }
+    // A member that is deleted is replaced, whatever an earlier attempt may have reserved of it.
+    if scope.sets && scope.managers == 1 && !scope.pool_deletion {
+        properties.push(Property::always(ONE_CHOICE, |_, state: &State| {
+            !state.has_two_choices()
+        }));
+    }
+    if scope.managers > 1 && scope.set_changes > 0 {
+        properties.push(Property::sometimes(
+            "two managers choose different members",
+            |_, state: &State| state.has_two_choices(),
+        ));
+    }
+    if scope.edits > 0 {
+        properties.push(Property::sometimes(
+            "the annotation of an address in use does not name its member",
+            |_, state| misread_address_is_in_use(state),
+        ));
+    }
     if scope.pool_deletion {
         properties.push(Property::sometimes(
             "the deleted pool is removed",
@@ -120,6 +138,7 @@ pub(crate) const COOLED_DOWN: &str = "no address is reserved again before its co
 pub(crate) const NEWEST_WINS: &str =
     "no ledger shows a reservation that is older than what its watch has shown";
 pub(crate) const POOL_LAST: &str = "the pool is not removed while an IPAddress of it exists";
+pub(crate) const ONE_CHOICE: &str = "no claim has reserved addresses of two members of a set";
 /// The alternative when a manager has not observed the deletion or a write is late. The claim keeps
 /// its address, which no other claim gets, until it is released.
 pub(crate) const POOL_MISSING: &str =
@@ -209,6 +228,13 @@ fn promise_is_kept(state: &State) -> bool {
         let bound = bound_to(state, name).map(usize::from);
         let held = bound.and_then(|address| state.objects.reservations[address]);
         held.is_some_and(|held| held.is_promise() && usize::from(held.name) == name)
+    })
+}
+
+fn misread_address_is_in_use(state: &State) -> bool {
+    (0..NAMES).any(|name| {
+        let found = state.objects.addresses[name];
+        bound_to(state, name).is_some() && found.is_some_and(|found| found.member != Member::Right)
     })
 }
 

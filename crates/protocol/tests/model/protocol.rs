@@ -10,7 +10,7 @@ use crate::properties;
 use crate::recovery::Settled;
 use crate::scope::Scope;
 use crate::server::Outcome;
-use crate::state::{ADDRESSES, CLEAN_UP, Manager, NAMES, Pool, State, Sweep};
+use crate::state::{ADDRESSES, CLEAN_UP, Manager, Member, NAMES, Pool, PoolSet, State, Sweep};
 use crate::sweeper::{Suspect, all_suspects};
 use crate::tasks::{Worker, decide};
 
@@ -35,11 +35,16 @@ pub(crate) enum Action {
     RemoveForeign(usize),
     MakeSticky,
     DeletePool,
+    /// A user changes the set of pools.
+    ChangeSet(PoolSet),
+    /// A user edits the annotation that names the member of an IPAddress.
+    EditMember(usize),
     /// A watch catches up.
     SeeClaims(usize),
     SeeAddresses(usize),
     SeeReservations(usize),
     SeePool(usize),
+    SeeSet(usize),
     /// The API server responds to a list of all reservations, and the ledger takes in the response.
     List(usize),
     InsertList(usize),
@@ -135,6 +140,11 @@ impl State {
                 self.managers[manager].pool = self.objects.pool;
                 true
             }
+            Action::SeeSet(manager) => {
+                self.second_updates_left -= u8::from(manager > 0);
+                self.managers[manager].set = self.objects.set;
+                true
+            }
             Action::Relabel(name) => self.relabel(name),
             Action::Elapse(address) => self.elapse(address),
             Action::Promise(address) => self.promise(address),
@@ -144,6 +154,8 @@ impl State {
                 true
             }
             Action::DeletePool => self.delete_pool(),
+            Action::ChangeSet(set) => self.change_set(set),
+            Action::EditMember(name) => self.edit_member(scope, name),
             Action::List(manager) => self.list(manager),
             Action::InsertList(manager) => self.insert_list(scope, manager),
             Action::Work {
@@ -202,6 +214,9 @@ impl State {
         }
         if self.managers[manager].pool != self.objects.pool {
             actions.push(Action::SeePool(manager));
+        }
+        if self.managers[manager].set != self.objects.set {
+            actions.push(Action::SeeSet(manager));
         }
     }
 
@@ -297,6 +312,10 @@ impl Model for Protocol {
             if self.scope.collector {
                 actions.push(Action::Collect(name));
             }
+            let found = state.objects.addresses[name];
+            if state.edits_left > 0 && found.is_some_and(|found| found.member == Member::Right) {
+                actions.push(Action::EditMember(name));
+            }
         }
         actions.extend(
             (0..ADDRESSES)
@@ -313,6 +332,11 @@ impl Model for Protocol {
         }
         if self.scope.pool_deletion && state.objects.pool == Pool::Serving {
             actions.push(Action::DeletePool);
+        }
+        if state.set_changes_left > 0 {
+            let others = PoolSet::ALL.into_iter();
+            let others = others.filter(|set| *set != state.objects.set);
+            actions.extend(others.map(Action::ChangeSet));
         }
         for manager in 0..self.scope.managers {
             state.actions_of_manager(&self.scope, manager, actions);

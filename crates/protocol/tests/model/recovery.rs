@@ -93,6 +93,7 @@ impl Protocol {
             && state.objects
                 == Objects {
                     pool: Pool::Gone,
+                    set: state.objects.set,
                     ..Objects::default()
                 }
     }
@@ -204,26 +205,25 @@ impl Protocol {
             let known = &state.managers[manager];
             known.ledger == objects.reservations && !known.proposed.contains(&true)
         });
+        let in_use = objects.addresses.iter().flatten();
+        let is_in_use = in_use
+            .map(|found| found.address)
+            .any(|address| self.scope.is_in_pool(address.into()));
         let pool_is_right = match objects.pool {
             Pool::Serving => true,
-            Pool::Deleting => objects.addresses.iter().any(Option::is_some),
-            Pool::Gone => {
-                self.scope.may_leave_addresses() || objects.addresses.iter().all(Option::is_none)
-            }
+            Pool::Deleting => is_in_use,
+            Pool::Gone => self.scope.may_leave_addresses() || !is_in_use,
         };
-        // The reservation of an unbound claim of a removed pool is deleted with the claim.
-        let goes_later = objects.pool == Pool::Gone && self.scope.may_leave_addresses();
-        let no_address_is_left = self.scope.taken(objects) == self.scope.allocatable();
         let claims = (0..NAMES).all(|name| match objects.claims[name] {
             None => objects.addresses[name].is_none(),
             Some(claim) if self.is_unserved(name, claim) => true,
             Some(claim) if claim.deleting => false,
             Some(claim) if claim.bound.is_some() => is_complete(objects, name, claim),
-            Some(_) if goes_later => true,
+            Some(_) if self.goes_later(objects, name) => true,
             Some(_) => {
                 objects.addresses[name].is_none()
                     && !has_free_promise(objects, name)
-                    && (no_address_is_left || objects.pool != Pool::Serving)
+                    && !self.scope.has_free_address(objects)
             }
         });
         let reservations = (0..ADDRESSES).all(|address| match objects.reservations[address] {
@@ -236,6 +236,13 @@ impl Protocol {
     /// No manager serves the claim. It stays as it is.
     fn is_unserved(&self, name: usize, claim: Claim) -> bool {
         !self.scope.is_served(name, claim)
+    }
+
+    /// The reservation of an unbound claim of a removed pool is deleted with the claim. Another
+    /// member of a set replaces the pool, unless the claim has an IPAddress of it.
+    fn goes_later(&self, objects: &Objects, name: usize) -> bool {
+        let is_kept = !self.scope.sets || objects.addresses[name].is_some();
+        objects.pool == Pool::Gone && self.scope.may_leave_addresses() && is_kept
     }
 
     fn is_justified(&self, objects: &Objects, address: usize, held: Reservation) -> bool {
@@ -253,8 +260,7 @@ impl Protocol {
         // Leftovers of a previous claim are adopted, or deleted with this one.
         let is_in_use =
             objects.addresses[name].is_some_and(|found| usize::from(found.address) == address);
-        let goes_later =
-            objects.pool == Pool::Gone && claim.bound.is_none() && self.scope.may_leave_addresses();
+        let goes_later = claim.bound.is_none() && self.goes_later(objects, name);
         is_its_own && (is_bound_to_it || self.is_unserved(name, claim))
             || goes_later && (is_its_own || is_in_use)
     }

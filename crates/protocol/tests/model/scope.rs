@@ -1,7 +1,9 @@
 //! The size of the model, and its possible faults.
 
 use crate::mutations::Mutation;
-use crate::state::{ADDRESSES, Address, Claim, MANAGERS, NAMES, Objects, Reservation, State};
+use crate::state::{
+    ADDRESSES, Address, Claim, MANAGERS, Member, NAMES, Objects, Pool, Reservation, State,
+};
 
 /// Which claims a manager serves. The name of a claim also represents its namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,15 @@ pub(crate) struct Scope {
     pub(crate) promises: u8,
     /// Another controller has a finalizer on each claim, and removes it after the deletion.
     pub(crate) foreign: bool,
+    /// The claims name a set of two pools, each of which has one of the addresses. The pool that may
+    /// be deleted is the first one.
+    pub(crate) sets: bool,
+    /// How often a user changes the set.
+    pub(crate) set_changes: u8,
+    /// How often a user edits the annotation that names the member of an IPAddress.
+    pub(crate) edits: u8,
+    /// What it names then.
+    pub(crate) edited: Member,
     /// The injected error.
     pub(crate) mutation: Option<Mutation>,
 }
@@ -116,6 +127,10 @@ pub(crate) const SMALLEST: Scope = Scope {
     pool_deletion: false,
     promises: 0,
     foreign: false,
+    sets: false,
+    set_changes: 0,
+    edits: 0,
+    edited: Member::Missing,
     mutation: None,
 };
 
@@ -157,6 +172,8 @@ impl Scope {
             lists_left: self.lists,
             second_updates_left: self.second_updates,
             promises_left: self.promises,
+            set_changes_left: self.set_changes,
+            edits_left: self.edits,
             is_sticky: self.sticky && !self.sticky_later,
             ..State::default()
         };
@@ -226,8 +243,8 @@ impl Scope {
             .count()
     }
 
-    /// The addresses of the pool that some object names.
-    pub(crate) fn taken(&self, objects: &Objects) -> usize {
+    /// Whether a pool that serves claims has an address that no object names.
+    pub(crate) fn has_free_address(&self, objects: &Objects) -> bool {
         let in_use = |address: usize| {
             objects
                 .addresses
@@ -235,9 +252,17 @@ impl Scope {
                 .flatten()
                 .any(|held| usize::from(held.address) == address)
         };
+        let is_offered = |address: usize| {
+            let is_member = !self.sets || objects.set.members().contains(&address);
+            is_member && (objects.pool == Pool::Serving || !self.is_in_pool(address))
+        };
         (0..self.allocatable())
-            .filter(|&address| objects.reservations[address].is_some() || in_use(address))
-            .count()
+            .any(|at| is_offered(at) && objects.reservations[at].is_none() && !in_use(at))
+    }
+
+    /// Whether an address is one of the pool that may be deleted.
+    pub(crate) fn is_in_pool(&self, address: usize) -> bool {
+        !self.sets || address == 0
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::mutations::Mutation;
 use crate::scope::Scope;
-use crate::state::{Address, Age, Claim, Pool, Reservation, State, Write};
+use crate::state::{Address, Age, Claim, Member, Pool, Reservation, State, Write};
 
 /// The response of the API server to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl State {
                 self.take_over(taken, address.into(), age, exact)
             }
             Write::MarkReleased { address, age } => self.mark_released(scope, address.into(), age),
-            Write::RemovePoolFinalizer => self.remove_pool(),
+            Write::RemovePoolFinalizer => self.remove_pool(scope),
             Write::CreateAddress {
                 name,
                 life,
@@ -285,6 +285,7 @@ impl State {
             finalizer: true,
             deleting: false,
             posthumous,
+            member: Member::Right,
             age: Age::Current,
         });
         Answer::Done

@@ -63,6 +63,8 @@ pub(crate) struct Address {
     /// It was created when its claim was being deleted or did not exist. Only the properties read
     /// this.
     pub(crate) posthumous: bool,
+    /// Which member of a set the annotation names.
+    pub(crate) member: Member,
     pub(crate) age: Age,
 }
 
@@ -91,6 +93,41 @@ impl Reservation {
     pub(crate) fn is_ours(self, name: usize, life: u8) -> bool {
         let is_promised = self.is_promise() && usize::from(self.name) == name;
         self.is_for(name, life) || is_promised
+    }
+}
+
+/// What the annotation of an IPAddress names, which a user can edit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Member {
+    /// The member of which the address is.
+    #[default]
+    Right,
+    Missing,
+    /// The other member.
+    Wrong,
+}
+
+/// The set of pools. A member has the number of its only address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum PoolSet {
+    #[default]
+    Listed,
+    /// The other member is the first choice: a user has changed the order, or counts have changed.
+    Reversed,
+    /// The first member has left the set.
+    Left,
+}
+
+impl PoolSet {
+    pub(crate) const ALL: [Self; 3] = [Self::Listed, Self::Reversed, Self::Left];
+
+    /// The members, in the order in which they are tried.
+    pub(crate) fn members(self) -> &'static [usize] {
+        match self {
+            Self::Listed => &[0, 1],
+            Self::Reversed => &[1, 0],
+            Self::Left => &[1],
+        }
     }
 }
 
@@ -227,6 +264,10 @@ pub(crate) struct Task {
     pub(crate) found: Age,
     /// Where the lookup of held addresses continues.
     pub(crate) next_held: u8,
+    /// The member of the set that is tried.
+    pub(crate) member: u8,
+    /// The number of members of the set that were tried.
+    pub(crate) tried: u8,
     /// The address of the IPAddress that this task has deleted, if its reservation is looked up.
     pub(crate) deleted: Option<u8>,
     /// The change of a reservation has an unknown outcome.
@@ -329,6 +370,7 @@ pub(crate) struct Manager {
     /// The claims and addresses of attempts with an unknown outcome.
     pub(crate) attempts: [Option<(u8, u8)>; NAMES],
     pub(crate) pool: Pool,
+    pub(crate) set: PoolSet,
     /// The pending response to a list of reservations.
     pub(crate) listed: Option<[Option<Reservation>; ADDRESSES]>,
     /// The watch has shown a newer state than that.
@@ -378,6 +420,7 @@ pub(crate) struct Objects {
     pub(crate) addresses: [Option<Address>; NAMES],
     pub(crate) reservations: [Option<Reservation>; ADDRESSES],
     pub(crate) pool: Pool,
+    pub(crate) set: PoolSet,
 }
 
 /// Violations at a write, detected with the global state.
@@ -423,5 +466,7 @@ pub(crate) struct State {
     pub(crate) lists_left: u8,
     pub(crate) second_updates_left: u8,
     pub(crate) promises_left: u8,
+    pub(crate) set_changes_left: u8,
+    pub(crate) edits_left: u8,
     pub(crate) violations: Violations,
 }

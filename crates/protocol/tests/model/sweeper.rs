@@ -10,7 +10,7 @@ use capi_ipam_protocol::abandoned::{Check, Event, FoundAddress, FoundClaim, Step
 use crate::mutations::Mutation;
 use crate::scope::Scope;
 use crate::server::{Answer, Outcome};
-use crate::state::{Age, Reservation, State, Sweep, Write};
+use crate::state::{Address, Age, Member, Reservation, State, Sweep, Write};
 
 /// The subject of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,9 @@ impl State {
                 let bound = claim.is_some_and(|claim| claim.bound.is_some() && !claim.deleting);
                 let unreserved =
                     |address: usize| known.ledger[address].is_none() && !known.proposed[address];
-                bound && known.addresses[name].is_some_and(|found| unreserved(found.address.into()))
+                let is_known = |found: Address| found.member == Member::Right;
+                let found = known.addresses[name].filter(|found| is_known(*found));
+                bound && found.is_some_and(|found| unreserved(found.address.into()))
             }
         }
     }
@@ -209,12 +211,15 @@ impl State {
                 mut check,
             } => {
                 let event = match check.step() {
-                    Step::ReadAddress => self.read_address(name, address),
+                    Step::ReadAddress => self.read_address(scope, name, address),
                     _ => self.read_claim(scope, name, life),
                 };
                 match check.next(event) {
                     Step::Done(Verdict::Keep(_)) => Sweep::Idle,
                     Step::Done(Verdict::Release) => self.release_of(scope, manager, address, age),
+                    Step::ReadAddress if scope.has_mutation(Mutation::SweepByFirstRead) => {
+                        self.release_of(scope, manager, address, age)
+                    }
                     _ => Sweep::Check {
                         address,
                         name,
@@ -286,11 +291,14 @@ impl State {
     }
 
     /// Reads the IPAddress of the claim whose reservation seems abandoned.
-    fn read_address(&self, name: u8, address: u8) -> Event {
+    fn read_address(&self, scope: &Scope, name: u8, address: u8) -> Event {
         let found = self.objects.addresses[usize::from(name)];
-        Event::Address(match found.map(|found| found.address) {
+        // An IPAddress of a set can be of any member, whatever its annotation names.
+        let reads_member = scope.has_mutation(Mutation::SweepByAnnotation);
+        let may_be_of = |found: Address| found.member == Member::Right || !reads_member;
+        Event::Address(match found {
             None => FoundAddress::Missing,
-            Some(found) if found == address => FoundAddress::Reserved,
+            Some(found) if found.address == address && may_be_of(found) => FoundAddress::Reserved,
             Some(_) => FoundAddress::Other,
         })
     }

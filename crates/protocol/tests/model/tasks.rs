@@ -11,6 +11,7 @@ mod claim;
 mod memory;
 mod provider;
 mod requests;
+mod sets;
 
 use capi_ipam_protocol::bind::{self, Bind};
 use capi_ipam_protocol::decision::{

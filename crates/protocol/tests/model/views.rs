@@ -110,6 +110,7 @@ impl State {
         self.see_addresses(scope, manager);
         self.see_reservations(manager);
         self.managers[manager].pool = self.objects.pool;
+        self.managers[manager].set = self.objects.set;
     }
 
     /// The API server responds to a list of all reservations.

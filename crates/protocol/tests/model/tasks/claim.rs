@@ -7,7 +7,7 @@ use capi_ipam_protocol::{ClaimRead, FoundAddress, Owner, bind, release};
 
 use super::Worker;
 use crate::mutations::Mutation;
-use crate::state::{Address, Early, Operation, Provider, Request};
+use crate::state::{Address, Early, Member, Operation, Provider, Request};
 
 impl Worker<'_> {
     pub(super) fn bind_next(&mut self, event: bind::Event) {
@@ -185,14 +185,24 @@ impl Worker<'_> {
     fn start_allocate(&mut self) {
         self.task.next_held = 0;
         let Some(existing) = self.task.existing else {
-            let is_bound = self.task.claim.bound.is_some();
-            self.task.provider = Provider::Allocate(Allocate::start(is_bound));
-            return;
+            return if self.scope.sets {
+                self.allocate_from_set();
+            } else {
+                self.allocate_from_pool();
+            };
         };
         self.task.address = existing.address;
+        if self.scope.sets && !self.is_right_member(existing) {
+            return;
+        }
         let held = self.memory().ledger[usize::from(existing.address)];
         let is_held = held.is_some_and(|held| held.is_ours(self.name, self.life()));
         self.task.provider = Provider::Adopt(Adopt::start(is_held));
+    }
+
+    pub(super) fn allocate_from_pool(&mut self) {
+        let is_bound = self.task.claim.bound.is_some();
+        self.task.provider = Provider::Allocate(Allocate::start(is_bound));
     }
 
     /// R1: the finalizer is removed first.
@@ -214,6 +224,8 @@ impl Worker<'_> {
             self.task.clean_up.is_some() || matches!(self.task.operation, Operation::CleanUp(_));
         let removed = self.task.existing.take();
         if is_cleaned_up || matches!(self.task.operation, Operation::Release(_)) {
+            // The pool is that of the annotation.
+            let removed = removed.filter(|removed| removed.member == Member::Right);
             self.task.deleted = removed.map(|removed| removed.address);
         }
         if is_cleaned_up {

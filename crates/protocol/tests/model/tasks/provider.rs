@@ -7,7 +7,7 @@ use capi_ipam_protocol::{ClaimRead, adopt, bind};
 use super::Worker;
 use crate::mutations::Mutation;
 use crate::pool;
-use crate::state::{ADDRESSES, Age, Early, Operation, Provider, Request, Reservation};
+use crate::state::{ADDRESSES, Age, Early, NAMES, Operation, Provider, Request, Reservation};
 
 impl Worker<'_> {
     pub(super) fn allocate_next(&mut self, event: allocate::Event) {
@@ -46,6 +46,7 @@ impl Worker<'_> {
             }
             Step::Propose => match self.propose() {
                 Some(proposed) => self.allocate_next(Event::Proposed(proposed)),
+                None if self.scope.sets => self.refused(),
                 None => self.fail(),
             },
             Step::TakeOver(_) | Step::Reserve(_) if self.has_mutation(Mutation::PickByCache) => {
@@ -147,7 +148,7 @@ impl Worker<'_> {
     }
 
     /// The address is reserved for this claim.
-    fn allocated(&mut self) {
+    pub(super) fn allocated(&mut self) {
         self.drop_candidate();
         self.task.provider = Provider::Idle;
         let is_early = matches!(
@@ -202,13 +203,12 @@ impl Worker<'_> {
             return None;
         }
         let address = self.task.address;
-        if !self.scope.may_have(address.into()) {
+        if !self.scope.may_have(address.into()) || !self.is_of_member(address.into()) {
             return self.find_held();
         }
-        let owners = self.memory().addresses;
-        let is_used_by_other = (0..owners.len()).any(|other| {
-            other != self.name && owners[other].is_some_and(|found| found.address == address)
-        });
+        let known = self.memory();
+        let is_used_by_other =
+            (0..NAMES).any(|other| other != self.name && known.is_used_by(other, address.into()));
         Some(HeldAddress {
             is_misplaced: false,
             is_promise: self.memory().ledger[usize::from(address)]
@@ -225,10 +225,12 @@ impl Worker<'_> {
         let Some((of, address)) = self.memory().attempts[name] else {
             return EarlierAttempt::None;
         };
-        let is_used = self.is_used(address.into());
+        if !self.is_of_member(address.into()) {
+            return EarlierAttempt::None;
+        }
         let may_have_it = of == life
-            && !is_used
-            && pool::proposes(self.scope, self.memory())
+            && !self.memory().is_used(address.into())
+            && pool::proposes(self.scope, self.memory(), address.into())
             && self.scope.may_have(address.into());
         if !may_have_it {
             self.memory_mut().attempts[name] = None;
@@ -250,28 +252,21 @@ impl Worker<'_> {
         }
     }
 
-    fn is_used(&self, address: usize) -> bool {
-        let addresses = self.memory().addresses;
-        let mut in_use = addresses.iter().flatten();
-        in_use.any(|found| usize::from(found.address) == address)
-    }
-
     /// The address that the last claim of the name has released, if the pool is sticky; else the
     /// lowest address that seems free, marked as proposed; else one that is kept for the claims of
     /// another name.
     fn propose(&mut self) -> Option<Proposed> {
         self.drop_candidate();
-        if !pool::proposes(self.scope, self.memory()) {
-            return None;
-        }
         let (name, is_sticky) = (self.name, self.state.is_sticky);
         let manager = self.memory();
         let find = |is_candidate: &dyn Fn(usize) -> bool| {
             (0..self.scope.addresses).find(|&address| {
                 is_candidate(address)
                     && !manager.proposed[address]
-                    && !self.is_used(address)
+                    && !manager.is_used(address)
+                    && pool::proposes(self.scope, manager, address)
                     && self.scope.may_have(address)
+                    && self.is_of_member(address)
             })
         };
         let released =
