@@ -11,6 +11,7 @@ use crate::cli::Format;
 use crate::error::{Code, Error};
 use crate::load::Loader;
 use crate::output;
+use crate::user_reservation::api_version;
 
 /// The annotation in which `kubectl apply` stores the last version.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -66,11 +67,6 @@ pub(crate) fn print(
 /// An object as a manifest.
 pub(crate) fn value(object: &impl Serialize) -> Result<Value, Error> {
     serde_json::to_value(object).map_err(|error| Error::Output(error.to_string()))
-}
-
-/// The version of the objects of the provider.
-pub(crate) fn api_version() -> String {
-    format!("{}/{}", names::GROUP, names::POOL_VERSION)
 }
 
 /// What a user writes of a pool.

@@ -1,10 +1,13 @@
 //! The reservations that `reserve` creates and `convert` writes.
 
-use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Slot};
+use capi_ipam_api::{IPReservation, IPReservationSpec, PoolKey, ReservationClaim, Slot, names};
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use kube::api::ObjectMeta;
 
-use crate::manifests::api_version;
+/// The version of the objects of the provider.
+pub(crate) fn api_version() -> String {
+    format!("{}/{}", names::GROUP, names::POOL_VERSION)
+}
 
 /// A reservation of a user: it excludes an address from allocation, or keeps it for a claim.
 pub(crate) fn reservation(
