@@ -17,10 +17,16 @@ struct System {
 
 impl System {
     fn start() -> Self {
-        let plane = ControlPlane::new();
+        Self::on(
+            ControlPlane::new(),
+            &["--sweep-interval=1s", "--sweep-grace=2s"],
+        )
+    }
+
+    fn on(plane: ControlPlane, flags: &[&str]) -> Self {
         let metrics = free_port();
         let [address, plain] = scraped(metrics);
-        let flags = ["--sweep-interval=1s", "--sweep-grace=2s", &address, &plain];
+        let flags = [flags, &[&address, &plain]].concat();
         let manager = Manager::start(&plane, &flags);
         let prometheus = Prometheus::start(plane.folder(), &[metrics]);
         Self {
@@ -199,6 +205,47 @@ async fn address_at_which_another_host_answers() {
     prometheus
         .wait_until_silent("CapiIpamAddressesQuarantined")
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rollout_without_room() {
+    let plane = ControlPlane::new();
+    plane.permit("rollout-metrics");
+    let bases = PathBuf::from(ensure(&["crds"]));
+    let root = bases.ancestors().nth(4).expect("the folder of Cluster API");
+    let file = root.join("core/config/crd/bases/cluster.x-k8s.io_machinesets.yaml");
+    plane.kubectl(&["apply", "--server-side", "-f", &file.display().to_string()]);
+    plane.wait_until_served("machinesets.cluster.x-k8s.io");
+    let consumer = Consumer::new(&plane).await;
+    create_pool(&consumer, "web", "10.0.0.1-10.0.0.2").await;
+    let infrastructure = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "M", "name": "m"});
+    let machine = json!({
+        "clusterName": "c", "bootstrap": {"dataSecretName": "b"}, "infrastructureRef": infrastructure,
+    });
+    let set = json!({
+        "clusterName": "c", "replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": machine},
+    });
+    let object = |kind: &str, owners: Value, spec: &Value| {
+        let metadata = json!({"namespace": consumer.namespace, "name": "m", "ownerReferences": owners});
+        let version = "cluster.x-k8s.io/v1beta2";
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let owner = |kind: &str| {
+        let uid = "00000000-0000-4000-8000-000000000000";
+        let version = "cluster.x-k8s.io/v1beta2";
+        json!([{"apiVersion": version, "kind": kind, "name": "m", "uid": uid, "controller": true}])
+    };
+    plane.kubectl_apply(&object("MachineSet", json!([]), &set).to_string());
+    plane.kubectl_apply(&object("Machine", owner("MachineSet"), &machine).to_string());
+    let metadata = json!({"ownerReferences": owner("Machine")});
+    consumer.create_claim_with("m", "web", metadata).await;
+
+    let system = System::on(plane, &["--rollout-metrics"]);
+    let prometheus = &system.prometheus;
+    let found = prometheus
+        .wait_for_alert("CapiIpamRolloutWillExhaustPool")
+        .await;
+    assert_eq!(found["pool"], "web", "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
