@@ -184,15 +184,18 @@ impl InClusterHandler {
         Err(refusals.into_error())
     }
 
-    /// Whether another member can be chosen after this error: nothing is reserved for the claim, or
-    /// the member does not exist or no longer has the address. The creation of the IPAddress decides
-    /// between two members, and the sweeper releases what is not used.
+    /// Whether another member can be chosen after the error of one: nothing is reserved for the claim,
+    /// or only in a member that does not exist or no longer has the address. The creation of the
+    /// IPAddress decides between two members, and the sweeper releases what is not used.
     fn may_try_next(&self, error: &HandlerError) -> bool {
-        let is_lost = matches!(
-            error,
-            HandlerError::PoolNotFound(_) | HandlerError::PoolExhausted(_)
-        );
-        is_refusal(error) && (is_lost || self.recorded_pool().is_none())
+        let is_lost = || match self.recorded_pool() {
+            Some(pool) => {
+                let info = self.ledger().read(|ledger| ledger.pools().pool_info(&pool));
+                info.is_none()
+            }
+            None => true,
+        };
+        is_refusal(error) && (matches!(error, HandlerError::PoolExhausted(_)) || is_lost())
     }
 
     async fn allocate_in(

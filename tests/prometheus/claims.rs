@@ -1,6 +1,9 @@
 //! The causes of the alerts of pools and claims.
 
+use std::path::PathBuf;
+
 use support::{
+    control_plane::ensure,
     policy::{DENIED, Policy, wait_until_rejected},
     ports::free_port,
     prelude::*,
@@ -238,7 +241,9 @@ async fn rollout_without_room() {
     plane.kubectl_apply(&object("MachineSet", json!([]), &set).to_string());
     plane.kubectl_apply(&object("Machine", owner("MachineSet"), &machine).to_string());
     let metadata = json!({"ownerReferences": owner("Machine")});
-    consumer.create_claim_with("m", "web", metadata).await;
+    consumer
+        .create_claim_with_metadata("m", "web", metadata)
+        .await;
 
     let system = System::on(plane, &["--rollout-metrics"]);
     let prometheus = &system.prometheus;
