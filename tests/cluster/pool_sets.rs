@@ -545,17 +545,21 @@ async fn paused_pool_is_passed_over_and_paused_set_waits() {
 #[tokio::test]
 async fn reserved_address_that_left_its_pool_does_not_block_a_claim() {
     let consumer = with_racks(&[1, 99]).await;
-    create_set(&consumer, json!({"pools": members(&["rack-1", "rack-2"])})).await;
+    let pools = members(&["rack-1", "gone", "rack-2"]);
+    create_set(&consumer, json!({"pools": pools})).await;
     assert_eq!(bind(&consumer, "a").await, "10.0.1.1");
-    // What an interrupted attempt has left: the address is not one of the pool any more.
-    let claim = create_paused_claim(&consumer).await;
-    let uid = consumer.the_claim(&claim).await.uid();
-    let holder = json!({"namespace": consumer.namespace, "name": claim, "uid": uid});
-    consumer.reserve("rack-1", "10.0.1.9", holder).await;
-    consumer
-        .set_paused(&own_sets(&consumer), "racks", false)
-        .await;
-    assert_contains(&consumer.wait_for_address(&claim).await, "10.0.2.");
+    // What an interrupted attempt has left: the address is not one of the pool any more, or the pool
+    // was removed by force.
+    for (pool, address) in [("rack-1", "10.0.1.9"), ("gone", "10.0.9.1")] {
+        let claim = create_paused_claim(&consumer).await;
+        let uid = consumer.the_claim(&claim).await.uid();
+        let holder = json!({"namespace": consumer.namespace, "name": claim, "uid": uid});
+        consumer.reserve(pool, address, holder).await;
+        consumer
+            .set_paused(&own_sets(&consumer), "racks", false)
+            .await;
+        assert_contains(&consumer.wait_for_address(&claim).await, "10.0.2.");
+    }
     // The sweeper releases what is not used.
     consumer
         .wait_for_reservations("rack-1", &[("10.0.1.1", "a")])

@@ -221,7 +221,8 @@ async fn rollout_without_room() {
     plane.wait_until_served("machinesets.cluster.x-k8s.io");
     let consumer = Consumer::new(&plane).await;
     create_pool(&consumer, "web", "10.0.0.1-10.0.0.2").await;
-    let infrastructure = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "M", "name": "m"});
+    let infrastructure =
+        json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "M", "name": "m"});
     let machine = json!({
         "clusterName": "c", "bootstrap": {"dataSecretName": "b"}, "infrastructureRef": infrastructure,
     });
@@ -229,7 +230,8 @@ async fn rollout_without_room() {
         "clusterName": "c", "replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": {"spec": machine},
     });
     let object = |kind: &str, owners: Value, spec: &Value| {
-        let metadata = json!({"namespace": consumer.namespace, "name": "m", "ownerReferences": owners});
+        let metadata =
+            json!({"namespace": consumer.namespace, "name": "m", "ownerReferences": owners});
         let version = "cluster.x-k8s.io/v1beta2";
         json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
     };
