@@ -250,15 +250,15 @@ impl Users {
     }
 
     fn add_address(&mut self, address: &IPAddress, ledger: &SharedLedger) {
-        // A user can change the annotation that names the member of a set: the pool that it names and
-        // the one with the reservation are both in use.
+        // A user can change the annotation that names the member of a set: the pool that it names, the
+        // one with the reservation, and all that contain the address are in use.
         let claim_uid = address.claim_uid().map(Uid::of);
         let member = ledger.read(|ledger| ledger.member_of_address(address, claim_uid));
         let named = PoolKey::of_address(address);
         let mut pools: Vec<PoolKey> = named.into_iter().chain(member).collect();
-        if pools.is_empty() && PoolSetKey::of_address(address).is_some() {
+        if PoolSetKey::of_address(address).is_some() {
             let contains = |pool: &&PoolKey| ledger.read(|it| it.contains_address(pool, address));
-            pools = self.unused.keys().filter(contains).cloned().collect();
+            pools.extend(self.unused.keys().filter(contains).cloned());
         }
         for pool in pools {
             self.mark_used(&pool, || DeletionBlocker::UnknownAddress);

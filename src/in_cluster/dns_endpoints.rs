@@ -135,7 +135,7 @@ impl Reconciler for EndpointReconciler {
         let wanted = self.endpoint_of(&address);
         match (known, wanted) {
             (Some(known), Some(_)) if !is_owned(&known, &address) => {
-                Ok(self.refuse_owner(&address))
+                Ok(self.refuse_owner(&address, &known))
             }
             // The garbage collector deletes the one of an IPAddress that does not exist.
             (Some(known), None) if !is_owned(&known, &address) => Ok(Action::AwaitChange),
@@ -181,12 +181,17 @@ impl EndpointReconciler {
             patch::write(endpoints, &found, &changed).await?;
             return Ok(Action::AwaitChange);
         }
-        Ok(self.refuse_owner(address))
+        Ok(self.refuse_owner(address, &found))
     }
 
     /// The name of the DNSEndpoint is in use by another owner.
-    fn refuse_owner(&self, address: &IPAddress) -> Action {
+    fn refuse_owner(&self, address: &IPAddress, found: &DNSEndpoint) -> Action {
         let name = address.name_any();
+        let mut owners = found.owner_references().iter();
+        // The garbage collector deletes that of a former IPAddress of the name.
+        if owners.any(|owner| owner.kind == "IPAddress" && owner.name == name) {
+            return Action::Requeue(REFUSED_DELAY);
+        }
         let note = format!("another DNSEndpoint has the name {name}; delete it");
         self.refuse(address, &note)
     }

@@ -33,10 +33,10 @@ pub(super) const PLANNED: Description = Description {
     name: "capi_ipam_pool_planned_addresses",
     kind: "gauge",
     labels: &["kind", "namespace", "pool", "state: needed, missing"],
-    help: "Further addresses that a pool or a set of pools needs at the peak of all rollouts, and those of them that it lacks; at most a minute old; only with --rollout-metrics",
+    help: "Further addresses that a pool or a set of pools needs at the peak of all rollouts, and those of them for which no address is free; as of the last minute; only with --rollout-metrics",
 };
 
-/// The result of the last plan; empty if it has failed.
+/// The last plan.
 #[derive(Clone, Debug, Default)]
 struct Planned(Arc<Mutex<Vec<PlanPool>>>);
 
@@ -45,7 +45,7 @@ impl Collector for Planned {
         let pools = self.0.lock().clone();
         let mut rows = Vec::new();
         for line in &pools {
-            for (state, count) in [("needed", line.needed), ("missing", line.short)] {
+            for (state, count) in [("needed", line.needed), ("missing", line.missing)] {
                 let labels = vec![
                     ("kind", &*line.pool.kind),
                     ("namespace", line.pool.namespace.as_deref().unwrap_or("")),
@@ -70,14 +70,10 @@ pub(super) struct PlanRollouts {
 
 impl BackgroundTask for PlanRollouts {
     async fn run_once(&mut self) -> NextRun {
-        let planned = self.plan().await.unwrap_or_else(|error| {
-            let error = error_chain(&error);
-            if self.errors.allow(&error, Instant::now()).is_some() {
-                warn!(error, "cannot plan the addresses of rollouts");
-            }
-            Vec::new()
-        });
-        *self.planned.0.lock() = planned;
+        match self.plan().await {
+            Ok(planned) => *self.planned.0.lock() = planned,
+            Err(error) => self.report(&error),
+        }
         NextRun::After(INTERVAL)
     }
 }
@@ -95,15 +91,26 @@ impl PlanRollouts {
         }
     }
 
+    fn report(&self, error: &CallError) {
+        let error = error_chain(error);
+        if self.errors.allow(&error, Instant::now()).is_some() {
+            warn!(error, "cannot plan the addresses of rollouts");
+        }
+    }
+
     async fn plan(&self) -> Result<Vec<PlanPool>, CallError> {
         let workloads = self.workloads().await?;
         let contract = &self.context.contract;
         let machines = list(&contract.machines(&self.namespace)).await?;
         let claims = list(&contract.claims(&self.namespace)).await?;
-        let uses = Uses::of(&workloads, &machines, &claims);
         let mut ledger = self.context.ledger.read(Clone::clone);
-        let (_, pools) = plan(workloads, &uses, &mut ledger);
-        Ok(pools)
+        let planning = tokio::task::spawn_blocking(move || {
+            let uses = Uses::of(&workloads, &machines, &claims);
+            let (_, pools) = plan(workloads, &uses, &mut ledger);
+            pools
+        });
+        // A panic is logged, and the process is stopping if the task was cancelled.
+        Ok(planning.await.unwrap_or_default())
     }
 
     /// The objects that create Machines, control planes first.
@@ -126,7 +133,14 @@ impl PlanRollouts {
         }
         let mut lines = Vec::new();
         for kind in creators {
-            let objects = self.objects(&kind).await?;
+            let objects = match self.objects(&kind).await {
+                // Control planes can be of groups that the role does not have.
+                Err(error) if error.is_forbidden() || error.is_not_found() => {
+                    self.report(&error);
+                    continue;
+                }
+                objects => objects?,
+            };
             lines.extend(
                 objects
                     .iter()

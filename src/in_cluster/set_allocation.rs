@@ -144,10 +144,10 @@ impl InClusterHandler {
             Some(existing) => Some(self.member_of(set, existing)?),
             None => self.recorded_pool(),
         };
-        if let Some(pool) = recorded {
-            match self.allocate_in(set, &pool, existing).await {
+        if let Some(pool) = &recorded {
+            match self.allocate_in(set, pool, existing).await {
                 // The member is gone, or no longer has the address.
-                Err(error) if existing.is_none() && self.may_try_next(&error) => {}
+                Err(error) if existing.is_none() && self.may_try_next(&error, None) => {}
                 result => return result,
             }
         }
@@ -175,7 +175,9 @@ impl InClusterHandler {
                     continue;
                 }
                 match self.allocate_in(set, &pool, None).await {
-                    Err(error) if self.may_try_next(&error) => refusals.errors.push(error),
+                    Err(error) if self.may_try_next(&error, recorded.as_ref()) => {
+                        refusals.errors.push(error);
+                    }
                     result => return result,
                 }
                 tried.push(pool);
@@ -185,10 +187,12 @@ impl InClusterHandler {
     }
 
     /// Whether another member can be chosen after the error of one: nothing is reserved for the claim,
-    /// or only in a member that does not exist or no longer has the address. The creation of the
-    /// IPAddress decides between two members, and the sweeper releases what is not used.
-    fn may_try_next(&self, error: &HandlerError) -> bool {
+    /// or only in a member that does not exist or no longer has the address, such as `tried`. The
+    /// creation of the IPAddress decides between two members, and the sweeper releases what is not
+    /// used.
+    fn may_try_next(&self, error: &HandlerError, tried: Option<&PoolKey>) -> bool {
         let is_lost = || match self.recorded_pool() {
+            Some(pool) if Some(&pool) == tried => true,
             Some(pool) => {
                 let info = self.ledger().read(|ledger| ledger.pools().pool_info(&pool));
                 info.is_none()

@@ -1,6 +1,7 @@
 //! Whether the pools have room for the Machines that can exist at the same time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 use capi_ipam_api::{IPSlice, NamedPool, PoolChoice, PoolKey, PoolName, Scope};
@@ -18,7 +19,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The maximum number of replicas that are considered: the ledger is asked for each address.
+/// The maximum number of replicas of an object, and of further addresses of a plan, that are
+/// considered: the ledger is asked for each address.
 pub const MAX_REPLICAS: u64 = 100_000;
 
 /// The annotation with the maximum that the autoscaler uses.
@@ -27,8 +29,6 @@ const MAX_SIZE: &str = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-s
 const DEPLOYMENT_NAME: &str = "cluster.x-k8s.io/deployment-name";
 /// The kind that this label is about.
 const MACHINE_DEPLOYMENT: &str = "MachineDeployment";
-/// Why a pool or a set gives no further address.
-const NO_FURTHER: &str = "no further address is free for it";
 /// Where the versions of MachineDeployments and control planes have the strategy of a rollout.
 const STRATEGIES: [&str; 3] = [
     "/spec/rollout/strategy",
@@ -94,6 +94,9 @@ pub struct PlanPool {
     pub needed: u64,
     /// How many addresses the pool lacks for the Machines.
     pub short: u64,
+    /// Those of them that it lacks since no address is free, and not because of a rule or a state.
+    #[serde(skip)]
+    pub missing: u64,
 }
 
 impl PlanLine {
@@ -324,7 +327,31 @@ pub fn plan(
 }
 
 /// What a pool gives the claims: their attributes, or why it gives nothing more.
-type Offer = Result<ClaimAttributes, String>;
+type Offer = Result<ClaimAttributes, Refusal>;
+
+/// Why a pool or a set gives no further address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// No address is free.
+    NoAddress,
+    /// A rule or the state of the pool.
+    Other(String),
+}
+
+impl Refusal {
+    fn other(reason: &str) -> Self {
+        Self::Other(reason.to_owned())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NoAddress => "no further address is free for it",
+            Self::Other(reason) => reason,
+        })
+    }
+}
 
 /// Claims of one kind of Machine that need further addresses of a pool or a set.
 struct Need<'a> {
@@ -355,6 +382,7 @@ impl<'a> Planner<'a> {
                 free: free.fold(0, u64::saturating_add),
                 needed: 0,
                 short: 0,
+                missing: 0,
             };
             pools.insert(named, line);
         }
@@ -428,6 +456,9 @@ impl<'a> Planner<'a> {
         if let Some(line) = self.pools.get_mut(named) {
             line.needed = line.needed.saturating_add(need.wanted);
             line.short = line.short.saturating_add(short);
+            if reason == Some(Refusal::NoAddress) {
+                line.missing = line.missing.saturating_add(short);
+            }
         }
         PlanAddresses {
             pool: named.into(),
@@ -435,13 +466,13 @@ impl<'a> Planner<'a> {
             needed,
             held,
             short,
-            reason,
+            reason: reason.map(|reason| reason.to_string()),
             assumption: assumption(need.set.as_deref(), need.zone),
         }
     }
 
     /// How many of the wanted addresses a pool or a set gives, and why it gives no more.
-    fn propose(&mut self, need: &Need<'_>) -> (u64, Option<String>) {
+    fn propose(&mut self, need: &Need<'_>) -> (u64, Option<Refusal>) {
         let mut offers = BTreeMap::new();
         for got in 0..need.wanted {
             if let Err(reason) = self.propose_next(need, &mut offers) {
@@ -457,7 +488,11 @@ impl<'a> Planner<'a> {
         &mut self,
         need: &Need<'_>,
         offers: &mut BTreeMap<PoolKey, Offer>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
+        if self.proposals >= MAX_REPLICAS {
+            let reason = format!("the plan has more than {MAX_REPLICAS} further addresses");
+            return Err(Refusal::Other(reason));
+        }
         let first = need.claims.first();
         let namespace = first.and_then(|(claim, _)| claim.metadata.namespace.as_deref());
         // No claim has such a name. Each proposal holds its address for its claim.
@@ -471,7 +506,8 @@ impl<'a> Planner<'a> {
                 self.ledger.free_members(key, &claim, Uid::of(""), domains)
             }
             (NamedPool::Set(_), _) => {
-                return Err("the set does not exist, or allocates no address now".to_owned());
+                let reason = "the set does not exist, or allocates no address now";
+                return Err(Refusal::other(reason));
             }
         };
         let mut refusal = None;
@@ -486,7 +522,7 @@ impl<'a> Planner<'a> {
                 refused => refusal = refusal.or(refused),
             }
         }
-        Err(refusal.unwrap_or_else(|| NO_FURTHER.to_owned()))
+        Err(refusal.unwrap_or(Refusal::NoAddress))
     }
 }
 
@@ -494,11 +530,13 @@ impl<'a> Planner<'a> {
 fn offer(ledger: &Ledger, pool: &PoolKey, claims: &[Claimed<'_>]) -> Offer {
     let info = ledger.pools().pool_info(pool);
     let Some(info) = info.filter(|info| info.can_allocate()) else {
-        return Err("the pool does not exist, or allocates no address now".to_owned());
+        let reason = "the pool does not exist, or allocates no address now";
+        return Err(Refusal::other(reason));
     };
     let attributes = attributes(claims, &info);
     if info.slices.is_some() && attributes.slice_owner.is_none() {
-        return Err("its claims have no owner of slices of the pool (spec.slices)".to_owned());
+        let reason = "its claims have no owner of slices of the pool (spec.slices)";
+        return Err(Refusal::other(reason));
     }
     Ok(attributes)
 }
@@ -512,7 +550,7 @@ fn propose_one(
 ) -> Offer {
     if !ledger.is_allowed_or_waits(pool, claim) {
         let reason = "the pool does not allow the namespace (spec.allowedNamespaces)";
-        return Err(reason.to_owned());
+        return Err(Refusal::other(reason));
     }
     let mut outcome = ledger.propose(pool, claim, attributes.clone());
     if let (Outcome::First(preparation), Some(owner)) = (&outcome, &attributes.slice_owner) {
@@ -523,23 +561,20 @@ fn propose_one(
         outcome = ledger.propose(pool, claim, attributes.clone());
     }
     match &outcome {
-        Outcome::NotNow(reason) => Err(describe(reason)),
+        Outcome::NotNow(reason) => Err(refusal(reason)),
         _ => Ok(attributes),
     }
 }
 
-fn describe(reason: &Reason) -> String {
+fn refusal(reason: &Reason) -> Refusal {
     match reason {
-        Reason::LimitReached(limit) => limit.to_string(),
-        Reason::SliceUnavailable(refusal) => refusal.to_string(),
-        Reason::NeedsBlock(_) => {
+        Reason::LimitReached(limit) => Refusal::Other(limit.to_string()),
+        Reason::SliceUnavailable(refusal) => Refusal::Other(refusal.to_string()),
+        Reason::NeedsBlock(_) => Refusal::other(
             "no address is free in the blocks of this management cluster; the manager takes another \
-             one if the registry has a free one"
-                .to_owned()
-        }
-        Reason::NoAddress | Reason::Unavailable(_) => {
-            NO_FURTHER.to_owned()
-        }
+             one if the registry has a free one",
+        ),
+        Reason::NoAddress | Reason::Unavailable(_) => Refusal::NoAddress,
     }
 }
 

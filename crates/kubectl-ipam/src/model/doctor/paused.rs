@@ -21,8 +21,7 @@ enum Paused<'a> {
 }
 
 /// What is paused although claims wait for it, as a warning, and other paused pools and sets, as a
-/// note. A
-/// paused Cluster whose claims are bound does no harm.
+/// note. A paused Cluster whose claims are bound does no harm.
 pub(super) fn paused(snapshot: &Snapshot) -> Examination {
     let objects = &snapshot.objects;
     Examination::compare(objects.lacking_of_pools_and(&[Kind::Claim]), || {

@@ -129,6 +129,7 @@ fn pool_that_is_short_is_named_below_the_plan() {
             free: needed.saturating_sub(short),
             needed,
             short,
+            missing: 0,
         };
         let report = Report::RolloutPlan {
             lines: Vec::new(),
