@@ -434,7 +434,8 @@ fn claims_of_a_set_get_addresses_of_all_its_pools() {
     };
     let (found, pool) = plan_of_set(machine(with_set(&json!({}))));
     assert_eq!((found.needed, found.held, found.short), (4, 0, 1));
-    assert_eq!(found.reason.as_deref(), Some(NO_FURTHER));
+    let reason = Refusal::NoAddress.to_string();
+    assert_eq!(found.reason, Some(reason));
     assert_eq!(found.assumption, None);
     assert_eq!(
         (&*pool.pool.kind, &*pool.pool.name),
