@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use capi_ipam_api::advice::MISSING_POOL;
 use capi_ipam_api::{PoolChoice, PoolKey, PoolSetKey, conditions, first_texts, names};
-use capi_ipam_ledger::{Domains, PoolLookup, SetInfo, failure_domain};
+use capi_ipam_ledger::{PoolLookup, SetInfo, failure_domain};
 use capi_ipam_provider::advanced::{Ensured, PoolView};
 use capi_ipam_provider::api::{IPAddress, MachineOwner};
 use capi_ipam_provider::prelude::HandlerError;
@@ -220,17 +220,11 @@ impl InClusterHandler {
         Ok(ensured)
     }
 
-    /// The member of which an IPAddress is: the one that the ledger knows, or else the first one that
-    /// contains the address.
+    /// The member of which an IPAddress is.
     fn member_of(&self, set: &PoolSetKey, existing: &IPAddress) -> Result<PoolKey, HandlerError> {
-        let found = self.ledger().read(|ledger| {
-            if let Some(pool) = ledger.member_of_address(existing, Some(self.uid)) {
-                return Some(pool);
-            }
-            let contains = |pool: &PoolKey| ledger.contains_address(pool, existing);
-            let members = ledger.members(set, Domains::Any);
-            members.into_iter().find(contains)
-        });
+        let found = self
+            .ledger()
+            .read(|ledger| ledger.member_of_address(existing, Some(self.uid)));
         found.ok_or_else(|| {
             HandlerError::Permanent(format!(
                 "the IPAddress {} exists already, and no pool of {set} contains its address {}; delete it",

@@ -233,14 +233,10 @@ fn turtles_accepts_the_provider() {
     fs::write(file, turtles_definition().to_string()).expect("it can be written");
     plane.kubectl(&["apply", "-f", file]);
     plane.wait_until_served("capiproviders.turtles-capi.cattle.io");
-    let page = fs::read_to_string(in_repository("docs/gitops.md")).expect("it can be read");
-    let (_, provider) = page
-        .split_once("```yaml\napiVersion: turtles")
-        .expect("it has the object");
-    let (provider, _) = provider.split_once("```").expect("it ends");
-    fs::write(file, format!("apiVersion: turtles{provider}")).expect("it can be written");
     plane.kubectl(&["create", "namespace", "capi-ipam-in-cluster-system"]);
-    plane.kubectl(&["apply", "--validate=strict", "-f", file]);
+    let folder = in_repository("config/rancher-turtles");
+    let kustomize = format!("--kustomize={}", folder.display());
+    plane.kubectl(&["apply", "--validate=strict", &kustomize]);
     let found = plane.kubectl(&[
         "get",
         "capiprovider/in-cluster",

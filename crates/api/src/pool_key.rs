@@ -12,11 +12,11 @@ use super::{InClusterKind, PoolSetKey, names};
 /// team-a/web`. Cheap to clone, and as large as a pointer, since each address in use has a few of
 /// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolKey(Arc<PoolName>);
+pub struct PoolKey(Arc<KeyFields>);
 
 /// The kind, namespace and name of a pool.
 #[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PoolName {
+pub struct KeyFields {
     /// Kind of the pool.
     pub kind: InClusterKind,
     /// Namespace of the pool; `None` for a global pool.
@@ -26,9 +26,9 @@ pub struct PoolName {
 }
 
 impl Deref for PoolKey {
-    type Target = PoolName;
+    type Target = KeyFields;
 
-    fn deref(&self) -> &PoolName {
+    fn deref(&self) -> &KeyFields {
         &self.0
     }
 }
@@ -36,7 +36,7 @@ impl Deref for PoolKey {
 impl PoolKey {
     /// Returns the key of a pool with this name. The namespace of a global pool is `None`.
     pub fn new(kind: InClusterKind, namespace: Option<&str>, name: &str) -> Self {
-        Self(Arc::new(PoolName {
+        Self(Arc::new(KeyFields {
             kind,
             namespace: namespace.map(Box::from),
             name: name.into(),

@@ -83,7 +83,7 @@ impl Observe<IPAddress> for Ledger {
     fn init(&mut self) {
         self.addresses.begin_list();
         // The list shows the ones that exist.
-        self.sets.without_member.clear();
+        self.sets.uncertain.clear();
         self.start.begin_list(PoolInput::Addresses);
     }
 

@@ -12,9 +12,10 @@ use capi_ipam_ip::Block;
 use capi_ipam_objects::namespaced_name::NamespacedName;
 use kube::core::ObjectMeta;
 
+use crate::pools::start::Phase;
 use crate::pools::{PoolEntry, Pools};
 use crate::sets::{SetEntry, SetInfo};
-use crate::{Ledger, Observe, PoolLookup, allocated_block, block_of};
+use crate::{Held, Ledger, Observe, PoolLookup, allocated_block, block_of};
 
 /// The failure domains of the pools that may serve a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +125,7 @@ impl Ledger {
         self.effects.claims.extend(entry.waiting.keys().cloned());
         self.effects.sets.push(key.clone());
         self.sets.remove_if_empty(key);
+        self.recount_all_uncertain();
     }
 
     /// Updates the sets after a change of a pool. With other labels it may be in other sets, or in
@@ -148,6 +150,7 @@ impl Ledger {
                 effects.sets.push(key.clone());
             }
         }
+        self.recount_all_uncertain();
     }
 
     /// Returns the set of a claim, which waits for a change of the set until it leaves it.
@@ -168,7 +171,10 @@ impl Ledger {
         let held = self.addresses.held_by(claim, uid);
         let mut reserved = held.iter().filter(|held| !held.is_promise);
         let used = reserved.clone().find(|held| held.was_used);
-        match used.or_else(|| reserved.next()) {
+        // One of a pool that lost the address is left over from an earlier choice.
+        let is_in_pool = |held: &&Held| self.contains_block(&held.pool, held.slot.block);
+        let current = used.or_else(|| reserved.clone().find(is_in_pool));
+        match current.or_else(|| reserved.next()) {
             Some(held) => Some(held.pool.clone()),
             None => Some(self.addresses.attempt(uid)?.0.clone()),
         }
@@ -275,12 +281,16 @@ impl Ledger {
         let name = NamespacedName::of(&address.metadata);
         self.leave_set(key, &name);
         let claim_uid = address.claim_uid().map(Uid::of);
-        let Some((pool, block, _)) = self.known_block(address, claim_uid) else {
-            self.sets.without_member.insert(name, address.clone());
+        let place = self.known_block(address, claim_uid);
+        let place = place.map(|(pool, block, _)| (pool, block));
+        if self.is_certain(address, claim_uid, place.as_ref()) {
+            self.sets.uncertain.remove(&name);
+        } else {
+            self.sets.uncertain.insert(name.clone(), address.clone());
+        }
+        let Some(place) = place else {
             return;
         };
-        self.sets.without_member.remove(&name);
-        let place = (pool, block);
         let before = self.sets.addresses.insert(name.clone(), place.clone());
         if let Some((pool, block)) = before.filter(|before| *before != place) {
             let scope = self.pools.scope(&pool);
@@ -289,29 +299,116 @@ impl Ledger {
     }
 
     /// The pool, block and key of an IPAddress, as [`allocated_block`]. One that refers to a set is of
-    /// the member in which its claim, with this uid, has reserved the address: a user can change the
-    /// annotation that names it.
+    /// the member in which it is counted, or else of the one that [`Self::likely_block`] returns.
     pub(super) fn known_block(
         &self,
         address: &IPAddress,
         claim_uid: Option<Uid>,
     ) -> Option<(PoolKey, Block, NamespacedName)> {
-        if PoolSetKey::of_address(address).is_none() {
+        let Some(set) = PoolSetKey::of_address(address) else {
             return allocated_block(address);
-        }
-        let name = NamespacedName::of(&address.metadata);
-        let known = self.sets.addresses.get(&name).cloned();
-        let reserved = match claim_uid {
-            Some(uid) => self.addresses.held_by(&name, uid),
-            None => Vec::new(),
         };
-        let reserved = reserved.into_iter().filter(|held| !held.is_promise);
-        let reserved = reserved.map(|held| (held.pool, held.slot.block));
-        let mut places = known.into_iter().chain(reserved);
-        let place = places.find(|(pool, block)| block_of(address, pool.kind) == Some(*block));
-        match place {
-            Some((pool, block)) => Some((pool, block, name)),
-            None => allocated_block(address),
+        let name = NamespacedName::of(&address.metadata);
+        match self.sets.addresses.get(&name) {
+            Some((pool, block)) if block_of(address, pool.kind) == Some(*block) => {
+                Some((pool.clone(), *block, name))
+            }
+            _ => self.likely_block(&set, address, claim_uid),
+        }
+    }
+
+    /// The pool, block and key of an IPAddress of a set. A user can change the annotation that names
+    /// the member. So it is the member in which the claim, with this uid, has reserved the address;
+    /// or else the one that is named, if it contains the address; or else the first one that does; or
+    /// else the one that is named.
+    fn likely_block(
+        &self,
+        set: &PoolSetKey,
+        address: &IPAddress,
+        claim_uid: Option<Uid>,
+    ) -> Option<(PoolKey, Block, NamespacedName)> {
+        let name = NamespacedName::of(&address.metadata);
+        if let Some((pool, block)) = self.reserved_place(address, claim_uid) {
+            return Some((pool, block, name));
+        }
+        let named = allocated_block(address);
+        let contains = |pool: &PoolKey| self.contains_address(pool, address);
+        let is_named = named.as_ref().is_some_and(|(pool, ..)| contains(pool));
+        // What the pools contain is known once the initial lists are complete.
+        if is_named || self.start.phase == Phase::Listing {
+            return named;
+        }
+        match self.members(set, Domains::Any).into_iter().find(contains) {
+            Some(pool) => {
+                let block = block_of(address, pool.kind)?;
+                Some((pool, block, name))
+            }
+            None => named,
+        }
+    }
+
+    /// The member in which the claim of an IPAddress, with this uid, has reserved its address.
+    fn reserved_place(
+        &self,
+        address: &IPAddress,
+        claim_uid: Option<Uid>,
+    ) -> Option<(PoolKey, Block)> {
+        let name = NamespacedName::of(&address.metadata);
+        let held = self.addresses.held_by(&name, claim_uid?).into_iter();
+        let reserved = held.filter(|held| !held.is_promise);
+        let mut places = reserved.map(|held| (held.pool, held.slot.block));
+        places.find(|(pool, block)| block_of(address, pool.kind) == Some(*block))
+    }
+
+    /// Whether an IPAddress is of the member in which it is counted, whatever becomes known of others.
+    fn is_certain(
+        &self,
+        address: &IPAddress,
+        claim_uid: Option<Uid>,
+        counted: Option<&(PoolKey, Block)>,
+    ) -> bool {
+        let Some(counted) = counted else {
+            return false;
+        };
+        self.contains_address(&counted.0, address)
+            || self.reserved_place(address, claim_uid).as_ref() == Some(counted)
+    }
+
+    /// Counts an IPAddress whose member was not certain in the one that is likely now: its
+    /// reservation was observed, or a pool has changed.
+    fn recount_uncertain(&mut self, claim: &NamespacedName) {
+        let Some(address) = self.sets.uncertain.get(claim).cloned() else {
+            return;
+        };
+        let Some(set) = PoolSetKey::of_address(&address) else {
+            return;
+        };
+        let claim_uid = address.claim_uid().map(Uid::of);
+        let likely = self.likely_block(&set, &address, claim_uid);
+        let likely = likely.map(|(pool, block, _)| (pool, block));
+        let counted = self.sets.addresses.get(claim).cloned();
+        if likely == counted {
+            if self.is_certain(&address, claim_uid, counted.as_ref()) {
+                self.sets.uncertain.remove(claim);
+            }
+            return;
+        }
+        if let Some((pool, block)) = counted {
+            self.sets.addresses.remove(claim);
+            let scope = self.pools.scope(&pool);
+            self.update(&Slot { scope, block }, |usage| usage.remove_address(claim));
+        }
+        self.apply(&address);
+    }
+
+    /// As [`Self::recount_uncertain`], of all. There are few once the initial lists are complete.
+    fn recount_all_uncertain(&mut self) {
+        if self.start.phase == Phase::Listing {
+            return;
+        }
+        let claims: Vec<NamespacedName> = self.sets.uncertain.keys().cloned().collect();
+        for claim in &claims {
+            self.recount_uncertain(claim);
         }
     }
 
@@ -328,8 +425,8 @@ impl Ledger {
     /// Records that the IPAddress of a claim is of the member in which its address is reserved. It was
     /// observed before the reservation, with an annotation that names another member, or none.
     pub(super) fn correct_member(&mut self, claim: &NamespacedName, pool: &PoolKey, slot: &Slot) {
-        if let Some(address) = self.sets.without_member.get(claim).cloned() {
-            self.apply(&address);
+        if self.sets.uncertain.contains_key(claim) {
+            self.recount_uncertain(claim);
             return;
         }
         let Some((known, block)) = self.sets.addresses.get(claim) else {
@@ -362,12 +459,14 @@ impl Ledger {
 
     /// Whether a pool contains the address of an IPAddress.
     pub fn contains_address(&self, pool: &PoolKey, address: &IPAddress) -> bool {
+        let block = block_of(address, pool.kind);
+        block.is_some_and(|block| self.contains_block(pool, block))
+    }
+
+    fn contains_block(&self, pool: &PoolKey, block: Block) -> bool {
         let info = self.pools.info(pool);
         let blocks = info.and_then(|info| info.blocks());
-        let block = block_of(address, pool.kind);
-        blocks
-            .zip(block)
-            .is_some_and(|(blocks, block)| blocks.contains(block))
+        blocks.is_some_and(|blocks| blocks.contains(block))
     }
 
     /// As [`Ledger::end_unused_turn`], in all members.

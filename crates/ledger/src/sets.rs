@@ -159,9 +159,9 @@ pub(super) struct Sets {
     /// The pool and the block of each IPAddress that refers to a set. A user can remove the annotation
     /// that has the pool.
     pub(super) addresses: HashMap<NamespacedName, (PoolKey, Block)>,
-    /// IPAddresses that refer to a set, of which neither an annotation nor a reservation has shown the
-    /// member yet.
-    pub(super) without_member: HashMap<NamespacedName, IPAddress>,
+    /// IPAddresses that refer to a set, whose member is not certain: no reservation shows it, and the
+    /// pool in which they are counted, if any, does not contain the address.
+    pub(super) uncertain: HashMap<NamespacedName, IPAddress>,
     /// The labels of pools when sets were last compared with them.
     pub(super) labels: HashMap<PoolKey, Arc<BTreeMap<String, String>>>,
 }
@@ -180,7 +180,7 @@ impl Sets {
     /// The IPAddress of that name does not exist.
     pub(super) fn forget_address(&mut self, name: &NamespacedName) {
         self.addresses.remove(name);
-        self.without_member.remove(name);
+        self.uncertain.remove(name);
     }
 
     /// Whether the labels of a pool are others than before.

@@ -397,10 +397,45 @@ fn address_that_a_list_lacks_is_of_no_known_member() {
     Observe::<IPAddress>::init(&mut ledger);
     Observe::<IPAddress>::init_done(&mut ledger);
     assert_eq!(ledger.pools().counts(&named("a")).used, 0);
-    // Another IPAddress of the name, in another member with the same addresses.
-    ledger.apply(&address_of_set("1", "InClusterIPPool/b"));
+    // Another IPAddress of the name, in another member.
+    let mut other = address_of_set("1", "InClusterIPPool/b");
+    other.spec.address = "10.0.1.1".to_owned();
+    ledger.apply(&other);
     assert_eq!(ledger.pools().counts(&named("a")).used, 0);
-    assert_eq!(ledger.pools().counts(&named("b")).out_of_range, 1);
+    assert_eq!(ledger.pools().counts(&named("b")).used, 1);
+}
+
+/// A user has edited the annotation of an IPAddress that an earlier claim has left behind: no other
+/// claim gets the address, in whatever order pools and IPAddresses are observed.
+#[test]
+fn annotation_of_a_pool_without_the_address_does_not_free_it() {
+    for (annotation, pools_are_first) in [
+        ("InClusterIPPool/b", true),
+        ("InClusterIPPool/b", false),
+        ("InClusterIPPool/unknown", false),
+        ("", true),
+        ("", false),
+    ] {
+        let address = address_of_set("1", annotation);
+        let mut ledger = with_set(if pools_are_first {
+            [1, 0, 0]
+        } else {
+            [0, 0, 0]
+        });
+        ledger.apply(&address);
+        apply_member(&mut ledger, "a", 1, json!({}));
+        let counts = ledger.pools().counts(&named("a"));
+        assert_eq!(
+            (counts.used, counts.free),
+            (1, 0),
+            "{annotation} {pools_are_first}"
+        );
+        let found = ledger.member_of_address(&address, Some(Uid::of("uid-2")));
+        assert_eq!(found, Some(named("a")), "{annotation} {pools_are_first}");
+        ledger.delete(&address);
+        assert_eq!(ledger.pools().counts(&named("a")).free, 1);
+        assert_eq!(ledger.pools().counts(&named("b")).out_of_range, 0);
+    }
 }
 
 #[test]

@@ -574,21 +574,24 @@ fn reservation_decides_which_member_has_an_address() {
 }
 
 #[test]
-fn address_without_an_annotation_is_of_the_member_with_it() {
-    let edited = Scope {
-        edits: 1,
-        lives: [2, 0],
-        ..SET
-    };
-    assert_holds_in_both_modes(Scope {
-        late_writes: 1,
-        ..edited
-    });
-    assert_holds_in_both_modes(Scope {
-        vanishings: 1,
-        forced: 1,
-        ..edited
-    });
+fn address_without_a_reservation_is_of_the_member_with_it() {
+    for edited in [Member::Missing, Member::Wrong] {
+        let edited = Scope {
+            edits: 1,
+            edited,
+            lives: [2, 0],
+            ..SET
+        };
+        assert_holds_in_both_modes(Scope {
+            late_writes: 1,
+            ..edited
+        });
+        assert_holds_in_both_modes(Scope {
+            vanishings: 1,
+            forced: 1,
+            ..edited
+        });
+    }
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl Worker<'_> {
         }
         let held = self.memory().ledger[usize::from(existing.address)];
         let is_held = held.is_some_and(|held| held.is_for(self.name, self.life()));
-        if existing.member == Member::Wrong && !is_held {
+        let is_listed = self.memory().is_listed(existing.address.into());
+        if existing.member == Member::Wrong && !is_held && !is_listed {
             self.allocated();
             return false;
         }
@@ -90,13 +91,20 @@ impl Manager {
         (0..NAMES).any(|name| self.is_used_by(name, address))
     }
 
+    /// Whether a member of the set has the address.
+    fn is_listed(&self, address: usize) -> bool {
+        self.set.members().contains(&address)
+    }
+
     /// Whether it counts the address as that of the IPAddress with this name. The reservation decides
-    /// which member has the address, and without it the annotation.
+    /// which member has the address. Without it that is a member of the set with this address, or the
+    /// one that the annotation names.
     pub(crate) fn is_used_by(&self, name: usize, address: usize) -> bool {
         self.addresses[name].is_some_and(|found| {
             let held = self.ledger[address];
             let is_held = held.is_some_and(|held| held.is_for(name, found.owner));
-            usize::from(found.address) == address && (found.member == Member::Right || is_held)
+            let is_known = found.member == Member::Right || is_held || self.is_listed(address);
+            usize::from(found.address) == address && is_known
         })
     }
 }
