@@ -16,6 +16,7 @@ mod baseline;
 mod blocks;
 mod claim_watch;
 mod cluster;
+mod clusters;
 mod compare;
 mod consumer;
 mod load;
@@ -114,6 +115,7 @@ async fn run_on_empty_pools(cluster: &mut Cluster<'_>, series: &Series) -> Outco
     match series.kind {
         Kind::Background(work) => background::run(cluster, work, count).await,
         Kind::Blocks(hub) => blocks::run(cluster, count, hub()).await,
+        Kind::Clusters => clusters::run(cluster, count).await,
         Kind::Finalizer => pairs::finalizer_at_creation(cluster, count).await,
         Kind::Idle => rates::idle(cluster, count).await,
         Kind::Policies => {

@@ -68,6 +68,8 @@ pub(crate) enum Kind {
     Background(Work),
     /// A network that shares blocks, beside one that does not.
     Blocks(fn() -> Hub),
+    /// Clusters that are created together, whose endpoints the webhook writes.
+    Clusters,
     /// The component finalizer-at-creation, beside claims without it.
     Finalizer,
     /// One claim at a time.
@@ -99,7 +101,7 @@ pub(crate) enum Work {
     ChangedPools,
 }
 
-const SERIES: [Series; 21] = [
+const SERIES: [Series; 23] = [
     series("empty-500", 0, 500, Kind::Rates(1)),
     series("empty-3000", 0, 3_000, Kind::Rates(1)),
     series("pools-50", 0, 3_000, Kind::Rates(50)),
@@ -107,6 +109,8 @@ const SERIES: [Series; 21] = [
     series("idle", 0, 200, Kind::Idle),
     series("policies", 0, 300, Kind::Policies),
     series("finalizer-at-creation", 0, 500, Kind::Finalizer),
+    series("clusters-16", 0, 16, Kind::Clusters),
+    series("clusters-200", 0, 200, Kind::Clusters),
     series("two-managers", 0, 500, Kind::TwoManagers),
     series("slices-10000", 0, 1_000, Kind::Slices),
     series("blocks-nats", 0, 500, Kind::Blocks(Hub::nats)),
@@ -137,7 +141,7 @@ const SERIES: [Series; 21] = [
     series("restart-100000", 100_000, 1, Kind::Restart),
     series("policies-100000", 100_000, 300, Kind::Policies),
 ];
-static ALL: [Series; 21] = SERIES;
+static ALL: [Series; 23] = SERIES;
 
 const fn series(name: &'static str, present: usize, count: usize, kind: Kind) -> Series {
     Series {

@@ -84,9 +84,11 @@ pub(super) async fn register(
     }
     let mut endpoints = routes::all(Endpoints::new(&manager.metrics), &view);
     if cluster_addressing {
-        let (client, health) = (manager.client.clone(), manager.health.detached());
+        let (client, health) = (manager.client.clone(), manager.health.optional());
         let clusters = RequestedClusters::new(client, health, &manager.options);
         let clusters = Arc::new(clusters);
+        let watch = Arc::clone(&clusters).watch_claims(manager.stop.clone());
+        manager.add("the claims of Clusters that are created", watch);
         endpoints = endpoints.mutate(routes::MUTATE_CLUSTER, move |request| {
             cluster_webhook::mutate(Arc::clone(&clusters), request)
         });

@@ -15,6 +15,7 @@ mod release;
 mod requested;
 mod seen;
 mod status;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

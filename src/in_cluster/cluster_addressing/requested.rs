@@ -6,24 +6,31 @@
 //! left to the controller, so an error here never prevents the creation of a Cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
+use std::sync::Arc;
 use std::time::Duration;
 
-use capi_ipam_api::{ClusterAddressing, conditions};
+use capi_ipam_api::{ClusterAddressing, conditions, names};
 use capi_ipam_controller::client::{CallError, ResourceClient, error_chain};
 use capi_ipam_controller::health::Health;
+use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::options::Options;
 use capi_ipam_controller::patch;
+use capi_ipam_controller::watch::{WatchApi, WatchSpec, watch_into};
 use capi_ipam_provider::advanced::{ContractClient, Selection};
-use capi_ipam_provider::api::AddressableCluster;
+use capi_ipam_provider::api::{AddressableCluster, IPAddressClaim};
+use futures::StreamExt as _;
 use futures::future::try_join_all;
 use kube::core::SelectorExt;
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::plan::{ItemClaim, Problem, Step, Versions, is_unused, plan};
 use super::record::{is_delivered, item_names};
+use super::waiting::WaitingRequests;
 use super::{AddressingItem, claims_of_items, create_claim, is_deleting, with_addresses};
 
 /// How long a request waits for its addresses, after it has waited for its memory. The API server
@@ -46,16 +53,20 @@ const LASTING: [&str; 3] = [
     conditions::FAILURE_DOMAIN_UNKNOWN,
 ];
 const NO_RESPONSE: &str = "the API server does not respond";
-/// The delays between two reads of the claims. They are bound after a few milliseconds.
-const FIRST_DELAY: Duration = Duration::from_millis(20);
-const MAX_DELAY: Duration = Duration::from_millis(320);
+/// How often the claims are read that no event announces, such as while the watch is interrupted.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The delay after a conflict with another write.
+const CONFLICT_DELAY: Duration = Duration::from_millis(20);
 
 /// Decides on requests to create Clusters. It runs on all replicas.
 pub struct RequestedClusters {
     client: Client,
     health: Health,
     selection: Selection,
+    /// The namespace of the Clusters; empty for all.
+    namespace: String,
     contract: OnceCell<ContractClient>,
+    waiting: Arc<WaitingRequests>,
 }
 
 /// A Cluster as the API server is to store it.
@@ -92,14 +103,34 @@ enum Delivery {
 }
 
 impl RequestedClusters {
-    /// Creates it. It sends the first request when the first Cluster is created.
+    /// Creates it, without a request.
     pub fn new(client: Client, health: Health, options: &Options) -> Self {
         Self {
             client,
             health,
             selection: Selection::of(options),
+            namespace: options.watched_namespace().to_owned(),
             contract: OnceCell::new(),
+            waiting: Arc::default(),
         }
+    }
+
+    /// Watches the claims of Clusters until `stop`, so that [`Self::deliver`] responds as soon as
+    /// they are bound.
+    pub async fn watch_claims(self: Arc<Self>, stop: CancellationToken) {
+        let watch = async {
+            let version = self.contract().await.ipam;
+            let claims = WatchSpec::<IPAddressClaim>::new(
+                WatchApi::all_with(self.client.clone(), &version).constrain(&self.namespace),
+                version,
+                Arc::clone(&self.waiting) as _,
+                self.health.register_watch("IPAddressClaim"),
+            );
+            let claims = claims.labels(names::CLUSTER_ADDRESSING_LABEL);
+            watch_into(claims).for_each(|()| ready(())).await;
+        };
+        let _ = stop.run_until_cancelled(watch).await;
+        stop.cancelled().await;
     }
 
     /// Returns a Cluster with the addresses of the ClusterAddressings that select it. `cluster` has
@@ -183,7 +214,8 @@ impl RequestedClusters {
         cluster: &AddressableCluster,
         request: &str,
     ) -> Result<Delivery, Refusal> {
-        let mut delay = FIRST_DELAY;
+        let cluster_name = NamespacedName::of(&cluster.metadata);
+        let changed = self.waiting.add(cluster_name);
         let mut exhausted_since = None;
         let mut why = NO_RESPONSE.to_owned();
         loop {
@@ -191,7 +223,10 @@ impl RequestedClusters {
             let problems = match timeout_at(deadline, attempt).await {
                 Ok(Ok(Progress::Delivered(delivered))) => return Ok(Delivery::Done(delivered)),
                 Ok(Ok(Progress::Waiting(problems))) => problems,
-                Ok(Err(error)) if error.is_conflict() => Vec::new(),
+                Ok(Err(error)) if error.is_conflict() => {
+                    sleep(CONFLICT_DELAY).await;
+                    continue;
+                }
                 Ok(Err(error)) => return Ok(Delivery::Later(error_chain(&error))),
                 Err(_) => return Ok(Delivery::Later(why)),
             };
@@ -215,11 +250,11 @@ impl RequestedClusters {
             if let Some(problem) = problems.into_iter().next() {
                 why = problem.message;
             }
-            if now + delay >= deadline {
+            let next = now + POLL_INTERVAL;
+            if next >= deadline {
                 return Ok(Delivery::Later(why));
             }
-            sleep(delay).await;
-            delay = (delay * 2).min(MAX_DELAY);
+            let _ = timeout_at(next, changed.notified()).await;
         }
     }
 
@@ -240,7 +275,7 @@ impl RequestedClusters {
                 if !error.is_conflict() {
                     return Err(error);
                 }
-                sleep(FIRST_DELAY).await;
+                sleep(CONFLICT_DELAY).await;
             }
             Ok(())
         };
