@@ -27,7 +27,7 @@ use crate::{
 pub(super) struct Former {
     block: Block,
     /// Whether other claims can get it.
-    is_remembered: bool,
+    is_available: bool,
 }
 
 /// The claim cannot have the address that it requests.
@@ -240,8 +240,8 @@ impl Ledger {
         let scope = entry.scope(pool);
         let former = former.filter(|former| entry.may_have(former.block, attributes));
         let outcome = match former {
-            // It cools down: only this claim can have it.
-            Some(former) if !former.is_remembered => {
+            // Only this claim can have it.
+            Some(former) if !former.is_available => {
                 let taken = entry.take_back(claim, attributes);
                 taken.map(|()| former.block)
             }
@@ -365,7 +365,10 @@ impl Ledger {
             if slot.scope != scope || !entry.can_allocate_block(slot.block, None) {
                 continue;
             }
-            let Some(reservation) = self.kept_for_next(pool, slot) else {
+            let Some(usage) = self.addresses.usage(slot) else {
+                continue;
+            };
+            let Some(reservation) = usage.kept_for_next(pool, claim) else {
                 continue;
             };
             let Some(since) = reservation.released_at else {
@@ -374,7 +377,7 @@ impl Ledger {
             let rank = (reservation.was_used, since.get(), slot.block);
             let former = Former {
                 block: slot.block,
-                is_remembered: reservation.is_remembered,
+                is_available: reservation.is_remembered && usage.is_unused(),
             };
             let is_better = match &best {
                 Some((best_rank, _)) => rank > *best_rank,
@@ -386,15 +389,6 @@ impl Ledger {
         }
         let (_, former) = best?;
         Some(former)
-    }
-
-    /// The reservation of a released address of a pool that only keeps the address: nothing else
-    /// uses it.
-    fn kept_for_next(&self, pool: &PoolKey, slot: &Slot) -> Option<&ReservationInfo> {
-        let usage = self.addresses.usage(slot)?;
-        let reservation = usage.reservation.as_ref()?;
-        let is_kept = reservation.pool == *pool && !reservation.is_terminating && usage.is_unused();
-        is_kept.then_some(reservation)
     }
 
     /// Why a claim cannot have the address that it requests.

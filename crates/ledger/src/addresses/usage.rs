@@ -424,10 +424,26 @@ impl AddressUsage {
 
     /// Whether nothing but a reservation uses the address.
     pub(crate) fn is_unused(&self) -> bool {
-        self.owners.is_empty()
-            && self.candidate.is_none()
-            && self.elsewhere == 0
-            && !self.is_name_taken
+        self.owners.is_empty() && !self.is_held()
+    }
+
+    /// Whether the address is proposed, or held in another scope or by another object.
+    fn is_held(&self) -> bool {
+        self.candidate.is_some() || self.elsewhere > 0 || self.is_name_taken
+    }
+
+    /// The reservation of a released address of a pool that only keeps the address for the next
+    /// claim of this name. The watch of IPAddresses can still show that of the last claim: the next
+    /// one has the same name, and cannot be bound before it is gone.
+    pub(crate) fn kept_for_next(
+        &self,
+        pool: &PoolKey,
+        claim: &NamespacedName,
+    ) -> Option<&ReservationInfo> {
+        let reservation = self.reservation.as_ref()?;
+        let is_kept = reservation.pool == *pool && !reservation.is_terminating;
+        let is_of_another = self.owners.iter().any(|owner| owner.name != *claim);
+        (is_kept && !is_of_another && !self.is_held()).then_some(reservation)
     }
 
     /// Whether the address can be allocated.

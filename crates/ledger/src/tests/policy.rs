@@ -81,6 +81,29 @@ fn claim_gets_its_former_address_back() {
 }
 
 #[test]
+fn claim_gets_its_former_address_back_although_the_watch_of_ip_addresses_lags_behind() {
+    for cooldown in [0, 600] {
+        let mut ledger = sticky(cooldown);
+        ledger.apply(&address("a", 3));
+        release(&mut ledger, 3, "a", now());
+        ledger.end_cooldowns(now());
+        assert_eq!(proposed(&mut ledger, "new"), Some(1));
+        assert_eq!(proposed(&mut ledger, "a"), Some(3));
+    }
+}
+
+#[test]
+fn former_address_that_another_claim_has_is_not_given_back() {
+    for cooldown in [0, 600] {
+        let mut ledger = sticky(cooldown);
+        ledger.apply(&address("other", 3));
+        release(&mut ledger, 3, "a", now());
+        ledger.end_cooldowns(now());
+        assert_eq!(proposed(&mut ledger, "a"), Some(1));
+    }
+}
+
+#[test]
 fn cooling_address_is_taken_over_by_the_claim_of_its_name_only() {
     let mut sticky = sticky(600);
     let mut not_sticky = with_policy(json!({"addressReuseGracePeriodSeconds": 600}));
