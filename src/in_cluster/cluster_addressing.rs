@@ -41,8 +41,8 @@ use kube::{Api, Client, Resource, ResourceExt};
 use tracing::info;
 
 use self::failures::{Failures, States};
-use self::plan::{ItemClaim, Problem, Step, Versions, addressing_of, is_unused, plan};
-use self::record::{has_record, is_delivered, item_names, recorded_names};
+use self::plan::{ItemClaim, Problem, Step, Versions, addressing_of, is_owned_by, is_unused, plan};
+use self::record::{has_record, is_delivered, is_unfinished, item_names, recorded_names};
 use self::release::Absences;
 pub use self::requested::{Requested, RequestedClusters};
 use self::seen::Seen;
@@ -232,9 +232,7 @@ impl AddressingReconciler {
         let key = NamespacedName::of(&addressing.metadata);
         let selected = status::validated(addressing);
         let mut outcomes: Vec<Outcome> = Vec::new();
-        if let Ok(selector) = &selected
-            && !is_deleting(addressing)
-        {
+        if let Ok(selector) = &selected {
             let clusters = self.selected(addressing, selector);
             let work = clusters
                 .into_iter()
@@ -246,7 +244,7 @@ impl AddressingReconciler {
         }
         let processed = outcomes.iter().map(|outcome| outcome.cluster.clone());
         self.failures.retain(&key, &processed.collect());
-        let released = self.release_claims(&key, selected.as_ref().ok()).await?;
+        let released = self.release_claims(&key, selected.as_ref().ok()).await;
         let is_in_use = released.kept > 0 || released.retry.is_some();
         if is_deleting(addressing) && !is_in_use && !self.has_claims(&key).await? {
             return Ok(Action::AwaitChange);
@@ -254,6 +252,9 @@ impl AddressingReconciler {
         let known = selected.map(|_| &*outcomes);
         let wanted = status::status(addressing, &known, released.kept);
         let delay = self.write_status(addressing, wanted).await?;
+        if let Some(error) = released.failure {
+            return Err(error);
+        }
         let retries = outcomes.iter().filter_map(|outcome| outcome.retry);
         let next = retries.chain(released.retry).chain(delay).min();
         Ok(match next {
@@ -264,7 +265,8 @@ impl AddressingReconciler {
         })
     }
 
-    /// The selected Clusters, apart from those that are being deleted.
+    /// The selected Clusters, and those that have a part of their addresses. None that is being
+    /// deleted.
     fn selected(
         &self,
         addressing: &ClusterAddressing,
@@ -272,7 +274,9 @@ impl AddressingReconciler {
     ) -> Vec<Arc<AddressableCluster>> {
         let namespace = addressing.namespace().unwrap_or_default();
         self.clusters.select(&namespace, |cluster| {
-            selector.matches(cluster.labels()) && cluster.metadata.deletion_timestamp.is_none()
+            let is_selected = selector.matches(cluster.labels()) && !is_deleting(addressing);
+            (is_selected || is_unfinished(cluster, addressing))
+                && cluster.metadata.deletion_timestamp.is_none()
         })
     }
 
@@ -321,6 +325,10 @@ impl AddressingReconciler {
                 outcome.retry = Some(delay);
             }
             _ => self.failures.end(&key, &name),
+        }
+        if outcome.has_reason(conditions::CLAIM_NAME_IN_USE) {
+            // The claim can be one that is not watched.
+            outcome.retry = Some(CHECK_INTERVAL);
         }
         outcome
     }
@@ -392,25 +400,24 @@ impl AddressingReconciler {
         let namespace = cluster.namespace().unwrap_or_default();
         let recorded = recorded_names(cluster, addressing);
         let is_delivered = is_delivered(cluster, addressing);
-        let is_unfinished = !is_delivered && has_record(&cluster.metadata, &addressing.name_any());
+        let has_part = !is_delivered && has_record(&cluster.metadata, &addressing.name_any());
         let mut found = Vec::new();
         for item in items {
             let name = AddressingItem::claim_name(&cluster.name_any(), item);
             let known = self.claims.get(&namespace, &name);
             let mut claim = known.map(|claim| claim.as_ref().clone());
             // The webhook, in another process, can have created the claim of a new Cluster.
-            if claim.is_none() && (is_unfinished || recorded.contains(item)) {
+            if claim.is_none() && (has_part || recorded.contains(item)) {
                 claim = self.contract.claims(&namespace).get(&name).await?;
             }
             found.push((item, claim));
         }
         let claims = claims_of_items(found.into_iter());
-        if is_delivered {
-            return Ok(claims);
-        }
-        let is_unused =
-            |item: &str, known: &ItemClaim| is_unused(cluster, addressing, item, known, None);
-        with_addresses(&self.contract, claims, is_unused, false).await
+        // What is released late is not bound.
+        let is_unused = |item: &str, known: &ItemClaim| {
+            !is_delivered && is_unused(cluster, addressing, item, known, None)
+        };
+        with_addresses(&self.contract, claims, is_unused, cluster, is_delivered).await
     }
 
     /// Creates a claim. Returns why the Cluster does not have its addresses yet.
@@ -476,24 +483,32 @@ fn claims_of_items<'a>(
     claims
 }
 
-/// Reads the addresses of claims if all that are used are bound. If the Cluster has its addresses,
-/// reads only those that decide whether a claim is used.
+/// Reads the addresses of the claims that decide what is done: those of claims that the Cluster does
+/// not own or that are being deleted, and those of all others if all that are used are bound, as
+/// long as the Cluster does not have its addresses.
 async fn with_addresses<'a>(
     contract: &ContractClient,
     mut claims: BTreeMap<&'a str, ItemClaim>,
     is_unused: impl Fn(&str, &ItemClaim) -> bool,
+    cluster: &AddressableCluster,
     is_delivered: bool,
 ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
     let mut known = claims.iter();
-    if !known.all(|(item, known)| known.is_bound() || is_unused(item, known)) {
-        return Ok(claims);
-    }
+    let all_bound = known.all(|(item, known)| known.is_bound() || is_unused(item, known));
     for (item, known) in &mut claims {
-        if is_delivered && !is_unused(item, known) {
+        let claim = &known.claim;
+        let is_deleting = claim.metadata.deletion_timestamp.is_some();
+        let is_certain = is_owned_by(claim, &cluster.metadata) && !is_deleting;
+        let is_needed = if is_delivered {
+            is_unused(item, known)
+        } else {
+            all_bound
+        };
+        if is_certain && !is_needed {
             continue;
         }
-        if let Some(address) = known.claim.bound_address() {
-            let addresses = contract.addresses(&known.claim.namespace().unwrap_or_default());
+        if let Some(address) = claim.bound_address() {
+            let addresses = contract.addresses(&claim.namespace().unwrap_or_default());
             let found = addresses.get(address).await?;
             known.address = found;
         }

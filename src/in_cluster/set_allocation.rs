@@ -247,6 +247,7 @@ impl InClusterHandler {
             let read = machines.get(owner.name).await;
             let machine =
                 read.map_err(|error| request_error("read the Machine of the claim", error))?;
+            let machine = machine.filter(|machine| owner.is_of(machine));
             zone = failure_domain(&self.claim, machine.as_ref());
         }
         if zone.is_some() || info.fallback {

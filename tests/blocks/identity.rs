@@ -18,7 +18,7 @@ const WAIT: Duration = Duration::from_secs(5);
 #[tokio::test]
 async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
     let blocks = json!({"registry": "site", "size": 4, "spare": 0});
-    let site = Site::start(Hub::nats(), blocks).await;
+    let mut site = Site::start(Hub::nats(), blocks).await;
     let (west, east) = (&site.west, &site.east);
     for cluster in [west, east] {
         cluster.create_pool("p", "10.0.1.0-10.0.1.15").await;
@@ -56,6 +56,19 @@ async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
             "identity of this management cluster",
         )
         .await;
+
+    // Nor does it after a restart, while the registry cannot be reached.
+    site.hub.stop();
+    let west = &site.west;
+    west.restart();
+    west.consumer.create_claim("z", "p").await;
+    west.consumer
+        .wait_until_unready("z", "WaitingForBlock")
+        .await;
+    tokio::time::sleep(WAIT).await;
+    for claim in ["y", "z"] {
+        west.consumer.assert_stays_unbound(claim).await;
+    }
 }
 
 /// Another management cluster with the same identity may begin at the same moment: they notice each other
@@ -116,6 +129,9 @@ async fn two_processes_with_one_id_use_no_block() {
             "identity of this management cluster",
         )
         .await;
+    // A restart does not forget the other process.
+    west.restart();
+    west.consumer.assert_stays_unbound("more").await;
     other.kill();
     west.wait_for_registry("True", "RegistryReady").await;
     assert_eq!(west.consumer.wait_for_address("more").await, "10.0.1.3");

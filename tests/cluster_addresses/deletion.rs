@@ -1,11 +1,12 @@
 //! When the addresses of Clusters are released.
 
-use capi_ipam_api::conditions;
+use capi_ipam_api::{conditions, names};
+use support::policy::{DENIED, Policy};
 use support::prelude::*;
 use support::wait::EVENT_TIMEOUT;
 use xtask::rbac::{CLUSTER_ADDRESSING_RULES, Rule};
 
-use crate::scene::{AT_ONCE, NEVER, Scene, condition, endpoint, item, pods};
+use crate::scene::{ANNOTATION, AT_ONCE, NEVER, Scene, condition, endpoint, item, pods};
 
 /// The finalizer of somebody who deletes the machines of a Cluster.
 const MACHINES: &str = "example.com/machines";
@@ -110,6 +111,159 @@ async fn manifest_of_alpha(scene: &Scene) -> (Value, Value) {
     (again, first)
 }
 
+/// Creates the Cluster `alpha` when the first one is gone.
+async fn create_again(scene: &Scene, again: Value) {
+    let clusters = scene.clusters();
+    until("the Cluster is gone", async || {
+        Some(answered(clusters.get("alpha").await)?.is_none())
+    })
+    .await;
+    let created = create(&clusters, &object(again)).await;
+    created.expect("the Cluster can be created again");
+}
+
+/// An item that is delivered as a ConfigMap.
+fn load_balancers() -> Value {
+    let to = json!([{"resource": "MetalLB"}]);
+    item("lb", "InClusterPrefixPool", "pods", to)
+}
+
+/// Asserts that the endpoint of `alpha` is that of its claim, and not allocated to others.
+async fn assert_endpoint_is_kept(scene: &Scene) {
+    let cluster = scene.wait_for_cluster("alpha").await;
+    let host = &cluster["spec"]["controlPlaneEndpoint"]["host"];
+    assert_eq!(*host, json!("10.0.0.10"));
+    let record = cluster["metadata"]["annotations"][ANNOTATION].to_string();
+    assert_contains(&record, "10.0.0.10");
+    scene.create_claim("machine", "vips").await;
+    scene.assert_address("machine", "10.0.0.11").await;
+    let addresses = scene.allocated_addresses().await;
+    assert_eq!(addresses["alpha-endpoint"], "10.0.0.10");
+}
+
+/// `kubectl replace --force` with a manifest that has the endpoint.
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_that_is_created_again_without_the_record_keeps_its_endpoint() {
+    let scene = Scene::with_options(Options::default(), &AT_ONCE).await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let (mut again, first) = manifest_of_alpha(&scene).await;
+    again["metadata"]["annotations"].take();
+    scene.delete("cluster", "alpha");
+    create_again(&scene, again).await;
+    wait_for_other_owner(&scene, &first).await;
+    assert_endpoint_is_kept(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_claim_is_kept_while_the_cluster_has_its_address_without_the_record() {
+    let scene = Scene::start().await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.wait_for_cluster("alpha").await;
+    scene.delete("ipaddressclaim", "alpha-endpoint");
+    let none = json!({"metadata": {"annotations": {ANNOTATION: null}}});
+    scene.patch_cluster("alpha", none);
+    assert_endpoint_is_kept(&scene).await;
+}
+
+/// The metadata of a claim that the webhook has created.
+fn metadata_of_claim() -> Value {
+    json!({
+        "labels": {"cluster.x-k8s.io/cluster-name": "alpha", (names::CLUSTER_ADDRESSING_LABEL): "bonn"},
+        "finalizers": [names::PROTECT_CLUSTER_ADDRESS],
+    })
+}
+
+/// Creates the Cluster `alpha` with a record of addresses.
+async fn create_with_record(scene: &Scene, record: Value, spec: Value) {
+    let mut cluster: Value = scene.selected_cluster("alpha", spec);
+    cluster["metadata"]["annotations"] = json!({ANNOTATION: record.to_string()});
+    let created = create(&scene.clusters(), &object(cluster)).await;
+    created.expect("the Cluster can be created");
+}
+
+/// A backup has the address that another Cluster has meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_cluster_whose_claim_has_another_address_is_reported() {
+    let scene = Scene::start().await;
+    let record = json!({
+        "item:endpoint": "10.0.0.50", "spec.controlPlaneEndpoint.host": "10.0.0.50",
+    });
+    let spec = json!({"controlPlaneEndpoint": {"host": "10.0.0.50", "port": 6443}});
+    create_with_record(&scene, record, spec).await;
+    scene
+        .bind_with_metadata("alpha-endpoint", "vips", metadata_of_claim())
+        .await;
+    scene.create_addressing(json!([endpoint()])).await;
+    let message = scene.wait_for_problem("ClaimMissing").await;
+    assert_contains(&message, "alpha-endpoint");
+    scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delivery_is_completed_while_the_addressing_is_deleted() {
+    let scene = Scene::start().await;
+    let record = json!({"item:lb": "10.128.0.0/20", "unfinished": "at creation"});
+    create_with_record(&scene, record, json!({})).await;
+    let kind = InClusterKind::PrefixPool.name();
+    scene
+        .create_claim_with("alpha-lb", kind, "pods", metadata_of_claim())
+        .await;
+    scene.assert_address("alpha-lb", "10.128.0.0").await;
+    scene.patch_cluster("alpha", json!({"spec": {"paused": true}}));
+    scene.create_addressing(json!([load_balancers()])).await;
+    scene.wait_for_problem("Paused").await;
+    scene.delete("clusteraddressing", "bonn");
+    scene.patch_cluster("alpha", json!({"spec": {"paused": null}}));
+    scene.wait_for_config_map("alpha-lb-metallb").await;
+    until("the record is complete", async || {
+        let cluster = scene.cluster("alpha").await;
+        let record = cluster["metadata"]["annotations"][ANNOTATION].to_string();
+        Some(!record.contains("unfinished"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_that_cannot_be_deleted_does_not_keep_others() {
+    let scene = Scene::with_options(Options::default(), &AT_ONCE).await;
+    scene.create_addressing(json!([endpoint()])).await;
+    for cluster in ["alpha", "beta"] {
+        scene.create_selected_cluster(cluster, json!({})).await;
+        scene.wait_for_cluster(cluster).await;
+    }
+    let is_other = "oldObject.metadata.name != 'alpha-endpoint'";
+    let denied = ["DELETE", "ipaddressclaims"];
+    let policy = Policy::deny(&scene.plane, &scene.namespace, denied, is_other);
+    let namespace = format!("--namespace={}", scene.namespace);
+    let delete = [
+        "delete",
+        "ipaddressclaim",
+        "alpha-endpoint",
+        "--dry-run=server",
+        &namespace,
+    ];
+    eventually("the deletion is denied", async || {
+        scene
+            .plane
+            .try_kubectl(&delete)
+            .err()
+            .filter(|error| error.contains(DENIED))
+    })
+    .await;
+    for cluster in ["alpha", "beta"] {
+        scene.delete("cluster", cluster);
+    }
+    claim_is_gone(&scene, "beta-endpoint").await;
+    scene
+        .wait_for_status("the status is current", |status| status.clusters == 0)
+        .await;
+    scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+    policy.remove();
+    claim_is_gone(&scene, "alpha-endpoint").await;
+}
+
 async fn wait_for_other_owner(scene: &Scene, first: &Value) {
     until("the new Cluster owns the claim", async || {
         let claim = scene.the_claim("alpha-endpoint").await;
@@ -121,20 +275,18 @@ async fn wait_for_other_owner(scene: &Scene, first: &Value) {
 #[tokio::test(flavor = "multi_thread")]
 async fn cluster_that_is_created_again_keeps_its_addresses() {
     let scene = Scene::with_options(Options::default(), &NEVER).await;
-    scene.create_addressing(json!([endpoint()])).await;
+    scene
+        .create_addressing(json!([endpoint(), load_balancers()]))
+        .await;
     scene.create_selected_cluster("alpha", json!({})).await;
     let (again, first) = manifest_of_alpha(&scene).await;
     scene.delete("cluster", "alpha");
-    let clusters = scene.clusters();
-    until("the Cluster is gone", async || {
-        Some(answered(clusters.get("alpha").await)?.is_none())
-    })
-    .await;
-    create(&clusters, &object(again))
-        .await
-        .expect("the Cluster can be created again");
+    // As the garbage collection does.
+    scene.delete("configmap", "alpha-lb-metallb");
+    create_again(&scene, again).await;
     wait_for_other_owner(&scene, &first).await;
     scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+    scene.wait_for_config_map("alpha-lb-metallb").await;
     scene
         .wait_for_status("it has no problem", |status| {
             status.ready == 1 && status.problems.is_empty()
@@ -264,7 +416,7 @@ async fn component_grants_what_a_life_of_a_cluster_needs() {
     scene.create_selected_cluster("alpha", json!({})).await;
     scene.wait_for_cluster("alpha").await;
     // It exists already, and is read.
-    let annotation = json!({"metadata": {"annotations": {crate::scene::ANNOTATION: null}}});
+    let annotation = json!({"metadata": {"annotations": {ANNOTATION: null}}});
     scene.patch_cluster("alpha", annotation);
     scene.wait_for_cluster("alpha").await;
     scene.delete("cluster", "alpha");

@@ -261,6 +261,18 @@ async fn records_and_pools_of_others_are_reported() {
         .await;
 }
 
+/// The claim is not one that the manager watches for Clusters.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_of_a_user_with_the_name_of_an_item_can_be_deleted() {
+    let scene = Scene::start().await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_claim("alpha-endpoint", "vips").await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    scene.wait_for_problem("ClaimNameInUse").await;
+    scene.release("alpha-endpoint").await;
+    scene.wait_for_cluster("alpha").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn manager_works_without_the_definition() {
     let plane = ControlPlane::new();

@@ -1,6 +1,5 @@
 //! Addresses in the request that creates a Cluster: the mutating webhook.
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::DynamicObject;
 use support::policy::{DENIED, Policy};
 use support::prelude::*;
@@ -43,12 +42,7 @@ async fn values_are_there_when_the_cluster_is() {
     assert_eq!(record_of(&created)["item:endpoint"], "10.0.0.10");
 
     // What the Cluster has to own follows.
-    let api = Api::namespaced(scene.consumer.client.clone(), &scene.consumer.namespace);
-    let config_maps = ResourceClient::<ConfigMap>::new(api, &());
-    until("the ConfigMap exists", async || {
-        Some(answered(config_maps.get("alpha-lb-metallb").await)?.is_some())
-    })
-    .await;
+    scene.wait_for_config_map("alpha-lb-metallb").await;
     until("the record is complete", async || {
         let cluster = scene.cluster("alpha").await;
         Some(record_of(&cluster)["unfinished"].is_null())

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 
 use capi_ipam_api::{ClusterAddressing, ClusterAddressingStatus, conditions};
+use k8s_openapi::api::core::v1::ConfigMap;
 use support::prelude::*;
 
 /// The annotation on a Cluster with addresses of the ClusterAddressing `bonn`.
@@ -201,6 +202,16 @@ impl Scene {
                 .then_some(found)
         })
         .await
+    }
+
+    /// Waits until a ConfigMap exists.
+    pub(crate) async fn wait_for_config_map(&self, name: &str) {
+        let api = Api::namespaced(self.client.clone(), &self.namespace);
+        let config_maps = ResourceClient::<ConfigMap>::new(api, &());
+        until("the ConfigMap exists", async || {
+            Some(answered(config_maps.get(name).await)?.is_some())
+        })
+        .await;
     }
 
     /// Waits until the status meets a condition.

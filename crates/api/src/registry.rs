@@ -112,6 +112,10 @@ pub struct IPRegistryStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>", range(min = 0))]
     pub writes: Option<u64>,
+    /// Whether another cluster uses the identity of this one, as far as is known: no address of the
+    /// blocks of this one is allocated, also after a restart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub identity_in_use: bool,
     /// The management clusters of the registry, at most 50, in order of their identities.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<RegistryCluster>,

@@ -104,6 +104,15 @@ impl<'a> MachineOwner<'a> {
         claim.owner_references().iter().find_map(Self::new)
     }
 
+    /// Whether this Machine, which has the name, is the owner, or has it as infrastructure machine.
+    pub fn is_of(&self, machine: &Machine) -> bool {
+        let InfrastructureReference { kind, name } = &machine.spec.infrastructure_ref;
+        match self.infrastructure {
+            Some(infrastructure) => kind == infrastructure && name == self.name,
+            None => true,
+        }
+    }
+
     fn new(owner: &'a OwnerReference) -> Option<Self> {
         let (group, _) = owner.api_version.split_once('/')?;
         let is_machine = group == names::CLUSTER_GROUP && owner.kind == "Machine";

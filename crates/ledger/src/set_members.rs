@@ -181,7 +181,8 @@ impl Ledger {
     }
 
     /// The members that may have an address for a claim, in the order in which they are tried:
-    /// those that keep one for it, and then those with free addresses.
+    /// those that promise one to it, wherever they are, those that keep one for it, and then those
+    /// with free addresses.
     pub fn free_members(
         &self,
         key: &PoolSetKey,
@@ -192,16 +193,17 @@ impl Ledger {
         let Some(entry) = self.sets.entries.get(key) else {
             return Vec::new();
         };
-        let mut found: Vec<PoolKey> = Vec::new();
-        let free = entry.free.iter();
-        let free = free.filter_map(|(_, place)| entry.members.get(*place));
-        let kept = self.kept_for(entry, claim, uid);
-        for pool in kept.iter().chain(free) {
-            if !found.contains(pool) {
-                found.push(pool.clone());
+        let mut in_domains = self.kept_for(entry, claim);
+        for (_, place) in &entry.free {
+            in_domains.extend(entry.members.get(*place).cloned());
+        }
+        let mut found = self.members_with_promise(entry, claim, uid);
+        for pool in self.of_domains(in_domains, domains) {
+            if !found.contains(&pool) {
+                found.push(pool);
             }
         }
-        self.of_domains(found, domains)
+        found
     }
 
     /// All members that may serve a claim, in order.
@@ -231,9 +233,29 @@ impl Ledger {
         members
     }
 
-    /// The members in which the claim has a turn, that promise it an address, or that keep the one
-    /// which the last claim of its name had.
-    fn kept_for(&self, entry: &SetEntry, claim: &NamespacedName, uid: Uid) -> Vec<PoolKey> {
+    /// The members with an address that a user has reserved for the claim.
+    fn members_with_promise(
+        &self,
+        entry: &SetEntry,
+        claim: &NamespacedName,
+        uid: Uid,
+    ) -> Vec<PoolKey> {
+        let mut promised = Vec::new();
+        for slot in self.addresses.slots_of(claim, uid) {
+            if let Some(reservation) = self.addresses.reservation(slot)
+                && reservation.is_manual()
+                && entry.ranks.contains_key(&reservation.pool)
+                && !promised.contains(&reservation.pool)
+            {
+                promised.push(reservation.pool.clone());
+            }
+        }
+        promised
+    }
+
+    /// The members in which the claim has a turn, or that keep the address which the last claim of
+    /// its name had.
+    fn kept_for(&self, entry: &SetEntry, claim: &NamespacedName) -> Vec<PoolKey> {
         let mut kept = Vec::new();
         for pool in entry.waiting.get(claim).into_iter().flatten() {
             let has_turn = |entry: &PoolEntry| entry.wait_queue.has_turn(claim);
@@ -241,12 +263,10 @@ impl Ledger {
                 kept.push(pool.clone());
             }
         }
-        let promised = self.addresses.slots_of(claim, uid);
-        for slot in promised.chain(self.addresses.released_by(claim)) {
-            let Some(reservation) = self.addresses.reservation(slot) else {
-                continue;
-            };
-            if reservation.is_manual() || self.former(&reservation.pool, claim).is_some() {
+        for slot in self.addresses.released_by(claim) {
+            if let Some(reservation) = self.addresses.reservation(slot)
+                && self.former(&reservation.pool, claim).is_some()
+            {
                 kept.push(reservation.pool.clone());
             }
         }

@@ -27,6 +27,15 @@ pub(super) struct Disturbance {
 }
 
 impl Disturbance {
+    /// Another process has written with this identity before this one has started, unless it has ended
+    /// since.
+    pub(super) fn lasting(now: Instant) -> Self {
+        Self {
+            count: MAX_DISTURBED,
+            last: Some(now),
+        }
+    }
+
     /// The time until the next write of this process.
     pub(super) fn interval(self) -> Duration {
         match self.last {

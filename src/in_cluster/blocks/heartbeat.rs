@@ -37,6 +37,10 @@ pub(super) struct Heartbeat {
 
 impl Heartbeat {
     pub(super) fn new(registry: Arc<OpenRegistry>, is_alone: bool) -> Self {
+        let mut disturbance = Disturbance::default();
+        if registry.is_suspended() {
+            disturbance = Disturbance::lasting(Instant::now());
+        }
         Self {
             is_alone,
             key: Key::Cluster {
@@ -46,7 +50,7 @@ impl Heartbeat {
             process: format!("{:016x}", rand::random::<u64>()),
             began: None,
             unrecorded: None,
-            disturbance: Disturbance::default(),
+            disturbance,
         }
     }
 
@@ -242,7 +246,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::super::measured::{MeasuredRegistry, RequestMetrics};
-    use super::super::open_registry::Identity;
+    use super::super::open_registry::{Before, Identity};
     use super::*;
     use crate::in_cluster::shared_ledger::SharedLedger;
     use crate::in_cluster::signs_of_life::SignsOfLife;
@@ -311,6 +315,7 @@ mod tests {
             backend,
             ledger,
             Arc::clone(&signs),
+            Before::default(),
         );
         let registry = Arc::new(registry);
         let id = Record::Registry(capi_ipam_registry::RegistryRecord { id: "a".to_owned() });

@@ -34,6 +34,34 @@ pub(super) const MAX_CLUSTERS: usize = 50;
 /// waited for as long as for one that writes nothing.
 const UNLISTED: &str = "those that the status does not list";
 
+/// What is known of a registry before it is opened.
+#[derive(Debug, Default)]
+pub(super) struct Before {
+    /// Whether another cluster used the identity of this one when that was last known.
+    pub(super) is_disturbed: bool,
+    /// The identity of the registry that was open before with other settings, and what was known of its
+    /// writes.
+    former: Option<Former>,
+}
+
+#[derive(Debug)]
+struct Former {
+    id: String,
+    writes: Option<u64>,
+    clusters: BTreeSet<String>,
+}
+
+impl Before {
+    /// What the status of the IPRegistry says, and the registry that is open with other settings.
+    pub(super) fn of(status: Option<&IPRegistryStatus>, open: Option<&OpenRegistry>) -> Self {
+        let was_disturbed = status.is_some_and(|status| status.identity_in_use);
+        Self {
+            is_disturbed: open.map_or(was_disturbed, OpenRegistry::is_suspended),
+            former: open.and_then(OpenRegistry::former),
+        }
+    }
+}
+
 /// A registry, and what is known of its records.
 pub(super) struct OpenRegistry {
     /// The name of the IPRegistry.
@@ -62,6 +90,8 @@ struct State {
     is_disturbed: bool,
     /// The UID of another cluster with the identity of this one.
     other_cluster: Option<String>,
+    /// What was known of the registry with other settings.
+    former: Option<Former>,
     /// The identity of the registry in the status of the IPRegistry.
     confirmed_id: Option<String>,
     /// Whether all records count. If not, those of the blocks of this management cluster can count, which are
@@ -219,7 +249,13 @@ impl OpenRegistry {
         backend: MeasuredRegistry,
         ledger: Arc<SharedLedger>,
         signs_of_life: Arc<SignsOfLife>,
+        before: Before,
     ) -> Self {
+        let state = State {
+            is_disturbed: before.is_disturbed,
+            former: before.former,
+            ..State::default()
+        };
         Self {
             name,
             cluster: identity.id.into(),
@@ -229,7 +265,7 @@ impl OpenRegistry {
             ledger,
             signs_of_life,
             opened_at: Instant::now(),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             recovered: Notify::new(),
             list_requested: Notify::new(),
         }
@@ -341,9 +377,9 @@ impl OpenRegistry {
         state.confirmed_id = id.map(str::to_owned);
     }
 
-    /// The records of the blocks of this management cluster count from now on. They were read from the registry
-    /// with this identity, which the status of the IPRegistry names. Returns whether they are recorded.
-    pub(super) fn confirm_own_blocks(&self, id: &str) -> bool {
+    /// The records of this management cluster count from now on: they are read from the registry with this
+    /// identity, which the status of the IPRegistry names.
+    pub(super) fn confirm_own_records(&self, id: &str) {
         {
             let mut state = self.state.lock();
             if !state.is_in_use {
@@ -351,7 +387,6 @@ impl OpenRegistry {
             }
         }
         self.check_cluster();
-        self.record_blocks()
     }
 
     /// The status of the IPRegistry names the registry with this identity: its records, which are listed, count
@@ -372,6 +407,10 @@ impl OpenRegistry {
                 if known == id {
                     state.writes = state.writes.max(status.writes);
                 }
+                if let Some(former) = state.former.take_if(|former| former.id == id) {
+                    state.writes = state.writes.max(former.writes);
+                    state.clusters.extend(former.clusters);
+                }
                 // A registry that replaces another one lacks the blocks of those that do not use it yet. And nobody
                 // has written since a recovery began before.
                 known != id || state.recovery.is_some() || state.notices_loss(record.as_ref())
@@ -382,6 +421,21 @@ impl OpenRegistry {
         self.check_cluster();
         self.record_blocks();
         self.recovered.notify_one();
+    }
+
+    /// What the same registry with other settings has to show.
+    fn former(&self) -> Option<Former> {
+        let known = self.records.clusters().into_keys();
+        let state = self.state.lock();
+        let Some(id) = &state.confirmed_id else {
+            // It was not compared yet.
+            return None;
+        };
+        Some(Former {
+            id: id.clone(),
+            writes: state.writes,
+            clusters: known.map(String::from).collect(),
+        })
     }
 
     /// Whether the registry can be reached, and its records are listed.
@@ -462,12 +516,13 @@ impl OpenRegistry {
     /// one that has them. The cache is read while the ledger is locked: the later of two states counts.
     pub(super) fn check_cluster(&self) {
         self.ledger.change(|ledger| {
-            let mut uid = None;
-            if self.shows_own_blocks() {
-                let record = self.records.cluster(&self.cluster);
-                self.begin_recovery(|state| state.notices_loss(record.as_ref()));
-                uid = record.and_then(|record| record.uid);
+            // What was known last stays until the registry shows it.
+            if !self.shows_own_blocks() {
+                return;
             }
+            let record = self.records.cluster(&self.cluster);
+            self.begin_recovery(|state| state.notices_loss(record.as_ref()));
+            let uid = record.and_then(|record| record.uid);
             let is_other = |uid: &String| self.uid.as_ref().is_some_and(|own| own != uid);
             self.state.lock().other_cluster = uid.filter(is_other);
             ledger.suspend_blocks_of(&self.name, self.is_suspended());

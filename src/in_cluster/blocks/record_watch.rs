@@ -31,16 +31,16 @@ impl OpenRegistry {
         for key in [Key::Registry, cluster] {
             self.read(&key).await?;
         }
-        self.check_cluster();
+        if self.records.registry_id().as_deref() != Some(id) {
+            return Ok(false);
+        }
+        self.confirm_own_records(id);
         let read = async |key: Key| self.read(&key).await.map(drop);
         let reads = stream::iter(blocks.into_iter().map(Ok));
         reads
             .try_for_each_concurrent(MAX_CONCURRENT_READS, read)
             .await?;
-        if self.records.registry_id().as_deref() != Some(id) {
-            return Ok(false);
-        }
-        Ok(self.confirm_own_blocks(id))
+        Ok(self.record_blocks())
     }
 
     /// Creates a record, and records what the response shows.

@@ -32,7 +32,7 @@ use tracing::{info, warn};
 
 use self::status::{clusters_of, conditions_of, deleting, is_problem, is_ready, ready};
 use super::measured::{MeasuredRegistry, RequestMetrics};
-use super::open_registry::{ConnectError, Identity, OpenRegistry, Requester};
+use super::open_registry::{Before, ConnectError, Identity, OpenRegistry, Requester};
 use super::running::{Running, START_DELAY, Start, Tasks};
 use super::state_metrics::{Known, RegistryStates};
 use crate::in_cluster::context::Context;
@@ -294,7 +294,15 @@ impl RegistryReconciler {
         let cluster = identity.id.clone();
         let name = registry.name_any();
         let ledger = &self.context.ledger;
+        let was_in_use = registry
+            .status
+            .as_ref()
+            .is_some_and(|it| it.identity_in_use);
+        let is_first = self.with(&name, |known| known.running.is_none());
         ledger.change(|ledger| {
+            if was_in_use && is_first {
+                ledger.suspend_blocks_of(&name, true);
+            }
             let is_other = ledger
                 .management_cluster(&name)
                 .is_some_and(|known| *known != *cluster);
@@ -347,12 +355,17 @@ impl RegistryReconciler {
         let backend = open(&registry.spec, secret.as_ref(), &user_agent).await?;
         let backend = MeasuredRegistry::new(backend, &name, self.requests.clone());
         let context = &self.context;
+        let before = self.with(&name, |known| {
+            let open = known.running.as_ref().map(|running| &*running.registry);
+            Before::of(registry.status.as_ref(), open)
+        });
         let opened = Arc::new(OpenRegistry::new(
             name.clone(),
             identity,
             backend,
             Arc::clone(&context.ledger),
             Arc::clone(&context.signs_of_life),
+            before,
         ));
         // What was written before can be in another registry.
         context.signs_of_life.forget(&name);
@@ -450,8 +463,10 @@ impl RegistryReconciler {
         };
         // What was known last stays.
         let (mut cluster_id, mut clusters) = (before.cluster_id.clone(), before.clusters.clone());
+        let mut identity_in_use = before.identity_in_use;
         if let Ok(opened) = &opened {
             cluster_id = Some(opened.cluster.to_string());
+            identity_in_use = opened.is_suspended();
             if is_in_use {
                 clusters = clusters_of(opened);
             }
@@ -462,6 +477,7 @@ impl RegistryReconciler {
             registry_id: id.filter(|_| is_in_use).or(known).map(str::to_owned),
             // That of another registry says nothing.
             writes: before.writes.filter(|_| !is_in_use || id == known),
+            identity_in_use,
             clusters,
             conditions: list.clone(),
         };

@@ -61,6 +61,20 @@ impl ItemClaim {
         })
     }
 
+    /// Whether a Cluster has the address.
+    pub(super) fn is_used_by(&self, cluster: &AddressableCluster) -> bool {
+        let allocated = self.allocated();
+        allocated.is_some_and(|allocated| is_used_by(&allocated, cluster))
+    }
+
+    /// Whether a Cluster can have the address: it has, or the address is not known.
+    fn may_be_used_by(&self, cluster: &AddressableCluster) -> bool {
+        match self.allocated() {
+            Some(allocated) => is_used_by(&allocated, cluster),
+            None => self.is_bound(),
+        }
+    }
+
     /// Whether a prefix is allocated; `None` if the pool is not known.
     fn has_prefix(&self) -> Option<bool> {
         let pool = PoolKey::of_address(self.address.as_ref()?)?;
@@ -153,11 +167,16 @@ pub(super) fn plan(
         versions,
         request,
     };
-    let mut steps: Vec<Step> = claims
+    let record = record(cluster, addressing);
+    let mut steps = Vec::new();
+    if let Record::Written(written) = &record {
+        steps.extend(planner.restore_config_maps(written, claims));
+    }
+    let protected = claims
         .iter()
-        .filter_map(|(item, known)| planner.protect(item, known))
-        .collect();
-    match record(cluster, addressing) {
+        .filter_map(|(item, known)| planner.protect(item, known));
+    steps.extend(protected);
+    match record {
         Record::Missing => steps.extend(planner.allocate(claims)),
         Record::Invalid => {
             let message = format!(
@@ -196,6 +215,33 @@ pub(super) fn addressing_of(claim: &IPAddressClaim) -> Option<&str> {
 pub(super) fn is_claim_of(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool {
     let is_owner = owner(claim).is_none_or(|owner| Some(&owner.uid) == cluster.uid.as_ref());
     is_owner || has_record(cluster, addressing_of(claim).unwrap_or_default())
+}
+
+/// Whether a Cluster with this metadata owns a claim.
+pub(super) fn is_owned_by(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool {
+    owner(claim).is_some_and(|owner| Some(&owner.uid) == cluster.uid.as_ref())
+}
+
+/// Whether any field of a Cluster has an address.
+fn is_used_by(allocated: &Allocated, cluster: &AddressableCluster) -> bool {
+    let formats = [
+        allocated.address(),
+        allocated.cidr(),
+        allocated.range(),
+        allocated.text(),
+    ];
+    let spec = json!(cluster.spec);
+    has_text(&spec, &formats)
+}
+
+/// Whether a value has one of these texts.
+fn has_text(value: &Value, texts: &[String]) -> bool {
+    match value {
+        Value::String(found) => texts.contains(found),
+        Value::Array(values) => values.iter().any(|value| has_text(value, texts)),
+        Value::Object(fields) => fields.values().any(|value| has_text(value, texts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// Whether the user has written the fields of an item, so that it needs no claim: the request to
@@ -246,6 +292,8 @@ enum Ownership {
     Unowned,
     /// An earlier Cluster of the same name owns it.
     PreviousCluster,
+    /// It has another address than the one that the Cluster has by its record.
+    OtherAddress,
     /// It was created for this Cluster, and claims from another pool than that of the item.
     OtherPool,
     Other,
@@ -341,10 +389,10 @@ impl Planner<'_> {
         };
         let claim = &known.claim;
         let is_terminating = claim.metadata.deletion_timestamp.is_some();
-        let problem = match self.ownership(&item.name, claim) {
-            // The Cluster can have the address of a claim if it has a record.
+        let may_be_used = self.has_record() || known.may_be_used_by(self.cluster);
+        let problem = match self.ownership(&item.name, known) {
             Ownership::Ours | Ownership::Unowned | Ownership::OtherPool
-                if is_terminating && !self.has_record() =>
+                if is_terminating && !may_be_used =>
             {
                 return self.terminating(claim);
             }
@@ -363,6 +411,7 @@ impl Planner<'_> {
                 );
                 Problem::of_claim(conditions::CLAIM_NAME_IN_USE, &claim.name_any(), &why)
             }
+            Ownership::OtherAddress => self.lost(&[claim.name_any()]),
             Ownership::Other => Problem::name_in_use(&claim.name_any()),
         };
         ItemState::Missing(Some(Step::Report(problem)))
@@ -433,14 +482,41 @@ impl Planner<'_> {
         }
     }
 
+    /// Creates the ConfigMaps of a Cluster that was created again with its addresses: those of the
+    /// earlier Cluster are gone with it. Its claims show whether it was: they are not owned yet.
+    fn restore_config_maps(
+        &self,
+        written: &BTreeMap<String, String>,
+        claims: &BTreeMap<&str, ItemClaim>,
+    ) -> Vec<Step> {
+        let is_new =
+            |(item, known): (&&str, &ItemClaim)| self.ownership(item, known) == Ownership::Unowned;
+        if self.request.is_some() || !claims.iter().any(is_new) {
+            return Vec::new();
+        }
+        let mut settled = Vec::new();
+        for item in &self.addressing.spec.items {
+            let known = claims.get(item.name.as_str());
+            match written.get(&format!("{ITEM_PREFIX}{}", item.name)) {
+                // It was added after the delivery.
+                None => {}
+                Some(address) if address == SET_BY_USER => settled.push((item, None)),
+                Some(_) => match known.and_then(ItemClaim::allocated) {
+                    Some(allocated) => settled.push((item, Some(allocated))),
+                    None => return Vec::new(),
+                },
+            }
+        }
+        let config_maps = self.config_maps(&settled).into_iter().map(Box::new);
+        config_maps.map(Step::CreateConfigMap).collect()
+    }
+
     /// Releases claims that the API server has created late, for items of which the Cluster has values
     /// of the user. What is bound stays: its address is not read.
     fn release_late_claims(&self, claims: &BTreeMap<&str, ItemClaim>) -> Vec<Step> {
         let mut steps = Vec::new();
         for (item, known) in claims {
-            let ownership = self.ownership(item, &known.claim);
-            let is_ours = matches!(ownership, Ownership::Ours | Ownership::Unowned);
-            if is_ours && !known.is_bound() && self.is_unused(item, known) {
+            if self.is_ours(item, known) && !known.is_bound() && self.is_unused(item, known) {
                 steps.push(self.release(&known.claim));
             }
         }
@@ -498,17 +574,23 @@ impl Planner<'_> {
     /// Whether a claim belongs to the Cluster, as that of an item. Before the delivery it has to
     /// claim from the pool of the item. A later change of the item does not matter to a claim that
     /// was created by this controller.
-    fn ownership(&self, item: &str, claim: &IPAddressClaim) -> Ownership {
+    fn ownership(&self, item: &str, known: &ItemClaim) -> Ownership {
+        let claim = &known.claim;
         let metadata = &self.cluster.metadata;
         let is_for_us = addressing_of(claim) == self.addressing.metadata.name.as_deref()
             && claim.cluster_name() == metadata.name.as_deref();
         if !is_for_us {
             return Ownership::Other;
         }
-        if !is_claim_of(claim, metadata) {
+        if !is_claim_of(claim, metadata) && !known.is_used_by(self.cluster) {
             return Ownership::PreviousCluster;
         }
-        let is_owned = owner(claim).is_some_and(|owner| Some(&owner.uid) == metadata.uid.as_ref());
+        if let (Some(recorded), Some(allocated)) = (self.recorded(item), known.allocated())
+            && recorded != allocated.text()
+        {
+            return Ownership::OtherAddress;
+        }
+        let is_owned = is_owned_by(claim, metadata);
         let is_created_by_us = is_owned || finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS);
         let is_used = self.has_record() && is_created_by_us;
         let mut items = self.addressing.spec.items.iter();
@@ -523,6 +605,22 @@ impl Planner<'_> {
         }
     }
 
+    fn is_ours(&self, item: &str, known: &ItemClaim) -> bool {
+        let ownership = self.ownership(item, known);
+        matches!(ownership, Ownership::Ours | Ownership::Unowned)
+    }
+
+    /// The address of an item that the Cluster has by its record.
+    fn recorded(&self, item: &str) -> Option<String> {
+        let (Record::Unfinished(written) | Record::Written(written)) =
+            record(self.cluster, self.addressing)
+        else {
+            return None;
+        };
+        let address = written.get(&format!("{ITEM_PREFIX}{item}"))?;
+        (address != SET_BY_USER).then(|| address.clone())
+    }
+
     fn has_record(&self) -> bool {
         has_record(&self.cluster.metadata, &self.addressing.name_any())
     }
@@ -535,8 +633,13 @@ impl Planner<'_> {
         if self.request.is_some() && self.is_unused(item, known) {
             return None;
         }
-        let ownership = self.ownership(item, claim);
+        let ownership = self.ownership(item, known);
         if !matches!(ownership, Ownership::Ours | Ownership::Unowned) {
+            return None;
+        }
+        // Whether it has the address of the Cluster is not known yet.
+        let is_unchecked = ownership == Ownership::Unowned && known.address.is_none();
+        if self.request.is_none() && is_unchecked && self.recorded(item).is_some() {
             return None;
         }
         let is_terminating = claim.metadata.deletion_timestamp.is_some();
@@ -575,26 +678,27 @@ impl Planner<'_> {
         written: &BTreeMap<String, String>,
         claims: &BTreeMap<&str, ItemClaim>,
     ) -> Option<Problem> {
-        let is_lost = |item: &&str| {
-            let known = claims.get(*item);
-            let ownership = known.map(|known| self.ownership(item, &known.claim));
-            !matches!(ownership, Some(Ownership::Ours | Ownership::Unowned))
+        let is_lost = |item: &&str| match claims.get(*item) {
+            Some(known) => !self.is_ours(item, known),
+            None => true,
         };
         let cluster = self.cluster.name_any();
         let lost = recorded_items(written).filter(is_lost);
         let lost: Vec<String> = lost
             .map(|item| AddressingItem::claim_name(&cluster, item))
             .collect();
-        if lost.is_empty() {
-            return None;
-        }
+        (!lost.is_empty()).then(|| self.lost(&lost))
+    }
+
+    /// The Cluster has addresses that these claims do not have.
+    fn lost(&self, claims: &[String]) -> Problem {
         let message = format!(
             "the Cluster has addresses without its IPAddressClaim {}, and they can be allocated to others; clear the \
              fields, and remove the annotation {}",
-            lost.join(", "),
+            claims.join(", "),
             annotation(&self.addressing.name_any())
         );
-        Some(Problem::new(conditions::CLAIM_MISSING, message))
+        Problem::new(conditions::CLAIM_MISSING, message)
     }
 
     /// The Cluster as an owner. It does not block the deletion of the Cluster: the claim waits for

@@ -50,6 +50,11 @@ pub(super) fn is_delivered(cluster: &AddressableCluster, addressing: &ClusterAdd
     matches!(record(cluster, addressing), Record::Written(_))
 }
 
+/// Whether a Cluster has a part of its addresses, as its annotation says.
+pub(super) fn is_unfinished(cluster: &AddressableCluster, addressing: &ClusterAddressing) -> bool {
+    matches!(record(cluster, addressing), Record::Unfinished(_))
+}
+
 /// The names of the items of a ClusterAddressing, and of those whose addresses a Cluster has.
 pub(super) fn item_names(
     cluster: &AddressableCluster,

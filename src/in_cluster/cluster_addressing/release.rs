@@ -16,7 +16,7 @@ use kube::{Resource as _, ResourceExt};
 use parking_lot::Mutex;
 use tracing::warn;
 
-use super::plan::{Problem, UnusedClaim, addressing_of, is_claim_of, owner};
+use super::plan::{ItemClaim, Problem, UnusedClaim, addressing_of, is_claim_of, owner};
 use super::record::has_record;
 use super::{AddressingReconciler, CHECK_INTERVAL};
 
@@ -79,12 +79,21 @@ impl Absences {
 }
 
 /// The claims of a ClusterAddressing whose Clusters exist, and those that are not released yet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Claims {
     /// The number of claims that are kept.
     pub(super) kept: usize,
     /// When the others are checked again.
     pub(super) retry: Option<Duration>,
+    /// Why a claim cannot be released. It does not delay the others.
+    pub(super) failure: Option<CallError>,
+}
+
+/// What becomes of a claim.
+enum Fate {
+    Kept,
+    /// It is released after this time, or was if that is zero.
+    Released(Duration),
 }
 
 impl AddressingReconciler {
@@ -95,33 +104,50 @@ impl AddressingReconciler {
         &self,
         addressing: &NamespacedName,
         selector: Option<&Selector>,
-    ) -> Result<Claims, CallError> {
+    ) -> Claims {
         let ours = self.claims.select(addressing.namespace(), |claim| {
             addressing_of(claim) == Some(addressing.name())
                 && finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS)
         });
         let mut result = Claims::default();
         for claim in ours {
-            let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
-            if self.has_cluster(&claim, selector).await? {
-                self.absences.end(uid);
-                result.kept = result.kept.saturating_add(1);
-                continue;
-            }
-            let left = self.absences.record(uid, Instant::now());
-            let mut left = left.max(self.left_of_request(&claim));
-            // What cannot be decoded at present cannot be written.
-            let name = claim.name_any();
-            if !self.claims.is_current(addressing.namespace(), &name) {
-                left = left.max(CHECK_INTERVAL);
-            }
-            if left.is_zero() {
-                self.release(&claim).await?;
-            } else {
-                result.retry = Some(result.retry.map_or(left, |retry| retry.min(left)));
+            match self.release_if_unneeded(&claim, selector).await {
+                Ok(Fate::Kept) => result.kept = result.kept.saturating_add(1),
+                Ok(Fate::Released(left)) if left.is_zero() => {}
+                Ok(Fate::Released(left)) => {
+                    result.retry = Some(result.retry.map_or(left, |retry| retry.min(left)));
+                }
+                Err(error) => {
+                    // It may be in use.
+                    result.kept = result.kept.saturating_add(1);
+                    result.failure = result.failure.or(Some(error));
+                }
             }
         }
-        Ok(result)
+        result
+    }
+
+    async fn release_if_unneeded(
+        &self,
+        claim: &IPAddressClaim,
+        selector: Option<&Selector>,
+    ) -> Result<Fate, CallError> {
+        let uid = Uid::of(claim.metadata.uid.as_deref().unwrap_or_default());
+        if self.has_cluster(claim, selector).await? {
+            self.absences.end(uid);
+            return Ok(Fate::Kept);
+        }
+        let left = self.absences.record(uid, Instant::now());
+        let mut left = left.max(self.left_of_request(claim));
+        // What cannot be decoded at present cannot be written.
+        let namespace = claim.namespace().unwrap_or_default();
+        if !self.claims.is_current(&namespace, &claim.name_any()) {
+            left = left.max(CHECK_INTERVAL);
+        }
+        if left.is_zero() {
+            self.release(claim).await?;
+        }
+        Ok(Fate::Released(left))
     }
 
     /// Releases the claims of ClusterAddressings that do not exist, at this interval, from the moment
@@ -158,7 +184,7 @@ impl AddressingReconciler {
             {
                 continue;
             }
-            if let Err(error) = self.release_claims(&addressing, None).await {
+            if let Some(error) = self.release_claims(&addressing, None).await.failure {
                 warn!(
                     %addressing, error = error_chain(&error),
                     "cannot release the claims of a ClusterAddressing that does not exist, will retry"
@@ -272,8 +298,38 @@ impl AddressingReconciler {
             return Ok(true);
         }
         let clusters = self.addressable_clusters(&namespace);
-        let found = clusters.get_maybe_invalid(name).await?;
-        Ok(found.is_some_and(|found| is_of_cluster(found.meta())))
+        let Some(found) = clusters.get_maybe_invalid(name).await? else {
+            return Ok(false);
+        };
+        if is_of_cluster(found.meta()) {
+            return Ok(true);
+        }
+        let cluster = match found.0 {
+            Ok(cluster) => cluster,
+            // It can have the address.
+            Err(_) => return Ok(true),
+        };
+        self.is_address_in(claim, &cluster).await
+    }
+
+    /// Whether a Cluster of the name has the address of a claim: it was created again with the
+    /// address, and without the annotation.
+    async fn is_address_in(
+        &self,
+        claim: &IPAddressClaim,
+        cluster: &AddressableCluster,
+    ) -> Result<bool, CallError> {
+        let Some(address) = claim.bound_address() else {
+            return Ok(false);
+        };
+        let addresses = self
+            .contract
+            .addresses(&claim.namespace().unwrap_or_default());
+        let known = ItemClaim {
+            claim: claim.clone(),
+            address: addresses.get(address).await?,
+        };
+        Ok(known.is_used_by(cluster))
     }
 
     /// Whether a live list shows a claim of a ClusterAddressing with the finalizer.

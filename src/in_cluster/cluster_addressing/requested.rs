@@ -305,7 +305,7 @@ impl RequestedClusters {
             is_unused(cluster, addressing, item, known, Some(request))
         };
         let is_delivered = is_delivered(cluster, addressing);
-        let claims = with_addresses(contract, claims, is_unused, is_delivered).await?;
+        let claims = with_addresses(contract, claims, is_unused, cluster, is_delivered).await?;
         let mut problems = Vec::new();
         for step in plan(cluster, addressing, &claims, versions, Some(request)) {
             match step {

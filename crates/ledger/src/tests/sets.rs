@@ -239,6 +239,14 @@ fn promise_in_a_member_is_tried_first_and_one_elsewhere_is_not() {
     }
     assert_eq!(free_members(&ledger, "vip", Domains::Any), "cab");
     assert_eq!(free_members(&ledger, "x", Domains::Any), "ab");
+    apply_member(
+        &mut ledger,
+        "b",
+        2,
+        json!({"topology.kubernetes.io/zone": "east"}),
+    );
+    assert_eq!(free_members(&ledger, "vip", Domains::Only("east")), "cb");
+    assert_eq!(free_members(&ledger, "vip", Domains::First("east")), "cba");
 }
 
 #[test]

@@ -14,6 +14,10 @@ fn opened() -> OpenRegistry {
 }
 
 fn opened_with(backend: ReadOnly) -> OpenRegistry {
+    opened_after(backend, Before::default())
+}
+
+fn opened_after(backend: ReadOnly, before: Before) -> OpenRegistry {
     let identity = Identity {
         id: "west".to_owned(),
         uid: Some("w".to_owned()),
@@ -21,7 +25,14 @@ fn opened_with(backend: ReadOnly) -> OpenRegistry {
     let requests = RequestMetrics::register(&Metrics::default());
     let backend = MeasuredRegistry::new(Arc::new(backend), "site", requests);
     let ledger = Arc::new(SharedLedger::read_only());
-    OpenRegistry::new("site".to_owned(), identity, backend, ledger, Arc::default())
+    OpenRegistry::new(
+        "site".to_owned(),
+        identity,
+        backend,
+        ledger,
+        Arc::default(),
+        before,
+    )
 }
 
 fn version(revision: u64) -> Version {
@@ -307,9 +318,8 @@ fn records(uid: &str, holder: &str, contender: Option<&str>) -> Vec<Entry> {
     ]
 }
 
-/// Whether the block is used after its record was read from a registry that had the identity `id`.
-async fn uses_block(registry: &OpenRegistry, id: &str) -> bool {
-    let block = Block::new([10, 0, 0, 4].into(), 30);
+/// The ledger has the block of [`records`].
+fn insert_slice(registry: &OpenRegistry) {
     let slice = json!({
         "metadata": {"name": "n.lab.10.0.0.4-30", "uid": "s", "resourceVersion": "5"},
         "spec": {"scope": "n.lab", "block": "10.0.0.4/30", "registry": "site",
@@ -318,6 +328,12 @@ async fn uses_block(registry: &OpenRegistry, id: &str) -> bool {
     });
     let slice = serde_json::from_value(slice).unwrap();
     registry.ledger.change(|ledger| ledger.insert_slice(&slice));
+}
+
+/// Whether the block is used after its record was read from a registry that had the identity `id`.
+async fn uses_block(registry: &OpenRegistry, id: &str) -> bool {
+    let block = Block::new([10, 0, 0, 4].into(), 30);
+    insert_slice(registry);
     let keys = vec![Key::parse(BLOCK).unwrap()];
     if !registry.read_own_blocks(id, keys).await.unwrap_or(false) {
         return false;
@@ -351,6 +367,64 @@ async fn own_block_is_used_before_the_list() {
         assert_eq!(uses_block(&registry, id).await, expected, "{what}");
         // Nothing is taken before the list.
         assert!(!registry.is_confirmed());
+    }
+}
+
+/// The former connection has found another cluster with this identity.
+#[test]
+fn suspension_lasts_until_the_registry_shows_the_cluster() {
+    let registry = opened();
+    insert_slice(&registry);
+    registry.ledger.change(|ledger| {
+        ledger.set_management_cluster("site", "west");
+        ledger.suspend_blocks_of("site", true);
+    });
+    let is_usable = || {
+        let block = Block::new([10, 0, 0, 4].into(), 30);
+        let ledger = &registry.ledger;
+        ledger.read(|ledger| ledger.is_block_usable("lab", block))
+    };
+    registry.check_cluster();
+    assert!(!is_usable());
+    list(&registry, &records("w", "west", None));
+    registry.check_cluster();
+    assert!(!is_usable(), "it is not known to be the registry");
+    registry.begin_to_use("a", &IPRegistryStatus::default());
+    assert!(is_usable());
+}
+
+#[test]
+fn suspension_is_known_after_a_restart() {
+    let status = IPRegistryStatus {
+        identity_in_use: true,
+        ..IPRegistryStatus::default()
+    };
+    let registry = opened_after(ReadOnly::default(), Before::of(Some(&status), None));
+    assert!(registry.is_suspended());
+    list(&registry, &records("w", "west", None));
+    registry.begin_to_use("a", &status);
+    assert!(
+        registry.is_suspended(),
+        "another one may write with this identity"
+    );
+    // The process knows better than the status.
+    let next = Before::of(Some(&status), Some(&opened()));
+    assert!(!opened_after(ReadOnly::default(), next).is_suspended());
+}
+
+/// The servers of the registry are replaced by those of a copy.
+#[test]
+fn writes_are_known_after_a_change_of_the_settings() {
+    let former = opened();
+    list(&former, &records("w", "west", None));
+    former.begin_to_use("a", &IPRegistryStatus::default());
+    former.wrote_heartbeat(version(9), Some(9), Instant::now());
+    for (id, is_lost) in [("a", true), ("b", false)] {
+        let before = Before::of(None, Some(&former));
+        let registry = opened_after(ReadOnly::default(), before);
+        list(&registry, &records("w", "west", None));
+        registry.begin_to_use(id, &status(Some(id), std::iter::empty()));
+        assert_eq!(registry.is_recovering(), is_lost, "{id}");
     }
 }
 

@@ -656,6 +656,47 @@ fn claim_of_an_item_with_resources_only_is_missed() {
 }
 
 #[test]
+fn claim_with_another_address_than_the_record_is_not_that_of_the_cluster() {
+    let addressing = endpoint_and_pods();
+    let written = delivered(&steps(&with_class(), &addressing, &bound()));
+    for is_owned in [true, false] {
+        let mut claims = bound();
+        let mut other = claim("endpoint", Some(("10.0.0.11", 24)));
+        if !is_owned {
+            other.claim.metadata.owner_references = None;
+        }
+        claims.insert("endpoint", other);
+        let steps = steps(&written, &addressing, &claims);
+        let (reason, message) = only_problem(&steps);
+        assert_eq!(reason, conditions::CLAIM_MISSING);
+        assert!(message.contains("alpha-endpoint"), "{message}");
+    }
+    // It is not known yet which address it gets.
+    let mut claims = bound();
+    let mut unbound = claim("endpoint", None);
+    unbound.claim.metadata.owner_references = None;
+    claims.insert("endpoint", unbound);
+    assert_eq!(steps(&written, &addressing, &claims), []);
+}
+
+#[test]
+fn cluster_that_is_created_again_gets_its_config_maps() {
+    let to = json!([{"resource": "MetalLB"}]);
+    let mut items = vec![item("lb", "InClusterPrefixPool", &to)];
+    let claims = BTreeMap::from([("lb", claim("lb", Some(("10.0.1.0", 29))))]);
+    let mut again = delivered(&steps(&cluster(&json!({})), &addressing(&items), &claims));
+    again.metadata.uid = Some("new".to_owned());
+    // The Cluster does not have the address of an item that was added later.
+    items.push(item("more", "InClusterPrefixPool", &to));
+    let steps = steps(&again, &addressing(&items), &claims);
+    let [Step::CreateConfigMap(created), Step::ProtectClaim(_)] = &*steps else {
+        panic!("{steps:?}");
+    };
+    assert_eq!(created.name_any(), "alpha-lb-metallb");
+    assert_eq!(created.owner_references()[0].uid, "new");
+}
+
+#[test]
 fn items_of_the_record_are_looked_up() {
     let written = delivered(&steps(&with_class(), &endpoint_and_pods(), &bound()));
     let to = json!([{"clusterNetwork": "Services"}]);
@@ -729,8 +770,8 @@ fn record_that_is_not_valid_is_reported_and_nothing_is_written() {
 }
 
 /// The states of an item that a plan distinguishes.
-const ITEM_STATES: [&str; 6] = [
-    "missing", "unbound", "bound", "unowned", "previous", "other",
+const ITEM_STATES: [&str; 7] = [
+    "missing", "unbound", "bound", "deleted", "unowned", "previous", "other",
 ];
 
 /// The states of a field of a Cluster.
@@ -742,6 +783,7 @@ fn claim_in(state: &str, item: &str, address: (&str, i64)) -> Option<ItemClaim> 
     let metadata = &mut known.claim.metadata;
     match state {
         "missing" => return None,
+        "deleted" => deleted(&mut known),
         "unowned" => metadata.owner_references = None,
         "previous" => "other".clone_into(&mut metadata.owner_references.as_mut().unwrap()[0].uid),
         "other" => metadata.labels = None,
@@ -792,6 +834,8 @@ fn check_rules(states: [(&str, &str); 2]) {
         // The user has written the field.
         "missing" => *field != "empty",
         "bound" | "unowned" => *field != "different",
+        // The Cluster has the address.
+        "deleted" | "previous" => *field == "same",
         _ => false,
     };
     let is_complete = states.iter().all(is_settled);
@@ -807,6 +851,13 @@ fn check_rules(states: [(&str, &str); 2]) {
         usize::from(is_complete),
         "{states:?}: {steps:?}"
     );
+    for step in &steps {
+        if let Step::ReleaseClaim(unused) = step {
+            let is_endpoint = unused.claim.name_any() == "alpha-endpoint";
+            let field = if is_endpoint { endpoint.1 } else { pods.1 };
+            assert_ne!(field, "same", "{states:?}: an address in use is released");
+        }
+    }
     let reports = |step: &Step| {
         matches!(
             step,
