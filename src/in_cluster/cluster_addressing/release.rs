@@ -304,10 +304,9 @@ impl AddressingReconciler {
         if is_of_cluster(found.meta()) {
             return Ok(true);
         }
-        let cluster = match found.0 {
-            Ok(cluster) => cluster,
+        let Ok(cluster) = found.0 else {
             // It can have the address.
-            Err(_) => return Ok(true),
+            return Ok(true);
         };
         self.is_address_in(claim, &cluster).await
     }

@@ -129,7 +129,7 @@ impl RequestedClusters {
             let claims = claims.labels(names::CLUSTER_ADDRESSING_LABEL);
             watch_into(claims).for_each(|()| ready(())).await;
         };
-        let _ = stop.run_until_cancelled(watch).await;
+        let _ = stop.run_until_cancelled(Box::pin(watch)).await;
         stop.cancelled().await;
     }
 
