@@ -9,15 +9,12 @@
 
 #![no_main]
 
-use std::sync::Arc;
+use std::sync::{LazyLock, Mutex};
 
 use capi_ipam::admission::{View, conversion, pools, reservations};
-use capi_ipam_api::{
-    AccessRules, IPNetwork, InClusterKind, NetworkRefusal, NetworkView, OverLimit, Pool, PoolKey,
-    Scope, ScopeChange, Slot,
-};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, Family, UsableBlocks};
+use capi_ipam_api::{IPNetwork, InClusterKind, names};
+use capi_ipam_ledger::{Ledger, Observe};
+use capi_ipam_provider::api::IPAddress;
 use capi_ipam_webhook::conversion::respond as respond_to_conversion;
 use capi_ipam_webhook::reply::{Outcome, Reply, ReplyError};
 use capi_ipam_webhook::review::{AdmissionRequest, respond};
@@ -141,64 +138,36 @@ fn check(reply: Result<Reply, ReplyError>) {
     }
 }
 
-/// A cluster with a few addresses in use in every pool.
+/// A cluster with a network, and with a few addresses in use in every pool.
 struct Cluster;
 
-impl View for Cluster {
-    fn is_complete(&self) -> bool {
-        true
-    }
-    fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        let addresses = ["10.0.0.5", "fd00::5"]
-            .iter()
-            .filter_map(|text| text.parse().ok())
-            .map(Block::address);
-        let blocks = addresses.chain("fd00::".parse().ok().map(|base| Block::new(base, 64)));
-        blocks.filter(|block| filter(*block)).collect()
-    }
-    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
-        vec![pool.clone()]
-    }
-    fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        (network == "lab").then(|| family.bits())
-    }
-    fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
-        ScopeChange {
-            refusal: Some(NetworkRefusal::NotFound("lab".into())),
-            ..ScopeChange::unknown(key)
+static LEDGER: LazyLock<Mutex<Ledger>> = LazyLock::new(|| {
+    let mut ledger = Ledger::default();
+    let lab = json!({
+        "metadata": {"name": "lab", "uid": "lab"}, "spec": {"namespaces": {"from": "All"}},
+        "status": {"blockLengths": {"ipv4": 32, "ipv6": 128}},
+    });
+    let lab: IPNetwork = serde_json::from_value(lab).expect("a network");
+    ledger.apply_network(&lab);
+    for kind in InClusterKind::ALL {
+        for address in ["10.0.0.5", "fd00::5", "fd00::"] {
+            ledger.apply(&address_of(kind, address));
         }
     }
-    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        Some((Scope::of(pool, None), None))
-    }
-    fn is_in_other_block(&self, _: &PoolKey, _: Block) -> bool {
-        false
-    }
-    fn scope_changes(&self, _: &IPNetwork) -> Vec<ScopeChange> {
-        Vec::new()
-    }
-    fn network(&self, _: &str) -> NetworkView {
-        NetworkView::default()
-    }
-    fn lacks_registry(&self, _: &str) -> bool {
-        false
-    }
-    fn networks_of_registry(&self, _: &str) -> Vec<String> {
-        Vec::new()
-    }
-    fn blocks_of_other_registry(&self, _: &str, _: &str) -> Option<(String, usize)> {
-        None
-    }
-    fn shared_block_length(&self, _: &str, _: Family) -> Option<u8> {
-        None
-    }
-    fn reservations_without_pool(&self, _: &PoolKey, _: &Scope) -> usize {
-        0
-    }
-    fn over_limit(&self, _: &PoolKey, _: &AccessRules) -> OverLimit {
-        OverLimit::default()
-    }
-    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
-        vec![NamespacedName::new("n", "holder")]
+    Mutex::new(ledger)
+});
+
+fn address_of(kind: InClusterKind, address: &str) -> IPAddress {
+    let name = format!("{}-{address}", kind.name());
+    let pool = json!({"apiGroup": names::GROUP, "kind": kind.name(), "name": "p"});
+    let spec =
+        json!({"claimRef": {"name": name}, "address": address, "prefix": 64, "poolRef": pool});
+    let address = json!({"metadata": {"namespace": "n", "name": name, "uid": name}, "spec": spec});
+    serde_json::from_value(address).expect("an address")
+}
+
+impl View for Cluster {
+    fn with_ledger(&self, read: &mut dyn FnMut(&Ledger)) {
+        read(&LEDGER.lock().expect("it is not poisoned"));
     }
 }

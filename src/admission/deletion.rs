@@ -1,6 +1,7 @@
 //! What admission checks of deletions of pools, networks and registries alike.
 
 use capi_ipam_api::names;
+use capi_ipam_ledger::Ledger;
 use capi_ipam_webhook::denial;
 use kube::api::ObjectMeta;
 use kube::core::Status;
@@ -24,12 +25,12 @@ pub(super) fn is_unchecked(metadata: &ObjectMeta) -> bool {
     names::allow_deletion_in_use(metadata) || metadata.deletion_timestamp.is_some()
 }
 
-/// Denies a request that depends on what is in use, as long as this is still being listed.
-pub(super) fn require_complete(view: &dyn View) -> Result<(), Box<Status>> {
-    if view.is_complete() {
-        return Ok(());
-    }
-    Err(denial::unavailable(
-        "the addresses in use are still being listed; retry in a few seconds",
-    ))
+/// Reads what is in use. Denies the request as long as this is still being listed.
+pub(super) fn in_use<R>(
+    view: &dyn View,
+    read: impl FnOnce(&Ledger) -> R,
+) -> Result<R, Box<Status>> {
+    view.read(read).ok_or_else(|| {
+        denial::unavailable("the addresses in use are still being listed; retry in a few seconds")
+    })
 }

@@ -10,7 +10,7 @@ use kube::core::Status;
 use kube::core::response::StatusCause;
 use serde_json::json;
 
-use super::deletion::{is_unchecked, metadata, require_complete};
+use super::deletion::{in_use, is_unchecked, metadata};
 use super::pools::same_spec;
 use super::view::View;
 use super::{decode, scope_changes, shared_blocks};
@@ -45,7 +45,8 @@ fn write(network: &IPNetwork, old: Option<&IPNetwork>, view: &dyn View) -> Decis
         return Err(denial::invalid(names::GROUP, "IPNetwork", name, causes));
     }
     let mut warnings = network_warnings(&network.spec);
-    warnings.extend(scope_changes::of_network(&view.scope_changes(network)));
+    let changes = view.read(|ledger| ledger.preview_network(network));
+    warnings.extend(scope_changes::of_network(&changes.unwrap_or_default()));
     warnings.extend(shared_blocks::of_network(network, old, view));
     Ok(warnings)
 }
@@ -56,9 +57,8 @@ fn delete(metadata: &ObjectMeta, view: &dyn View) -> Result<(), Box<Status>> {
     if is_unchecked(metadata) {
         return Ok(());
     }
-    require_complete(view)?;
     let name = metadata.name.as_deref().unwrap_or_default();
-    let state = view.network(name);
+    let state = in_use(view, |ledger| ledger.network(name))?;
     if !state.is_used() {
         return Ok(());
     }

@@ -9,7 +9,8 @@ use std::fmt::Display;
 
 use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSpec, names};
 use capi_ipam_controller::managed_fields::last_writer;
-use capi_ipam_ip::{Field, PoolProblem, PoolProblemKind, UsableBlocks};
+use capi_ipam_ip::{Block, Field, PoolProblem, PoolProblemKind, UsableBlocks};
+use capi_ipam_ledger::PoolInfo;
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::api::ObjectMeta;
@@ -18,7 +19,7 @@ use kube::core::response::StatusCause;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::deletion::{is_unchecked, metadata, require_complete};
+use super::deletion::{in_use, is_unchecked, metadata};
 use super::scope_changes::{self, named};
 use super::view::View;
 use super::{limits, warnings};
@@ -129,9 +130,10 @@ fn network_conflict(
     view: &dyn View,
 ) -> Option<StatusCause> {
     let network = spec.network()?;
-    let declared = view
-        .network_length(network, usable.family)
-        .filter(|declared| *declared != usable.length)?;
+    let declared = view.read(|ledger| ledger.networks().block_length(network, usable.family))??;
+    if declared == usable.length {
+        return None;
+    }
     let text = format!(
         "the pools of this network allocate {} blocks of length {declared}, this pool allocates length {}; use another \
          network for it",
@@ -203,7 +205,10 @@ fn relabel(new: &Pool, old: Option<&Pool>, key: &PoolKey, view: &dyn View) -> Ve
     if old.is_some_and(|old| old.metadata.labels == new.metadata.labels) {
         return Vec::new();
     }
-    scope_changes::of_pool(&view.scope_change(key, new), new, old)
+    let declared = PoolInfo::of(new);
+    let change = view.read(|ledger| ledger.preview_pool(key, declared));
+    let warnings = change.map(|change| scope_changes::of_pool(&change, new, old));
+    warnings.unwrap_or_default()
 }
 
 fn changed_immutable_fields(old: &PoolSpec, new: &PoolSpec) -> impl Iterator<Item = StatusCause> {
@@ -234,10 +239,8 @@ fn check_in_use_addresses_kept(
     if before.set.subtract(&after.set).is_empty() {
         return Ok(());
     }
-    require_complete(view)?;
-    let dropped = view.in_use(key, &|block| {
-        before.contains(block) && !after.contains(block)
-    });
+    let is_dropped = |block: Block| before.contains(block) && !after.contains(block);
+    let dropped = in_use(view, |ledger| ledger.in_use(key, &is_dropped))?;
     if dropped.is_empty() {
         return Ok(());
     }
@@ -259,16 +262,15 @@ fn delete(kind: InClusterKind, metadata: &ObjectMeta, view: &dyn View) -> Result
     if is_unchecked(metadata) {
         return Ok(());
     }
-    require_complete(view)?;
     let name = metadata.name.as_deref().unwrap_or_default();
     let key = PoolKey::new(kind, metadata.namespace.as_deref(), name);
-    let in_use = view.in_use(&key, &|_| true);
-    if in_use.is_empty() {
+    let found = in_use(view, |ledger| ledger.in_use(&key, &|_| true))?;
+    if found.is_empty() {
         return Ok(());
     }
     Err(denial::bad_request(&format!(
         "Pool has IPAddresses allocated. Cannot delete Pool until all IPAddresses have been removed. In use: {}",
-        named(&in_use)
+        named(&found)
     )))
 }
 

@@ -3,7 +3,7 @@
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 
-use super::deletion::{is_unchecked, metadata, require_complete};
+use super::deletion::{in_use, is_unchecked, metadata};
 use super::view::View;
 
 /// Decides on a request for a registry.
@@ -15,9 +15,8 @@ pub fn review(request: &AdmissionRequest, view: &dyn View) -> Decision {
     if is_unchecked(&metadata) {
         return Ok(Vec::new());
     }
-    require_complete(view)?;
     let name = metadata.name.as_deref().unwrap_or_default();
-    let networks = view.networks_of_registry(name);
+    let networks = in_use(view, |ledger| ledger.networks_of_registry(name))?;
     if networks.is_empty() {
         return Ok(Vec::new());
     }
@@ -34,7 +33,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::admission::tests::Cluster;
+    use crate::admission::tests::{Cluster, registry, sharing_network};
 
     fn delete(metadata: &Value, view: &Cluster) -> Decision {
         let kind =
@@ -50,10 +49,9 @@ mod tests {
 
     #[test]
     fn registry_in_use_is_deleted_only_with_annotation() {
-        let view = Cluster {
-            networks_of_site: &["lab", "region"],
-            ..Cluster::default()
-        };
+        let mut region = sharing_network();
+        region["metadata"]["name"] = json!("region");
+        let view = Cluster::with(&[registry(), sharing_network(), region]);
         let status = delete(&json!({"name": "site"}), &view).unwrap_err();
         assert_eq!(status.code, 400);
         let text = &status.message;

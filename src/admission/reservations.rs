@@ -4,10 +4,13 @@
 //! Reservations of the provider name the uid of a claim. The webhook configuration excludes them
 //! from admission, and they are allowed here as well.
 
+use std::sync::Arc;
+
 use capi_ipam_api::{
     Audience, ClaimProblem, IPReservation, PoolKey, ReservationProblem, Slot, names,
 };
 use capi_ipam_controller::namespaced_name::NamespacedName;
+use capi_ipam_ledger::{Ledger, PoolInfo};
 use capi_ipam_webhook::denial;
 use capi_ipam_webhook::review::{AdmissionRequest, Decision, Operation};
 use kube::ResourceExt;
@@ -45,9 +48,12 @@ fn create(new: &IPReservation, view: &dyn View) -> Decision {
     let (slot, pool) = new
         .slot()
         .map_err(|problem| invalid(problem_cause(new, &problem)))?;
-    let problem = placement_problem(&slot, &pool, view)
+    let known = view.read(|ledger| Known::of(ledger, &slot, &pool));
+    let problem = known
+        .as_ref()
+        .and_then(|known| known.placement_problem(&slot, &pool))
         .or_else(|| claim_problem(new, &pool))
-        .or_else(|| in_use(new, &slot, view));
+        .or_else(|| known.as_ref()?.conflict(new, &slot));
     match problem {
         // It has no effect in the source cluster either; denying it would only stop `clusterctl
         // move`.
@@ -57,7 +63,7 @@ fn create(new: &IPReservation, view: &dyn View) -> Decision {
         Some(cause) => return Err(invalid(cause)),
         None => {}
     }
-    let is_missing = view.is_complete() && view.pool(&pool).is_none();
+    let is_missing = known.is_some_and(|known| known.pool.is_none());
     Ok(is_missing
         .then(|| format!("spec.poolRef: {pool} does not exist"))
         .into_iter()
@@ -81,29 +87,69 @@ fn problem_cause(new: &IPReservation, problem: &ReservationProblem) -> StatusCau
     denial::invalid_value(problem.field(), &value, detail)
 }
 
-/// Why the pool cannot allocate the address: another scope, or an address that the pool does not
-/// contain.
-fn placement_problem(slot: &Slot, pool: &PoolKey, view: &dyn View) -> Option<StatusCause> {
-    let (scope, usable) = view.pool(pool)?;
-    if scope != slot.scope {
-        let text = format!("the scope of {pool} is {}", scope.name());
-        return Some(denial::invalid_value(
-            "spec.scope",
-            &json!(slot.scope.name()),
-            text,
-        ));
+/// What the ledger knows of the pool and the address of a reservation.
+struct Known {
+    pool: Option<Arc<PoolInfo>>,
+    /// Whether another management cluster has the block of the address, or none.
+    is_in_other_block: bool,
+    /// The IPAddresses with the address.
+    owners: Vec<NamespacedName>,
+}
+
+impl Known {
+    fn of(ledger: &Ledger, slot: &Slot, pool: &PoolKey) -> Self {
+        Self {
+            pool: ledger.pools().pool_info(pool),
+            is_in_other_block: ledger.pools().is_in_other_block(pool, slot.block),
+            owners: ledger.addresses().owners(slot),
+        }
     }
-    let is_outside = !usable?.contains(slot.block);
-    let text = if is_outside && view.is_in_other_block(pool, slot.block) {
-        format!(
-            "{} is not in a block that this management cluster has: find out which one has it with: kubectl ipam who {}",
-            slot.block,
-            slot.block.base()
-        )
-    } else {
-        format!("{pool} does not contain this address")
-    };
-    is_outside.then(|| denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
+
+    /// Why the pool cannot allocate the address: another scope, or an address that the pool does
+    /// not contain.
+    fn placement_problem(&self, slot: &Slot, pool: &PoolKey) -> Option<StatusCause> {
+        let info = self.pool.as_ref()?;
+        if info.scope != slot.scope {
+            let text = format!("the scope of {pool} is {}", info.scope.name());
+            return Some(denial::invalid_value(
+                "spec.scope",
+                &json!(slot.scope.name()),
+                text,
+            ));
+        }
+        let is_outside = !info.usable.as_ref().ok()?.contains(slot.block);
+        let text = if is_outside && self.is_in_other_block {
+            format!(
+                "{} is not in a block that this management cluster has: find out which one has it with: kubectl ipam who {}",
+                slot.block,
+                slot.block.base()
+            )
+        } else {
+            format!("{pool} does not contain this address")
+        };
+        is_outside
+            .then(|| denial::invalid_value("spec.address", &json!(slot.block.to_string()), text))
+    }
+
+    /// Why the address cannot be reserved: an IPAddress of another claim uses it.
+    fn conflict(&self, new: &IPReservation, slot: &Slot) -> Option<StatusCause> {
+        let promised_to = new
+            .spec
+            .claim_ref
+            .as_ref()
+            .map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
+        let mut owners = self.owners.iter();
+        let owner = owners.find(|owner| Some(*owner) != promised_to.as_ref())?;
+        let owner = AUDIENCE.object("IPAddress", owner.namespace(), owner.name());
+        let text = format!(
+            "in use by {owner} (see kubectl get ipaddresses --all-namespaces); delete its claim first"
+        );
+        Some(denial::invalid_value(
+            "spec.address",
+            &json!(slot.block.to_string()),
+            text,
+        ))
+    }
 }
 
 /// Why no claim can ever get the address: the reservation would only withdraw it from the pool.
@@ -120,28 +166,6 @@ fn claim_problem(new: &IPReservation, pool: &PoolKey) -> Option<StatusCause> {
         problem.field(),
         &json!(value),
         problem.detail(),
-    ))
-}
-
-/// Why the address cannot be reserved: an IPAddress of another claim uses it.
-fn in_use(new: &IPReservation, slot: &Slot, view: &dyn View) -> Option<StatusCause> {
-    let promised_to = new
-        .spec
-        .claim_ref
-        .as_ref()
-        .map(|claim| NamespacedName::new(&claim.namespace, &claim.name));
-    let owners = view.owners(slot);
-    let owner = owners
-        .iter()
-        .find(|owner| Some(*owner) != promised_to.as_ref())?;
-    let owner = AUDIENCE.object("IPAddress", owner.namespace(), owner.name());
-    let text = format!(
-        "in use by {owner} (see kubectl get ipaddresses --all-namespaces); delete its claim first"
-    );
-    Some(denial::invalid_value(
-        "spec.address",
-        &json!(slot.block.to_string()),
-        text,
     ))
 }
 

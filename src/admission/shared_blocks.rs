@@ -1,6 +1,6 @@
 //! Networks that share blocks with other management clusters, and their pools.
 
-use capi_ipam_api::{IPNetwork, Pool, PoolSpec, Scope};
+use capi_ipam_api::{IPNetwork, Pool, PoolSpec};
 use capi_ipam_ip::UsableBlocks;
 use capi_ipam_webhook::denial;
 use kube::core::response::StatusCause;
@@ -14,15 +14,19 @@ pub(super) fn of_network(
     old: Option<&IPNetwork>,
     view: &dyn View,
 ) -> Option<String> {
-    match (&network.spec.blocks, old) {
-        // Not denied: manifests and restores create registries and networks in any order.
-        (Some(blocks), _) if view.lacks_registry(&blocks.registry) => Some(format!(
-            "spec.blocks.registry: IPRegistry {} does not exist; until it is created, no block is taken, and claims wait",
-            blocks.registry
-        )),
-        (None, Some(old)) if old.spec.blocks.is_some() => Some(removal_warning(old)),
-        _ => None,
-    }
+    let Some(blocks) = &network.spec.blocks else {
+        let old = old.filter(|old| old.spec.blocks.is_some());
+        return old.map(removal_warning);
+    };
+    let registry = &blocks.registry;
+    let is_missing = view.read(|ledger| ledger.lacks_registry(registry))?;
+    // Not denied: manifests and restores create registries and networks in any order.
+    is_missing.then(|| {
+        format!(
+            "spec.blocks.registry: IPRegistry {registry} does not exist; until it is created, no block is taken, and \
+             claims wait"
+        )
+    })
 }
 
 /// Why a network must not share blocks through a registry that it did not name before: the blocks
@@ -38,7 +42,7 @@ pub(super) fn other_registry(
         return None;
     }
     let name = network.metadata.name.as_deref().unwrap_or_default();
-    let (other, count) = view.blocks_of_other_registry(name, wanted)?;
+    let (other, count) = view.read(|ledger| ledger.blocks_of_other_registry(name, wanted))??;
     let blocks = match count {
         1 => "1 block of the network is".to_owned(),
         count => format!("{count} blocks of the network are"),
@@ -78,17 +82,14 @@ fn removal_warning(old: &IPNetwork) -> String {
     )
 }
 
-/// Returns the warning about a pool in this scope with these blocks.
+/// Returns the warning about a pool with these addresses in a network that shares blocks of this
+/// length.
 pub(super) fn of_pool(
     pool: &Pool,
-    scope: &Scope,
     usable: &UsableBlocks,
-    view: &dyn View,
+    network: &str,
+    length: u8,
 ) -> Option<String> {
-    let Scope::Network(network) = scope else {
-        return None;
-    };
-    let length = view.shared_block_length(network, usable.family)?;
     if !is_in_one_block(usable, length) {
         return None;
     }

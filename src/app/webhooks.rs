@@ -6,13 +6,8 @@ use capi_ipam_api::installed::{
     CERTIFICATE_SECRET, CONVERTED_DEFINITIONS, MUTATING_CONFIGURATION, WEBHOOK_CONFIGURATION,
     WEBHOOK_SERVICE,
 };
-use capi_ipam_api::{
-    AccessRules, IPNetwork, NetworkView, OverLimit, Pool, PoolKey, Scope, ScopeChange, Slot,
-};
 use capi_ipam_controller::manager::{BoxError, Manager};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, Family, UsableBlocks};
-use capi_ipam_ledger::{Ledger, PoolInfo};
+use capi_ipam_ledger::Ledger;
 use capi_ipam_webhook::diagnostics;
 use capi_ipam_webhook::endpoints::Endpoints;
 use capi_ipam_webhook::options::{WebhookCerts, WebhookOptions};
@@ -109,88 +104,10 @@ pub(super) async fn register(
 /// The view of admission: the newest complete ledger.
 struct LedgerView(LedgerHandle);
 
-impl LedgerView {
-    /// Reads the ledger; the default if none is complete.
-    fn read<R: Default>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
-        match self.0.complete() {
-            Some(ledger) => ledger.read(read),
-            None => R::default(),
-        }
-    }
-}
-
 impl View for LedgerView {
-    fn is_complete(&self) -> bool {
-        self.0.complete().is_some()
-    }
-
-    fn in_use(&self, pool: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        self.read(|ledger| ledger.in_use(pool, filter))
-    }
-
-    fn overlapping(&self, pool: &PoolKey, scope: &Scope, usable: &UsableBlocks) -> Vec<PoolKey> {
-        match self.0.complete() {
-            Some(ledger) => ledger.overlapping_with(pool, scope, usable),
-            None => Vec::new(),
+    fn with_ledger(&self, read: &mut dyn FnMut(&Ledger)) {
+        if let Some(ledger) = self.0.complete() {
+            ledger.read(read);
         }
-    }
-
-    fn is_in_other_block(&self, pool: &PoolKey, block: Block) -> bool {
-        self.read(|ledger| ledger.pools().is_in_other_block(pool, block))
-    }
-
-    fn network_length(&self, network: &str, family: Family) -> Option<u8> {
-        self.read(|ledger| ledger.networks().block_length(network, family))
-    }
-
-    fn scope_change(&self, key: &PoolKey, pool: &Pool) -> ScopeChange {
-        let Some(ledger) = self.0.complete() else {
-            return ScopeChange::unknown(key);
-        };
-        // Parsed without holding the lock.
-        let declared = PoolInfo::of(pool);
-        ledger.read(|ledger| ledger.preview_pool(key, declared))
-    }
-
-    fn scope_changes(&self, network: &IPNetwork) -> Vec<ScopeChange> {
-        self.read(|ledger| ledger.preview_network(network))
-    }
-
-    fn network(&self, name: &str) -> NetworkView {
-        self.read(|ledger| ledger.network(name))
-    }
-
-    fn lacks_registry(&self, name: &str) -> bool {
-        self.read(|ledger| ledger.lacks_registry(name))
-    }
-
-    fn networks_of_registry(&self, name: &str) -> Vec<String> {
-        self.read(|ledger| ledger.networks_of_registry(name))
-    }
-
-    fn blocks_of_other_registry(&self, network: &str, registry: &str) -> Option<(String, usize)> {
-        self.read(|ledger| ledger.blocks_of_other_registry(network, registry))
-    }
-
-    fn shared_block_length(&self, network: &str, family: Family) -> Option<u8> {
-        let blocks = self.read(|ledger| ledger.network_blocks(network))?;
-        blocks.lengths.of(family)
-    }
-
-    fn pool(&self, pool: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        let info = self.read(|ledger| ledger.pools().pool_info(pool))?;
-        Some((info.scope.clone(), info.usable.clone().ok()))
-    }
-
-    fn reservations_without_pool(&self, pool: &PoolKey, scope: &Scope) -> usize {
-        self.read(|ledger| ledger.reservations_without_pool(pool, scope))
-    }
-
-    fn over_limit(&self, pool: &PoolKey, rules: &AccessRules) -> OverLimit {
-        self.read(|ledger| ledger.over_limit_with(pool, rules))
-    }
-
-    fn owners(&self, slot: &Slot) -> Vec<NamespacedName> {
-        self.read(|ledger| ledger.addresses().owners(slot))
     }
 }

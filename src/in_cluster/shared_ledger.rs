@@ -8,12 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSetKey, Scope, Slot};
+use capi_ipam_api::{InClusterKind, Pool, PoolKey, PoolSetKey, Slot};
 use capi_ipam_controller::controller::Trigger;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::observed::Origin;
 use capi_ipam_controller::watch::{EventHandler, Invalid};
-use capi_ipam_ip::UsableBlocks;
 use capi_ipam_ledger::{Effects, Ledger, Observe, PoolInfo};
 use capi_ipam_provider::api::IPAddressClaim;
 use parking_lot::Mutex;
@@ -247,17 +246,6 @@ impl SharedLedger {
         let found = nearby.overlapping(&usable);
         self.note(|ledger| ledger.pools_mut().end_overlap_search(pool, &found));
         found
-    }
-
-    /// As [`SharedLedger::overlapping`], for a pool that is not stored yet.
-    pub fn overlapping_with(
-        &self,
-        pool: &PoolKey,
-        scope: &Scope,
-        usable: &UsableBlocks,
-    ) -> Vec<PoolKey> {
-        let nearby = self.read(|ledger| ledger.pools().nearby_with(pool, scope, usable));
-        nearby.overlapping(usable)
     }
 }
 

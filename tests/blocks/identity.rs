@@ -63,7 +63,7 @@ async fn cluster_with_the_id_of_another_uses_none_of_its_blocks() {
     west.restart();
     west.consumer.create_claim("z", "p").await;
     west.consumer
-        .wait_until_unready("z", "WaitingForBlock")
+        .wait_for_reason("z", "RegistryUnreachable")
         .await;
     tokio::time::sleep(WAIT).await;
     for claim in ["y", "z"] {

@@ -27,19 +27,6 @@ pub struct ScopeChange {
 }
 
 impl ScopeChange {
-    /// The change of a pool of which nothing is known: none.
-    pub fn unknown(pool: &PoolKey) -> Self {
-        let own = Scope::Pool(pool.clone());
-        Self {
-            pool: pool.clone(),
-            before: Some(own.clone()),
-            after: own,
-            refusal: None,
-            is_kept: false,
-            affected: Vec::new(),
-        }
-    }
-
     /// The network that the pool leaves.
     pub fn left_network(&self) -> Option<&str> {
         let before = self

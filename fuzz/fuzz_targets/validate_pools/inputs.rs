@@ -1,14 +1,13 @@
 //! Specs of pools, and the state of a cluster.
 
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::Mutex;
 
 use capi_ipam::admission::View;
-use capi_ipam_api::{
-    AccessRules, IPNetwork, NetworkRefusal, NetworkView, OverLimit, Pool, PoolKey, Scope,
-    ScopeChange, Slot,
-};
-use capi_ipam_controller::namespaced_name::NamespacedName;
-use capi_ipam_ip::{Block, Family, UsableBlocks};
+use capi_ipam_api::{IPNetwork, InClusterKind, names};
+use capi_ipam_ip::Block;
+use capi_ipam_ledger::{Ledger, Observe};
+use capi_ipam_provider::api::IPAddress;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use serde_json::{Value, json};
 
@@ -148,68 +147,66 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub fn blocks(&self) -> impl Iterator<Item = Block> {
-        self.in_use.iter().filter_map(|(index, length)| {
-            let address = TEXTS[usize::from(*index) % TEXTS.len()]
-                .split(['/', '-'])
-                .next()?
-                .parse()
-                .ok()?;
-            Some(Block::new(address, *length))
+    /// The blocks in use of the pool of a kind.
+    pub fn blocks(&self, kind: InClusterKind) -> impl Iterator<Item = Block> {
+        self.in_use.iter().filter_map(move |(index, length)| {
+            let text = TEXTS[usize::from(*index) % TEXTS.len()];
+            let address: IpAddr = text.split(['/', '-']).next()?.parse().ok()?;
+            let address = address.to_canonical();
+            Some(if kind.has_prefixes() {
+                Block::new(address, *length)
+            } else {
+                Block::address(address)
+            })
         })
+    }
+
+    /// The cluster as admission of a kind sees it.
+    pub fn view(&self, kind: InClusterKind) -> LedgerView {
+        if !self.complete {
+            return LedgerView(None);
+        }
+        let mut ledger = Ledger::default();
+        if let Some(length) = self.declared_length {
+            for name in ["lab", "other"] {
+                ledger.apply_network(&network(name, length));
+            }
+        }
+        for (index, block) in self.blocks(kind).enumerate() {
+            ledger.apply(&address(kind, index, block));
+        }
+        LedgerView(Some(Mutex::new(ledger)))
     }
 }
 
-impl View for Cluster {
-    fn is_complete(&self) -> bool {
-        self.complete
-    }
-    fn in_use(&self, _: &PoolKey, filter: &dyn Fn(Block) -> bool) -> Vec<Block> {
-        self.blocks().filter(|block| filter(*block)).collect()
-    }
-    fn overlapping(&self, pool: &PoolKey, _: &Scope, _: &UsableBlocks) -> Vec<PoolKey> {
-        vec![pool.clone(); self.in_use.len()]
-    }
-    fn network_length(&self, _: &str, _: Family) -> Option<u8> {
-        self.declared_length
-    }
-    fn scope_change(&self, key: &PoolKey, _: &Pool) -> ScopeChange {
-        ScopeChange {
-            refusal: Some(NetworkRefusal::NotFound("lab".into())),
-            ..ScopeChange::unknown(key)
+fn network(name: &str, length: u8) -> IPNetwork {
+    let lengths = json!({"ipv4": length, "ipv6": length});
+    let network = json!({
+        "metadata": {"name": name, "uid": name}, "spec": {}, "status": {"blockLengths": lengths},
+    });
+    serde_json::from_value(network).expect("a network")
+}
+
+fn address(kind: InClusterKind, index: usize, block: Block) -> IPAddress {
+    let name = format!("a-{index}");
+    let pool = json!({"apiGroup": names::GROUP, "kind": kind.name(), "name": "p"});
+    let address = json!({
+        "metadata": {"namespace": "n", "name": name, "uid": name},
+        "spec": {
+            "claimRef": {"name": name}, "address": block.base().to_string(), "prefix": block.length(),
+            "poolRef": pool,
+        },
+    });
+    serde_json::from_value(address).expect("an address")
+}
+
+/// The ledger that admission reads; none as long as the objects are being listed.
+pub struct LedgerView(Option<Mutex<Ledger>>);
+
+impl View for LedgerView {
+    fn with_ledger(&self, read: &mut dyn FnMut(&Ledger)) {
+        if let Some(ledger) = &self.0 {
+            read(&ledger.lock().expect("it is not poisoned"));
         }
-    }
-    fn pool(&self, _: &PoolKey) -> Option<(Scope, Option<Arc<UsableBlocks>>)> {
-        None
-    }
-    fn is_in_other_block(&self, _: &PoolKey, _: Block) -> bool {
-        false
-    }
-    fn scope_changes(&self, _: &IPNetwork) -> Vec<ScopeChange> {
-        Vec::new()
-    }
-    fn network(&self, _: &str) -> NetworkView {
-        NetworkView::default()
-    }
-    fn lacks_registry(&self, _: &str) -> bool {
-        false
-    }
-    fn networks_of_registry(&self, _: &str) -> Vec<String> {
-        Vec::new()
-    }
-    fn blocks_of_other_registry(&self, _: &str, _: &str) -> Option<(String, usize)> {
-        None
-    }
-    fn shared_block_length(&self, _: &str, _: Family) -> Option<u8> {
-        None
-    }
-    fn reservations_without_pool(&self, _: &PoolKey, _: &Scope) -> usize {
-        0
-    }
-    fn over_limit(&self, _: &PoolKey, _: &AccessRules) -> OverLimit {
-        OverLimit::default()
-    }
-    fn owners(&self, _: &Slot) -> Vec<NamespacedName> {
-        Vec::new()
     }
 }

@@ -1,10 +1,10 @@
-use capi_ipam_api::InClusterKind::{self, GlobalIPPool, IPPool};
-use capi_ipam_api::{MemberPhase, NetworkRefusal, NetworkView, PoolKey, Scope, ScopeChange};
+use capi_ipam_api::InClusterKind::{self, GlobalIPPool};
+use capi_ipam_api::{NetworkRefusal, PoolKey, Scope, ScopeChange};
 use capi_ipam_ip::Block;
 use serde_json::Value;
 
 use super::*;
-use crate::admission::tests::Cluster;
+use crate::admission::tests::{self, Cluster, registry, reservation, slice};
 
 fn review_request(operation: &str, old: &Value, new: &Value, view: &Cluster) -> Decision {
     let kind = json!({"group": names::GROUP, "version": names::POOL_VERSION, "kind": "IPNetwork"});
@@ -77,33 +77,25 @@ fn network_in_use_is_deleted_only_with_annotation() {
             .extend(metadata.as_object().unwrap().clone());
         review_request("DELETE", &old, &Value::Null, view)
     };
-    let members = vec![
-        (pool(IPPool, "p"), MemberPhase::Leaving),
-        (pool(GlobalIPPool, "g"), MemberPhase::Member),
-    ];
-    let network = NetworkView {
-        members,
-        needed_by: 2,
-        ..NetworkView::default()
-    };
-    let with_pools = Cluster {
-        network,
-        ..Cluster::default()
-    };
-    let reserved = NetworkView {
-        reservations: 2,
-        ..NetworkView::default()
-    };
-    let with_reservations = Cluster {
-        network: reserved,
-        ..Cluster::default()
-    };
+    let spec = json!({"addresses": ["10.0.0.1"], "prefix": 24, "network": "lab"});
+    let mut global = tests::pool("GlobalInClusterIPPool", "g", &spec);
+    global["metadata"]["namespace"] = Value::Null;
+    let mut namespaced = tests::pool("InClusterIPPool", "p", &spec);
+    namespaced["metadata"]["namespace"] = json!("secret");
+    let lab = || tests::network("lab", &json!({}));
+    let with_pools = Cluster::with(&[lab(), global, namespaced]);
+    let reserved = ["10.0.0.1", "10.0.0.2"].map(|address| reservation("n.lab", address));
+    let [first, second] = reserved;
+    let with_reservations = Cluster::with(&[lab(), first, second]);
     for (view, text) in [
         (
             &with_pools,
             "In use: GlobalInClusterIPPool g and 1 namespaced pool, 0 reservations",
         ),
-        (&with_reservations, "In use: no pools, 2 reservations"),
+        (
+            &with_reservations,
+            "In use: 1 namespaced pool, 2 reservations",
+        ),
     ] {
         let status = delete(&json!({}), view).unwrap_err();
         assert_eq!(status.code, 400);
@@ -131,10 +123,7 @@ fn network_in_use_is_deleted_only_with_annotation() {
         );
         assert_eq!(delete(&json!({"name": "other"}), view), Ok(Vec::new()));
     }
-    let incomplete = Cluster {
-        incomplete: true,
-        ..Cluster::default()
-    };
+    let incomplete = Cluster::incomplete();
     assert_eq!(delete(&json!({}), &incomplete).unwrap_err().code, 503);
     // A specification that this version cannot read does not keep the object.
     let unreadable = json!({"metadata": {"name": "other"}, "spec": 5});
@@ -147,11 +136,10 @@ fn network_in_use_is_deleted_only_with_annotation() {
 #[test]
 fn network_without_its_registry_is_warned_about() {
     let spec = json!({"blocks": {"registry": "site", "size": 64}});
-    assert_eq!(review_spec(&spec, &Cluster::default()), Ok(Vec::new()));
-    let view = Cluster {
-        lacks_registry: true,
-        ..Cluster::default()
-    };
+    for view in [Cluster::with(&[registry()]), Cluster::incomplete()] {
+        assert_eq!(review_spec(&spec, &view), Ok(Vec::new()));
+    }
+    let view = Cluster::default();
     let warnings = review_spec(&spec, &view).unwrap();
     let expected = "spec.blocks.registry: IPRegistry site does not exist; until it is created, no block is taken, and claims \
                     wait";
@@ -161,10 +149,12 @@ fn network_without_its_registry_is_warned_about() {
 
 #[test]
 fn network_changes_its_registry_after_its_blocks_are_returned() {
-    let in_site = Cluster {
-        old_registry: Some("site"),
-        ..Cluster::default()
-    };
+    let mut other = registry();
+    other["metadata"] = json!({"name": "other", "uid": "other"});
+    let lab = tests::network("lab", &json!({}));
+    let slices = [slice("10.0.0.0"), slice("10.0.0.64")];
+    let [first, second] = slices;
+    let in_site = Cluster::with(&[registry(), other.clone(), lab, first, second]);
     let of = |registry: &str| network(&json!({"blocks": {"registry": registry, "size": 64}}));
     let update =
         |old: &Value, new: &Value, view: &Cluster| review_request("UPDATE", old, new, view);
@@ -179,7 +169,7 @@ fn network_changes_its_registry_after_its_blocks_are_returned() {
 
     assert_eq!(update(&none, &of("site"), &in_site), Ok(Vec::new()));
     assert_eq!(
-        update(&none, &of("other"), &Cluster::default()),
+        update(&none, &of("other"), &Cluster::with(&[other])),
         Ok(Vec::new())
     );
     // Other fields of a network that names another registry already can be changed.
@@ -238,17 +228,7 @@ fn change_that_moves_pools_in_use_is_warned_about() {
         change("e", own("e"), own("e"), ambiguous(), &[]),
         change("f", lab(), lab(), ambiguous(), &[]),
     ];
-    let view = Cluster {
-        changes,
-        ..Cluster::default()
-    };
-    let warnings = review_request(
-        "UPDATE",
-        &network(&json!({})),
-        &network(&json!({"pools": {}})),
-        &view,
-    )
-    .unwrap();
+    let warnings = scope_changes::of_network(&changes);
     let expected = [
         "spec: pools leave the network with 2 addresses in use, which other pools of the network can then allocate: \
          GlobalInClusterIPPool a; ",

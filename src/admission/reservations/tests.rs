@@ -7,21 +7,14 @@ use capi_ipam_webhook::review::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::admission::tests::Cluster;
+use crate::admission::tests::{self, Cluster};
 
 /// A cluster with one pool of ten addresses; one of them is in use.
 fn cluster() -> Cluster {
-    let pool = json!({
-        "kind": "InClusterIPPool",
-        "metadata": {"namespace": "n", "name": "p"},
-        "spec": {"addresses": ["10.0.0.1-10.0.0.10"], "prefix": 24},
-    });
-    Cluster {
-        pool: serde_json::from_value(pool).unwrap(),
-        other_block: Some("10.0.0.66"),
-        owner: Some(("10.0.0.3", NamespacedName::new("n", "holder"))),
-        ..Cluster::default()
-    }
+    Cluster::with(&[
+        tests::pool_of("10.0.0.1-10.0.0.10"),
+        tests::address("holder", "10.0.0.3"),
+    ])
 }
 
 fn reservation(last: u8, change: Value) -> Value {
@@ -115,11 +108,6 @@ fn reservations_without_effect_are_denied_with_field() {
             "does not contain this address",
         ),
         (
-            reservation(66, json!({})),
-            "spec.address",
-            "10.0.0.66 is not in a block that this management cluster has",
-        ),
-        (
             reservation(3, json!({})),
             "spec.address",
             "in use by an IPAddress (see",
@@ -189,6 +177,26 @@ fn reservations_without_effect_are_denied_with_field() {
         );
     }
     assert_eq!(denied(review_of(Operation::Create, json!(7))).0, 400);
+}
+
+#[test]
+fn address_in_a_block_of_another_cluster_is_denied() {
+    let spec = json!({"addresses": ["10.0.0.1-10.0.0.100"], "prefix": 24, "network": "lab"});
+    let view = Cluster::with(&[
+        tests::registry(),
+        tests::sharing_network(),
+        tests::slice("10.0.0.0"),
+        tests::pool("InClusterIPPool", "p", &spec),
+    ]);
+    let review_of = |address: &str| {
+        let request = request_for(Operation::Create, tests::reservation("n.lab", address));
+        review(&request, &view)
+    };
+    assert!(warnings_of(review_of("10.0.0.2")).is_empty());
+    let (_, fields, message) = denied(review_of("10.0.0.66"));
+    assert_eq!(fields, ["spec.address"]);
+    let text = "10.0.0.66 is not in a block that this management cluster has";
+    assert!(message.contains(text), "{message}");
 }
 
 #[test]
