@@ -70,6 +70,30 @@ async fn restored_api_server_gives_no_block_twice() {
     Box::pin(restored_registry_gives_no_block_twice(Hub::kubernetes())).await;
 }
 
+/// No manager of the management cluster runs when the registry loses the record of its block, and its sign of
+/// life shows no loss.
+#[tokio::test]
+async fn lost_record_of_a_held_block_is_noticed_at_the_start() {
+    let site = Site::start(Hub::nats(), blocks()).await;
+    let west = &site.west;
+    west.create_pool("p", "10.0.1.0-10.0.1.15").await;
+    west.bind("p", &numbered("w-", 1)).await;
+    site.wait_for_record("cluster.east").await;
+    west.kill();
+    site.lose_record("10.0.1.0/30").await;
+    west.restart();
+    let text = west.wait_for_registry("False", "RegistryRestored").await;
+    assert!(text.contains("east"), "{text}");
+    site.wait_for_holder("10.0.1.0/30", Some("west")).await;
+    west.bind("p", &numbered("x-", 3)).await;
+    west.consumer.create_claim("y", "p").await;
+    west.consumer
+        .wait_for_message("y", "WaitingForBlock", "it has lost some")
+        .await;
+    tokio::time::sleep(WAIT).await;
+    assert_eq!(west.blocks().await, ["10.0.1.0/30"], "others may be lost");
+}
+
 /// The backup is of a time when west had returned the block that it has taken back since.
 #[tokio::test]
 async fn block_in_use_that_a_backup_shows_as_returned_is_kept() {

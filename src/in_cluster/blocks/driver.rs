@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use capi_ipam_controller::clock;
 use capi_ipam_ip::Block;
 use capi_ipam_ledger::{BlockSlice, Ledger, NetworkBlocks};
+use capi_ipam_protocol::block::Record;
 
 use super::open_registry::{OpenRegistry, Requester};
 use super::reservation_list::ReservationLists;
@@ -40,6 +41,8 @@ pub(super) struct Driver {
     network_writes: HashMap<Arc<str>, NetworkWrites>,
     /// The number of steps that were sent.
     sent: u64,
+    /// Whether the records of the blocks of this management cluster were compared.
+    has_compared: bool,
     /// The records of blocks by network, sorted by who has them.
     sorted: SortedNetworks,
     /// The lists that decide on returns.
@@ -57,6 +60,7 @@ impl Driver {
             is_held_back: false,
             network_writes: HashMap::new(),
             sent: 0,
+            has_compared: false,
             sorted: SortedNetworks::default(),
             lists: ReservationLists::default(),
         }
@@ -111,6 +115,10 @@ impl Driver {
             let is_target = places.contains(place) && *memory != Memory::default();
             is_target || memory.unread.is_some()
         });
+        if self.registry.is_confirmed() && !self.has_compared {
+            self.compare_own_records(&all, second).await;
+            self.has_compared = true;
+        }
         // No claim waits for a return.
         all.sort_by_key(Target::is_unused);
         let mut next = INTERVAL;
@@ -139,6 +147,35 @@ impl Driver {
             self.registry.succeeded(Requester::Driver);
         }
         next
+    }
+
+    /// Compares the confirmed blocks of this management cluster with their records, before any is written: one that
+    /// is missing was lost while no process of this management cluster has watched, and those of others may be lost,
+    /// too. Later, somebody has deleted it.
+    async fn compare_own_records(&self, all: &[Target], second: i64) {
+        for target in all {
+            if !self.lacks_record(target, second) {
+                continue;
+            }
+            // The list can be older than the slice.
+            let found = self.registry.read(&target.key()).await;
+            if !matches!(found, Ok(Some(_))) {
+                self.registry.lacks_own_record();
+                return;
+            }
+        }
+    }
+
+    /// Whether the listed records lack that of a block that this management cluster has confirmed.
+    fn lacks_record(&self, target: &Target, second: i64) -> bool {
+        let is_own = |slice: &BlockSlice| {
+            slice.state().is_confirmed()
+                && self.has_own_id(slice)
+                && !self.names_other_registry(slice)
+        };
+        target.is_shared
+            && target.slice.as_ref().is_some_and(is_own)
+            && target.shown(second) == Record::Absent
     }
 
     /// Whether the registry shows what this management cluster has of a block. A registry that was restored can

@@ -1,7 +1,8 @@
 //! A registry whose requests are measured.
 
 use std::future::Future;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use capi_ipam_controller::metrics::{Description, Metrics};
 use capi_ipam_registry::{Created, Entry, Key, Record, Registry, RegistryError};
@@ -47,6 +48,9 @@ const REQUEST_LABELS: [&str; 3] = ["read", CREATE, "update"];
 /// ends within the deadlines of a request and a few reads.
 const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 10.0, 30.0];
 
+/// A request that takes longer is reported.
+const SLOW: Duration = Duration::from_secs(2);
+
 /// The labels of a metric, with their values.
 type Labels = Vec<(&'static str, String)>;
 
@@ -91,6 +95,7 @@ pub(super) struct MeasuredRegistry {
     /// The name of the IPRegistry.
     name: String,
     metrics: RequestMetrics,
+    is_slow: AtomicBool,
 }
 
 impl MeasuredRegistry {
@@ -100,6 +105,7 @@ impl MeasuredRegistry {
             registry,
             name: name.to_owned(),
             metrics,
+            is_slow: AtomicBool::new(false),
         };
         for request in REQUEST_LABELS {
             for result in RESULTS {
@@ -142,8 +148,15 @@ impl MeasuredRegistry {
         self.counter(request, label).inc();
         let labels = self.labels(request);
         let durations = self.metrics.durations.get_or_create(&labels);
-        durations.observe(start.elapsed().as_secs_f64());
+        let elapsed = start.elapsed();
+        durations.observe(elapsed.as_secs_f64());
+        self.is_slow.store(elapsed >= SLOW, Ordering::Relaxed);
         result
+    }
+
+    /// Whether the last request took long.
+    pub(super) fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
     }
 
     pub(super) async fn read(&self, key: &Key) -> Result<Option<Entry>, RegistryError> {
@@ -180,8 +193,8 @@ impl MeasuredRegistry {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use std::future::ready;
     use std::sync::Arc;
-    use std::time::Duration;
 
     use async_trait::async_trait;
     use capi_ipam_controller::watch::EventHandler;
@@ -254,6 +267,21 @@ pub(super) mod tests {
         fn settle_time(&self) -> Duration {
             Duration::ZERO
         }
+    }
+
+    #[tokio::test]
+    async fn slow_requests_are_noticed_until_one_is_fast() {
+        let requests = RequestMetrics::register(&Metrics::default());
+        let registry = MeasuredRegistry::new(Arc::new(ReadOnly::default()), "site", requests);
+        let slow = async {
+            std::thread::sleep(SLOW);
+            Ok(())
+        };
+        registry.measure("read", |()| false, slow).await.unwrap();
+        assert!(registry.is_slow());
+        let fast = ready(Ok(()));
+        registry.measure("read", |()| false, fast).await.unwrap();
+        assert!(!registry.is_slow());
     }
 
     #[tokio::test]

@@ -578,6 +578,12 @@ impl OpenRegistry {
         self.state.lock().is_outdated = false;
     }
 
+    /// The registry lacks the record of a block of this management cluster: it has lost writes, also if its sign of
+    /// life shows none.
+    pub(super) fn lacks_own_record(&self) {
+        self.begin_recovery(|_| true);
+    }
+
     /// The largest number of writes of the record of this management cluster that is known.
     pub(super) fn writes(&self) -> Option<u64> {
         self.state.lock().writes

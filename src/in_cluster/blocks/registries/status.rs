@@ -11,6 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::in_cluster::blocks::open_registry::{ConnectError, MAX_CLUSTERS, OpenRegistry, Trouble};
 use crate::in_cluster::blocks::recovery::RECOVERY_TIMEOUT;
 
+/// What an operator has to do about slow requests.
+const SLOW: &str = "the last request to the registry took more than 2 s, and claims that need another block wait as long; \
+                    check the load of the registry, and the network";
+
 pub(super) fn conditions_of(registry: &IPRegistry) -> Vec<Condition> {
     match &registry.status {
         Some(status) => status.conditions.clone(),
@@ -47,7 +51,15 @@ pub(super) fn ready(
     let (reason, message) = match opened {
         Ok(opened) => match opened.trouble() {
             Some(trouble) => described(opened, &trouble, known),
-            None => return Condition::new(conditions::READY, true, conditions::REGISTRY_READY, ""),
+            None => {
+                let message = if opened.backend.is_slow() { SLOW } else { "" };
+                return Condition::new(
+                    conditions::READY,
+                    true,
+                    conditions::REGISTRY_READY,
+                    message,
+                );
+            }
         },
         Err(error) if error.is_of_settings() => (conditions::INVALID_SPEC, error_chain(error)),
         Err(error) => (conditions::REGISTRY_UNREACHABLE, error_chain(error)),
