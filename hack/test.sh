@@ -4,13 +4,13 @@
 #   hack/test.sh             all tests
 #   hack/test.sh ARGUMENTS   the tests that these arguments of `cargo test` select
 #
-# TEST_JOBS is the number of test programs that run at the same time (default 3), and RUST_TEST_THREADS the number of
+# TEST_JOBS is the number of test programs that run at the same time (default 4), and RUST_TEST_THREADS the number of
 # tests that run at the same time in each of them (default: as many as there are processors). Most tests run their own API
 # server, and use one processor on average. Their output is kept in target/test-logs.
 set -euo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 cargo=${CARGO:-cargo}
-jobs=${TEST_JOBS:-3}
+jobs=${TEST_JOBS:-4}
 logs=target/test-logs
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$(getconf _NPROCESSORS_ONLN)}
 # Several API servers run at the same time. With one processor each, a start takes a tenth less processor time.
