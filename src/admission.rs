@@ -1,5 +1,5 @@
 //! Admission and conversion of pools and reservations: pure functions of the new object, the old
-//! object and a [`View`] of the cluster.
+//! object and the ledger, of which a [`View`] returns the current state.
 //!
 //! - [`pools`]: validates creations, updates and deletions of pools, with warnings about probable
 //!   mistakes;
