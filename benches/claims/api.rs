@@ -14,6 +14,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+/// The number of concurrent requests of a consumer and of a baseline.
+pub(crate) const AT_ONCE: usize = 32;
+
 /// The API group of the contract and of the pools.
 pub(crate) const GROUP: &str = "ipam.cluster.x-k8s.io";
 

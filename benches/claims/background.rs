@@ -7,9 +7,9 @@ use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use support::wait::eventually_within;
 
-use crate::api::folder;
+use crate::api::{AT_ONCE, folder};
 use crate::cluster::Cluster;
-use crate::consumer::{AT_ONCE, Consumer};
+use crate::consumer::Consumer;
 use crate::load::{Load, peak};
 use crate::measure::{Figure, Outcome};
 use crate::options::Work;

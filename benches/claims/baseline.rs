@@ -8,9 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::api::{Api, GROUP, Identity, folder};
-use crate::cluster::Cluster;
-use crate::consumer::{AT_ONCE, Consumer};
+use crate::api::{AT_ONCE, Api, GROUP, Identity, folder};
 
 pub(crate) struct Baseline {
     api: Api,
@@ -25,24 +23,30 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    pub(crate) async fn new(cluster: &Cluster<'_>, consumer: &Consumer, reserve: bool) -> Self {
-        let api = cluster.provider.clone();
-        let mut watches = JoinSet::new();
-        if reserve && cluster.options.complete_baseline {
-            for plural in ["ipaddressclaims", "ipaddresses", "ipreservations"] {
-                let events = api.watch(&folder("", plural), "resourceVersion=0").await;
-                watches.spawn(events.try_for_each(async |_| Ok(())));
-            }
-        }
+    /// A baseline for the claims of a namespace, without reservations and watches.
+    pub(crate) fn bare(api: &Api, namespace: &str, pools: &[Identity]) -> Self {
         Self {
-            api,
-            namespace: consumer.namespace.clone(),
-            pools: consumer.pools.clone(),
-            reserve,
+            api: api.clone(),
+            namespace: namespace.to_owned(),
+            pools: pools.to_vec(),
+            reserve: false,
             permits: Semaphore::new(AT_ONCE),
-            watches,
+            watches: JoinSet::new(),
             held: Mutex::default(),
         }
+    }
+
+    /// As this one, with reservations, and with the watches of a provider if it is `complete`.
+    pub(crate) async fn with_reservations(mut self, complete: bool) -> Self {
+        self.reserve = true;
+        if complete {
+            for plural in ["ipaddressclaims", "ipaddresses", "ipreservations"] {
+                let path = folder("", plural);
+                let events = self.api.watch(&path, "resourceVersion=0").await;
+                self.watches.spawn(events.try_for_each(async |_| Ok(())));
+            }
+        }
+        self
     }
 
     pub(crate) async fn bind(&self, number: usize, claim: Identity) {

@@ -17,9 +17,9 @@ use support::manager::Manager;
 use support::process::Memory;
 use support::registry::{Hub, REGISTRY};
 
-use crate::api::{GROUP, folder};
+use crate::api::{AT_ONCE, GROUP, folder};
 use crate::cluster::Cluster;
-use crate::consumer::{AT_ONCE, Consumer};
+use crate::consumer::Consumer;
 use crate::load::{By, Load, Pairs, peak};
 use crate::measure::{Figure, Meter, Outcome, percentile};
 use crate::restart::first_bound;

@@ -10,6 +10,7 @@ use support::ports::free_port;
 use tokio::task::JoinHandle;
 
 use crate::api::Api;
+use crate::baseline::Baseline;
 use crate::consumer::Consumer;
 use crate::measure::seconds_of;
 use crate::options::Options;
@@ -58,6 +59,19 @@ impl<'a> Cluster<'a> {
             api,
             provider,
         }
+    }
+
+    /// A baseline for the claims of a consumer.
+    pub(crate) async fn baseline(&self, consumer: &Consumer, reserve: bool) -> Baseline {
+        let Consumer {
+            namespace, pools, ..
+        } = consumer;
+        let baseline = Baseline::bare(&self.provider, namespace, pools);
+        if !reserve {
+            return baseline;
+        }
+        let is_complete = self.options.complete_baseline;
+        baseline.with_reservations(is_complete).await
     }
 
     /// Starts the measured manager and does not wait.

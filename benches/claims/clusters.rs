@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use support::webhooks::Webhooks;
 
 use crate::api::{GROUP, Identity, folder};
-use crate::baseline::Baseline;
 use crate::cluster::Cluster;
 use crate::consumer::{Consumer, Timed};
 use crate::load::peak;
@@ -57,7 +56,7 @@ pub(crate) async fn run(cluster: &Cluster<'_>, count: usize) -> Outcome {
 /// ownership of the claim.
 async fn baseline(cluster: &Cluster<'_>, count: usize) -> Phase {
     let consumer = cluster.consumer("baseline", 1).await;
-    let baseline = Baseline::new(cluster, &consumer, true).await;
+    let baseline = cluster.baseline(&consumer, true).await;
     cluster.settle(None).await;
     let meter = Meter::start(&cluster.plane, None);
     let timed = create(&consumer, count, async |number, cluster| {

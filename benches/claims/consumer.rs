@@ -6,12 +6,9 @@ use std::time::{Duration, Instant};
 use futures::{Stream, StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use crate::api::{Api, GROUP, Identity, folder};
+use crate::api::{AT_ONCE, Api, GROUP, Identity, folder};
 use crate::baseline::Baseline;
 use crate::claim_watch::{Change, ClaimWatch};
-
-/// The number of concurrent requests of the consumer and of a baseline.
-pub(crate) const AT_ONCE: usize = 32;
 
 /// How long something took for a number of claims.
 #[derive(Clone, Debug, Default)]

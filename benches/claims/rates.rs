@@ -13,7 +13,6 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::baseline::Baseline;
 use crate::cluster::Cluster;
 use crate::consumer::Consumer;
 use crate::load::{By, Cycle, Load, peak};
@@ -166,7 +165,7 @@ async fn baseline(
     at_once: bool,
 ) -> Cycle {
     let consumer = cluster.consumer("baseline", pools).await;
-    let baseline = Baseline::new(cluster, &consumer, reserve).await;
+    let baseline = cluster.baseline(&consumer, reserve).await;
     let load = Load {
         cluster,
         consumer: &consumer,

@@ -7,10 +7,9 @@ use futures::{StreamExt as _, stream};
 use serde_json::json;
 use support::consumer::unique;
 
-use crate::api::{GROUP, folder};
+use crate::api::{AT_ONCE, GROUP, folder};
 use crate::baseline::now;
 use crate::cluster::Cluster;
-use crate::consumer::AT_ONCE;
 use crate::measure::{Figure, Outcome, median};
 use crate::restart::quiet_start;
 
