@@ -25,12 +25,14 @@ use capi_ipam_api::{AddressingItem, ClusterAddressing, conditions, names};
 use capi_ipam_controller::client::{CallError, Creation, ResourceClient, error_chain};
 use capi_ipam_controller::controller::{
     Action, Attempt, ControllerBuilder, Finalized, Protect, Protection, Reconciler, Store, Trigger,
+    retry_write,
 };
 use capi_ipam_controller::events::EventPublisher;
 use capi_ipam_controller::expectations::EXPECTATION_TTL;
 use capi_ipam_controller::manager::Manager;
 use capi_ipam_controller::namespaced_name::NamespacedName;
 use capi_ipam_controller::patch;
+use capi_ipam_controller::retry::Retry;
 use capi_ipam_controller::watch::{WatchApi, WatchSpec};
 use capi_ipam_provider::advanced::{ContractClient, ProviderSetup, Selection, StatusWriter};
 use capi_ipam_provider::api::{AddressableCluster, IPAddressClaim};
@@ -328,7 +330,7 @@ impl AddressingReconciler {
         }
         if outcome.has_reason(conditions::CLAIM_NAME_IN_USE) {
             // The claim can be one that is not watched.
-            outcome.retry = Some(CHECK_INTERVAL);
+            outcome.retry = outcome.retry.into_iter().chain([CHECK_INTERVAL]).min();
         }
         outcome
     }
@@ -413,10 +415,8 @@ impl AddressingReconciler {
             found.push((item, claim));
         }
         let claims = claims_of_items(found.into_iter());
-        // What is released late is not bound.
-        let is_unused = |item: &str, known: &ItemClaim| {
-            !is_delivered && is_unused(cluster, addressing, item, known, None)
-        };
+        let is_unused =
+            |item: &str, known: &ItemClaim| is_unused(cluster, addressing, item, known, None);
         with_addresses(&self.contract, claims, is_unused, cluster, is_delivered).await
     }
 
@@ -483,9 +483,9 @@ fn claims_of_items<'a>(
     claims
 }
 
-/// Reads the addresses of the claims that decide what is done: those of claims that the Cluster does
-/// not own or that are being deleted, and those of all others if all that are used are bound, as
-/// long as the Cluster does not have its addresses.
+/// Reads the addresses that decide what is done. For a Cluster that has its addresses these are all
+/// if a claim is not certain: its ConfigMaps can be missing. For others they are all if all claims
+/// that are used are bound, and before those of the claims that are not certain.
 async fn with_addresses<'a>(
     contract: &ContractClient,
     mut claims: BTreeMap<&'a str, ItemClaim>,
@@ -493,18 +493,17 @@ async fn with_addresses<'a>(
     cluster: &AddressableCluster,
     is_delivered: bool,
 ) -> Result<BTreeMap<&'a str, ItemClaim>, CallError> {
-    let mut known = claims.iter();
-    let all_bound = known.all(|(item, known)| known.is_bound() || is_unused(item, known));
-    for (item, known) in &mut claims {
+    let needs_all = if is_delivered {
+        !claims
+            .values()
+            .all(|known| is_certain(&known.claim, cluster))
+    } else {
+        let mut known = claims.iter();
+        known.all(|(item, known)| known.is_bound() || is_unused(item, known))
+    };
+    for known in claims.values_mut() {
         let claim = &known.claim;
-        let is_deleting = claim.metadata.deletion_timestamp.is_some();
-        let is_certain = is_owned_by(claim, &cluster.metadata) && !is_deleting;
-        let is_needed = if is_delivered {
-            is_unused(item, known)
-        } else {
-            all_bound
-        };
-        if is_certain && !is_needed {
+        if !needs_all && is_certain(claim, cluster) {
             continue;
         }
         if let Some(address) = claim.bound_address() {
@@ -514,6 +513,11 @@ async fn with_addresses<'a>(
         }
     }
     Ok(claims)
+}
+
+/// Whether a claim is that of a Cluster, whatever its address is.
+fn is_certain(claim: &IPAddressClaim, cluster: &AddressableCluster) -> bool {
+    is_owned_by(claim, &cluster.metadata) && claim.metadata.deletion_timestamp.is_none()
 }
 
 /// Creates a claim. Returns it, unless another object has its name, and why the Cluster does not have
@@ -578,6 +582,10 @@ impl Reconciler for SharedReconciler {
     type Object = ClusterAddressing;
     type State = ();
     type Error = CallError;
+
+    fn retry(&self, error: &CallError, failures: u32) -> Retry {
+        retry_write(error, failures)
+    }
 
     async fn reconcile(
         &self,

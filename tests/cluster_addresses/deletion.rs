@@ -155,6 +155,30 @@ async fn cluster_that_is_created_again_without_the_record_keeps_its_endpoint() {
     assert_endpoint_is_kept(&scene).await;
 }
 
+/// A restore creates the IPAddress last.
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_whose_address_does_not_exist_is_kept_for_the_next_cluster() {
+    let scene = Scene::with_options(Options::default(), &AT_ONCE).await;
+    scene.create_addressing(json!([endpoint()])).await;
+    scene.create_selected_cluster("alpha", json!({})).await;
+    let (mut again, first) = manifest_of_alpha(&scene).await;
+    again["metadata"]["annotations"].take();
+    scene
+        .force_delete(&scene.addresses(), "alpha-endpoint")
+        .await;
+    scene.delete("cluster", "alpha");
+    create_again(&scene, again).await;
+    // Longer than the grace period.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    let claim = scene.the_claim("alpha-endpoint").await;
+    assert!(claim.metadata.deletion_timestamp.is_none());
+    scene
+        .create_address("alpha-endpoint", "vips", "10.0.0.10")
+        .await;
+    wait_for_other_owner(&scene, &first).await;
+    assert_endpoint_is_kept(&scene).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_claim_is_kept_while_the_cluster_has_its_address_without_the_record() {
     let scene = Scene::start().await;
@@ -199,6 +223,82 @@ async fn restored_cluster_whose_claim_has_another_address_is_reported() {
     let message = scene.wait_for_problem("ClaimMissing").await;
     assert_contains(&message, "alpha-endpoint");
     scene.assert_address("alpha-endpoint", "10.0.0.10").await;
+}
+
+/// A record of the endpoint and of the prefix of the load balancers, and the fields with it.
+fn record_of_both() -> (Value, Value) {
+    let record = json!({
+        "item:endpoint": "10.0.0.10", "item:lb": "10.128.0.0/20",
+        "spec.controlPlaneEndpoint.host": "10.0.0.10",
+    });
+    let spec = json!({"controlPlaneEndpoint": {"host": "10.0.0.10", "port": 6443}});
+    (record, spec)
+}
+
+/// Creates the claim of the load balancers, as a restore does.
+async fn restore_load_balancers(scene: &Scene, metadata: Value) {
+    let kind = InClusterKind::PrefixPool.name();
+    scene
+        .create_claim_with("alpha-lb", kind, "pods", metadata)
+        .await;
+    scene.assert_address("alpha-lb", "10.128.0.0").await;
+}
+
+async fn wait_for_owner(scene: &Scene, claim: &str) {
+    until("the Cluster owns the claim", async || {
+        let claim = scene.the_claim(claim).await;
+        Some(!claim.owner_references().is_empty())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn config_maps_are_restored_when_the_last_claim_is_bound() {
+    let scene = Scene::start().await;
+    let (record, spec) = record_of_both();
+    create_with_record(&scene, record, spec).await;
+    scene
+        .create_addressing(json!([endpoint(), load_balancers()]))
+        .await;
+    scene
+        .bind_with_metadata("alpha-endpoint", "vips", metadata_of_claim())
+        .await;
+    wait_for_owner(&scene, "alpha-endpoint").await;
+    restore_load_balancers(&scene, metadata_of_claim()).await;
+    scene.wait_for_config_map("alpha-lb-metallb").await;
+    wait_for_owner(&scene, "alpha-lb").await;
+}
+
+/// The garbage collection has not deleted the ConfigMap of the earlier Cluster yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_are_protected_before_config_maps_are_restored() {
+    let scene = Scene::with_options(Options::default(), &AT_ONCE).await;
+    let config_map = format!("--namespace={}", scene.namespace);
+    scene
+        .plane
+        .kubectl(&["create", "configmap", "alpha-lb-metallb", &config_map]);
+    let (record, spec) = record_of_both();
+    create_with_record(&scene, record, spec).await;
+    let mut metadata = metadata_of_claim();
+    metadata["finalizers"].take();
+    scene
+        .bind_with_metadata("alpha-endpoint", "vips", metadata.clone())
+        .await;
+    restore_load_balancers(&scene, metadata).await;
+    scene
+        .create_addressing(json!([endpoint(), load_balancers()]))
+        .await;
+    let message = scene.wait_for_problem("DeliveryFailed").await;
+    assert_contains(&message, "ConfigMap alpha-lb-metallb exists");
+    for claim in ["alpha-endpoint", "alpha-lb"] {
+        scene.delete("ipaddressclaim", claim);
+    }
+    assert_endpoint_is_kept(&scene).await;
+    scene.delete("configmap", "alpha-lb-metallb");
+    scene.wait_for_config_map("alpha-lb-metallb").await;
+    for claim in ["alpha-endpoint", "alpha-lb"] {
+        wait_for_owner(&scene, claim).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -400,10 +400,10 @@ pub struct ClusterAddressingStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub observed_generation: Option<i64>,
-    /// Number of selected Clusters.
+    /// Number of selected Clusters, and of those that have a part of their addresses.
     #[serde(default)]
     pub clusters: i64,
-    /// Number of selected Clusters that have their addresses.
+    /// Number of these Clusters that have all their addresses.
     #[serde(default)]
     pub ready: i64,
     /// Clusters with a problem, at most 50: those without addresses, and those in which somebody

@@ -62,13 +62,13 @@ impl ItemClaim {
     }
 
     /// Whether a Cluster has the address.
-    pub(super) fn is_used_by(&self, cluster: &AddressableCluster) -> bool {
+    fn is_used_by(&self, cluster: &AddressableCluster) -> bool {
         let allocated = self.allocated();
         allocated.is_some_and(|allocated| is_used_by(&allocated, cluster))
     }
 
     /// Whether a Cluster can have the address: it has, or the address is not known.
-    fn may_be_used_by(&self, cluster: &AddressableCluster) -> bool {
+    pub(super) fn may_be_used_by(&self, cluster: &AddressableCluster) -> bool {
         match self.allocated() {
             Some(allocated) => is_used_by(&allocated, cluster),
             None => self.is_bound(),
@@ -94,7 +94,7 @@ impl ItemClaim {
 pub(super) enum Step {
     /// Create an IPAddressClaim.
     CreateClaim(Box<IPAddressClaim>),
-    /// Write the owner and the finalizer of an IPAddressClaim: its state before and after.
+    /// Write the finalizer or the owner of an IPAddressClaim: its state before and after.
     ProtectClaim(Box<(IPAddressClaim, IPAddressClaim)>),
     /// Release an IPAddressClaim that the Cluster does not use: delete it, or remove its finalizer
     /// if it is being deleted. The Cluster can use it if one of the ConfigMaps exists.
@@ -164,19 +164,30 @@ pub(super) fn plan(
     let planner = Planner {
         cluster,
         addressing,
+        record: record(cluster, addressing),
         versions,
         request,
     };
-    let record = record(cluster, addressing);
     let mut steps = Vec::new();
-    if let Record::Written(written) = &record {
+    let mut owned = Vec::new();
+    for (item, known) in claims {
+        let Some(write) = planner.protect(item, known) else {
+            continue;
+        };
+        let gets_finalizer = write.finalizers() != known.claim.finalizers();
+        let step = Step::ProtectClaim(Box::new((known.claim.clone(), write)));
+        if gets_finalizer {
+            steps.push(step);
+        } else {
+            owned.push(step);
+        }
+    }
+    // A claim without owner shows that the ConfigMaps can be missing. No address waits for them.
+    if let Record::Written(written) = &planner.record {
         steps.extend(planner.restore_config_maps(written, claims));
     }
-    let protected = claims
-        .iter()
-        .filter_map(|(item, known)| planner.protect(item, known));
-    steps.extend(protected);
-    match record {
+    steps.extend(owned);
+    match &planner.record {
         Record::Missing => steps.extend(planner.allocate(claims)),
         Record::Invalid => {
             let message = format!(
@@ -187,14 +198,14 @@ pub(super) fn plan(
             steps.push(Step::Report(problem));
         }
         Record::Unfinished(written) => {
-            let problems = planner.differences(&written, claims);
+            let problems = planner.differences(written, claims);
             if problems.is_empty() {
                 steps.extend(planner.allocate(claims));
             }
             steps.extend(problems.into_iter().map(Step::Report));
         }
         Record::Written(written) => {
-            let problems = planner.differences(&written, claims);
+            let problems = planner.differences(written, claims);
             steps.extend(problems.into_iter().map(Step::Report));
             if request.is_none() {
                 steps.extend(planner.release_late_claims(claims));
@@ -213,13 +224,19 @@ pub(super) fn addressing_of(claim: &IPAddressClaim) -> Option<&str> {
 /// Whether a claim is that of a Cluster with this metadata: the Cluster owns it, or has its address.
 /// A Cluster that was restored or created again with its addresses has another uid than the owner.
 pub(super) fn is_claim_of(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool {
-    let is_owner = owner(claim).is_none_or(|owner| Some(&owner.uid) == cluster.uid.as_ref());
-    is_owner || has_record(cluster, addressing_of(claim).unwrap_or_default())
+    owner(claim).is_none()
+        || is_owned_by(claim, cluster)
+        || has_record(cluster, addressing_of(claim).unwrap_or_default())
 }
 
 /// Whether a Cluster with this metadata owns a claim.
 pub(super) fn is_owned_by(claim: &IPAddressClaim, cluster: &ObjectMeta) -> bool {
     owner(claim).is_some_and(|owner| Some(&owner.uid) == cluster.uid.as_ref())
+}
+
+/// Whether a claim has the finalizer, and so its address whoever deletes the claim.
+fn is_protected(claim: &IPAddressClaim) -> bool {
+    finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS)
 }
 
 /// Whether any field of a Cluster has an address.
@@ -311,6 +328,7 @@ enum ItemState {
 struct Planner<'a> {
     cluster: &'a AddressableCluster,
     addressing: &'a ClusterAddressing,
+    record: Record,
     versions: Versions,
     /// The request to create the Cluster; none if it exists.
     request: Option<&'a str>,
@@ -419,8 +437,7 @@ impl Planner<'_> {
 
     /// An item whose claim is being deleted before its address is written. Another claim follows.
     fn terminating(&self, claim: &IPAddressClaim) -> ItemState {
-        let is_releasable =
-            self.request.is_none() && finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS);
+        let is_releasable = self.request.is_none() && is_protected(claim);
         let step = if is_releasable {
             self.release(claim)
         } else {
@@ -591,7 +608,7 @@ impl Planner<'_> {
             return Ownership::OtherAddress;
         }
         let is_owned = is_owned_by(claim, metadata);
-        let is_created_by_us = is_owned || finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS);
+        let is_created_by_us = is_owned || is_protected(claim);
         let is_used = self.has_record() && is_created_by_us;
         let mut items = self.addressing.spec.items.iter();
         let is_of_pool =
@@ -611,24 +628,21 @@ impl Planner<'_> {
     }
 
     /// The address of an item that the Cluster has by its record.
-    fn recorded(&self, item: &str) -> Option<String> {
-        let (Record::Unfinished(written) | Record::Written(written)) =
-            record(self.cluster, self.addressing)
-        else {
+    fn recorded(&self, item: &str) -> Option<&str> {
+        let (Record::Unfinished(written) | Record::Written(written)) = &self.record else {
             return None;
         };
         let address = written.get(&format!("{ITEM_PREFIX}{item}"))?;
-        (address != SET_BY_USER).then(|| address.clone())
+        (address != SET_BY_USER).then_some(address)
     }
 
     fn has_record(&self) -> bool {
         has_record(&self.cluster.metadata, &self.addressing.name_any())
     }
 
-    /// Writes the owner and the finalizer of a claim that lacks one of them, or that the claim is
-    /// for a Cluster that is being created. The API server accepts no finalizer for a claim that is
-    /// being deleted.
-    fn protect(&self, item: &str, known: &ItemClaim) -> Option<Step> {
+    /// A claim with the finalizer that it lacks, and then with the owner, or with the request to
+    /// create its Cluster. The API server accepts no finalizer for a claim that is being deleted.
+    fn protect(&self, item: &str, known: &ItemClaim) -> Option<IPAddressClaim> {
         let claim = &known.claim;
         if self.request.is_some() && self.is_unused(item, known) {
             return None;
@@ -647,6 +661,11 @@ impl Planner<'_> {
             return None;
         }
         let mut wanted = claim.clone();
+        let has_finalizer = is_terminating || is_protected(claim);
+        if !has_finalizer {
+            let finalizer = names::PROTECT_CLUSTER_ADDRESS.to_owned();
+            wanted.finalizers_mut().push(finalizer);
+        }
         match self.request {
             // The Cluster has no uid yet. A claim that changes is not released by a decision that
             // was made before.
@@ -655,20 +674,14 @@ impl Planner<'_> {
                 annotations.insert(CLUSTER_REQUESTED.to_owned(), request.to_owned());
             }
             // The annotation stays: the request can still succeed if this Cluster is deleted.
-            None => {
-                if ownership == Ownership::Unowned {
-                    let owners = wanted.owner_references_mut();
-                    owners.retain(|owner| !is_cluster(owner));
-                    owners.extend(self.owner());
-                }
+            None if has_finalizer && ownership == Ownership::Unowned => {
+                let owners = wanted.owner_references_mut();
+                owners.retain(|owner| !is_cluster(owner));
+                owners.extend(self.owner());
             }
+            None => {}
         }
-        if !is_terminating && !finalizer::is_set(claim, names::PROTECT_CLUSTER_ADDRESS) {
-            let finalizer = names::PROTECT_CLUSTER_ADDRESS.to_owned();
-            wanted.finalizers_mut().push(finalizer);
-        }
-        let is_changed = wanted != *claim;
-        is_changed.then(|| Step::ProtectClaim(Box::new((claim.clone(), wanted))))
+        (wanted != *claim).then_some(wanted)
     }
 
     /// The items whose addresses the Cluster has although their claims are not those of the

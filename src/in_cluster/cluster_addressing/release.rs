@@ -92,8 +92,9 @@ pub(super) struct Claims {
 /// What becomes of a claim.
 enum Fate {
     Kept,
-    /// It is released after this time, or was if that is zero.
-    Released(Duration),
+    Released,
+    /// It is checked again after this time.
+    Unneeded(Duration),
 }
 
 impl AddressingReconciler {
@@ -113,8 +114,8 @@ impl AddressingReconciler {
         for claim in ours {
             match self.release_if_unneeded(&claim, selector).await {
                 Ok(Fate::Kept) => result.kept = result.kept.saturating_add(1),
-                Ok(Fate::Released(left)) if left.is_zero() => {}
-                Ok(Fate::Released(left)) => {
+                Ok(Fate::Released) => {}
+                Ok(Fate::Unneeded(left)) => {
                     result.retry = Some(result.retry.map_or(left, |retry| retry.min(left)));
                 }
                 Err(error) => {
@@ -144,10 +145,11 @@ impl AddressingReconciler {
         if !self.claims.is_current(&namespace, &claim.name_any()) {
             left = left.max(CHECK_INTERVAL);
         }
-        if left.is_zero() {
-            self.release(claim).await?;
+        if !left.is_zero() {
+            return Ok(Fate::Unneeded(left));
         }
-        Ok(Fate::Released(left))
+        self.release(claim).await?;
+        Ok(Fate::Released)
     }
 
     /// Releases the claims of ClusterAddressings that do not exist, at this interval, from the moment
@@ -311,7 +313,7 @@ impl AddressingReconciler {
         self.is_address_in(claim, &cluster).await
     }
 
-    /// Whether a Cluster of the name has the address of a claim: it was created again with the
+    /// Whether a Cluster of the name can have the address of a claim: it was created again with the
     /// address, and without the annotation.
     async fn is_address_in(
         &self,
@@ -328,7 +330,7 @@ impl AddressingReconciler {
             claim: claim.clone(),
             address: addresses.get(address).await?,
         };
-        Ok(known.is_used_by(cluster))
+        Ok(known.may_be_used_by(cluster))
     }
 
     /// Whether a live list shows a claim of a ClusterAddressing with the finalizer.

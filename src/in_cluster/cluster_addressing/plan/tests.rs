@@ -694,6 +694,16 @@ fn cluster_that_is_created_again_gets_its_config_maps() {
     };
     assert_eq!(created.name_any(), "alpha-lb-metallb");
     assert_eq!(created.owner_references()[0].uid, "new");
+    // The owner says that the ConfigMaps exist, and the finalizer waits for nothing.
+    let mut claims = claims;
+    let claim = &mut claims.get_mut("lb").unwrap().claim;
+    claim.metadata.finalizers = None;
+    let steps = self::steps(&again, &addressing(&items), &claims);
+    let [Step::ProtectClaim(write), Step::CreateConfigMap(_)] = &*steps else {
+        panic!("{steps:?}");
+    };
+    assert!(finalizer::is_set(&write.1, names::PROTECT_CLUSTER_ADDRESS));
+    assert_eq!(owner(&write.1), owner(&write.0));
 }
 
 #[test]
