@@ -126,6 +126,16 @@ pub struct IPRegistryStatus {
     pub conditions: Vec<Condition>,
 }
 
+impl IPRegistryStatus {
+    /// Whether another cluster uses the identity of this one. Earlier releases report it by the
+    /// condition alone.
+    pub fn shows_identity_in_use(&self) -> bool {
+        let ready = conditions::find(&self.conditions, conditions::READY);
+        let reason = ready.and_then(|ready| ready.reason.as_deref());
+        self.identity_in_use || reason == Some(conditions::CLUSTER_ID_IN_USE)
+    }
+}
+
 /// A management cluster of a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -3,9 +3,9 @@
 //!
 //! Each process writes one record, by compare-and-swap, and notices when another one has written it
 //! since. One such write proves little: it can be that of a process that has lost its lease and
-//! does not know it yet. So a process that was disturbed writes more often until it was undisturbed
-//! for longer than the other one can be silent. Two processes notice each other at least twice then,
-//! whenever each of them has started.
+//! does not know it yet. So a process that was disturbed writes more often until its writes were
+//! undisturbed for longer than the other one can be silent. Two processes notice each other at least
+//! twice then, whenever each of them has started.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 const INTERVAL: Duration = Duration::from_mins(1);
 /// The same after another process has written.
 const DISTURBED_INTERVAL: Duration = Duration::from_secs(5);
-/// After this time without a write of another process there is none: longer than [`INTERVAL`] and
+/// After writes during this time without one of another process there is none: longer than [`INTERVAL`] and
 /// the deadlines of the requests.
 const QUIET: Duration = Duration::from_secs(75);
+/// The part of [`QUIET`] that one write can show.
+const MAX_QUIET_WRITE: Duration = Duration::from_secs(10);
 /// How many writes of another process show that it goes on.
 const MAX_DISTURBED: u32 = 2;
 
@@ -23,24 +25,27 @@ const MAX_DISTURBED: u32 = 2;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Disturbance {
     count: u32,
+    /// The last write of this process.
     last: Option<Instant>,
+    /// How long no other process has written, as the writes of this one show.
+    quiet: Duration,
 }
 
 impl Disturbance {
     /// Another process has written with this identity before this one has started, unless it has ended
-    /// since.
-    pub(super) fn lasting(now: Instant) -> Self {
+    /// since. That does not show before this one writes.
+    pub(super) fn lasting() -> Self {
         Self {
             count: MAX_DISTURBED,
-            last: Some(now),
+            ..Self::default()
         }
     }
 
     /// The time until the next write of this process.
     pub(super) fn interval(self) -> Duration {
-        match self.last {
-            Some(_) => DISTURBED_INTERVAL,
-            None => INTERVAL,
+        match self.count {
+            0 => INTERVAL,
+            _ => DISTURBED_INTERVAL,
         }
     }
 
@@ -51,17 +56,22 @@ impl Disturbance {
 
     /// Another process has written since the last write of this one.
     pub(super) fn noticed(&mut self, now: Instant) {
-        self.count += 1;
-        self.last = Some(now);
+        *self = Self {
+            count: self.count.saturating_add(1),
+            last: Some(now),
+            quiet: Duration::ZERO,
+        };
     }
 
-    /// No other process has written since the last write of this one.
+    /// No other process has written since the last write of this one. Between writes that are far
+    /// apart none of them may have reached the registry.
     pub(super) fn unnoticed(&mut self, now: Instant) {
-        let is_quiet = match self.last {
-            Some(last) => now.saturating_duration_since(last) >= QUIET,
-            None => true,
-        };
-        if is_quiet {
+        if let Some(last) = self.last {
+            let since = now.saturating_duration_since(last);
+            self.quiet += since.min(MAX_QUIET_WRITE);
+        }
+        self.last = Some(now);
+        if self.quiet >= QUIET {
             *self = Self::default();
         }
     }
@@ -145,6 +155,22 @@ mod tests {
             simulation.run_until(start + 3600);
             assert_eq!(simulation.are_lasting(), [true, true], "{start} s later");
         }
+    }
+
+    /// The registry cannot be reached for longer than the other process can be silent.
+    #[test]
+    fn time_without_a_write_shows_nothing() {
+        let begin = Instant::now();
+        let mut state = Disturbance::lasting();
+        let mut unnoticed = |second| {
+            state.unnoticed(begin + Duration::from_secs(second));
+            state.is_lasting()
+        };
+        assert!(unnoticed(3600) && unnoticed(7200));
+        for second in 1..=12 {
+            assert!(unnoticed(7200 + 5 * second));
+        }
+        assert!(!unnoticed(7200 + 65));
     }
 
     #[test]

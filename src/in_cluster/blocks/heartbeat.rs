@@ -39,7 +39,7 @@ impl Heartbeat {
     pub(super) fn new(registry: Arc<OpenRegistry>, is_alone: bool) -> Self {
         let mut disturbance = Disturbance::default();
         if registry.is_suspended() {
-            disturbance = Disturbance::lasting(Instant::now());
+            disturbance = Disturbance::lasting();
         }
         Self {
             is_alone,

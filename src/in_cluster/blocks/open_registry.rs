@@ -44,7 +44,7 @@ pub(super) struct Before {
     former: Option<Former>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Former {
     id: String,
     writes: Option<u64>,
@@ -54,7 +54,7 @@ struct Former {
 impl Before {
     /// What the status of the IPRegistry says, and the registry that is open with other settings.
     pub(super) fn of(status: Option<&IPRegistryStatus>, open: Option<&OpenRegistry>) -> Self {
-        let was_disturbed = status.is_some_and(|status| status.identity_in_use);
+        let was_disturbed = status.is_some_and(IPRegistryStatus::shows_identity_in_use);
         Self {
             is_disturbed: open.map_or(was_disturbed, OpenRegistry::is_suspended),
             former: open.and_then(OpenRegistry::former),
@@ -155,6 +155,21 @@ impl State {
 
     fn is_suspended(&self) -> bool {
         self.is_disturbed || self.other_cluster.is_some()
+    }
+
+    /// What the registry that is in use, with these management clusters, has to show when it is used
+    /// again; or that which was in use before.
+    fn former(&self, mut clusters: BTreeSet<String>) -> Option<Former> {
+        if !self.is_in_use {
+            return self.former.clone();
+        }
+        clusters.extend(self.clusters.iter().cloned());
+        clusters.extend(self.recovery.iter().flat_map(Recovery::awaited));
+        Some(Former {
+            id: self.confirmed_id.clone()?,
+            writes: self.writes,
+            clusters,
+        })
     }
 
     /// Whether the sign of life of this management cluster shows a loss that is not known yet.
@@ -372,6 +387,10 @@ impl OpenRegistry {
     /// one.
     pub(super) fn set_confirmed(&self, id: Option<&str>) {
         let mut state = self.state.lock();
+        if id.is_none() {
+            // The records are those of the other registry.
+            state.former = state.former(BTreeSet::new());
+        }
         state.is_replaced = id.is_none();
         state.is_in_use = id.is_some();
         state.confirmed_id = id.map(str::to_owned);
@@ -426,16 +445,8 @@ impl OpenRegistry {
     /// What the same registry with other settings has to show.
     fn former(&self) -> Option<Former> {
         let known = self.records.clusters().into_keys();
-        let state = self.state.lock();
-        let Some(id) = &state.confirmed_id else {
-            // It was not compared yet.
-            return None;
-        };
-        Some(Former {
-            id: id.clone(),
-            writes: state.writes,
-            clusters: known.map(String::from).collect(),
-        })
+        let known = known.map(String::from).collect();
+        self.state.lock().former(known)
     }
 
     /// Whether the registry can be reached, and its records are listed.

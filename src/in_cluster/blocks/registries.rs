@@ -297,7 +297,7 @@ impl RegistryReconciler {
         let was_in_use = registry
             .status
             .as_ref()
-            .is_some_and(|it| it.identity_in_use);
+            .is_some_and(IPRegistryStatus::shows_identity_in_use);
         let is_first = self.with(&name, |known| known.running.is_none());
         ledger.change(|ledger| {
             if was_in_use && is_first {
@@ -463,7 +463,7 @@ impl RegistryReconciler {
         };
         // What was known last stays.
         let (mut cluster_id, mut clusters) = (before.cluster_id.clone(), before.clusters.clone());
-        let mut identity_in_use = before.identity_in_use;
+        let mut identity_in_use = before.shows_identity_in_use();
         if let Ok(opened) = &opened {
             cluster_id = Some(opened.cluster.to_string());
             identity_in_use = opened.is_suspended();

@@ -1,4 +1,5 @@
 use capi_ipam_api::RegistryCluster;
+use capi_ipam_api::conditions::{self, Condition};
 use capi_ipam_controller::metrics::Metrics;
 use capi_ipam_controller::watch::EventHandler;
 use capi_ipam_ip::Block;
@@ -399,6 +400,17 @@ fn suspension_is_known_after_a_restart() {
         identity_in_use: true,
         ..IPRegistryStatus::default()
     };
+    let condition = Condition::new(
+        conditions::READY,
+        false,
+        conditions::CLUSTER_ID_IN_USE,
+        "by another cluster",
+    );
+    let earlier = IPRegistryStatus {
+        conditions: vec![condition],
+        ..IPRegistryStatus::default()
+    };
+    assert!(Before::of(Some(&earlier), None).is_disturbed);
     let registry = opened_after(ReadOnly::default(), Before::of(Some(&status), None));
     assert!(registry.is_suspended());
     list(&registry, &records("w", "west", None));
@@ -426,6 +438,35 @@ fn writes_are_known_after_a_change_of_the_settings() {
         registry.begin_to_use(id, &status(Some(id), std::iter::empty()));
         assert_eq!(registry.is_recovering(), is_lost, "{id}");
     }
+}
+
+/// Wrong servers, and then those of a copy.
+#[test]
+fn writes_are_known_after_another_registry_was_open() {
+    let first = opened();
+    list(&first, &records("w", "west", None));
+    first.begin_to_use("a", &IPRegistryStatus::default());
+    first.wrote_heartbeat(version(9), Some(9), Instant::now());
+    let begin = |before: Before| {
+        let registry = opened_after(ReadOnly::default(), before);
+        list(&registry, &records("w", "west", None));
+        registry
+    };
+    let copy = |before: &OpenRegistry| {
+        let copy = begin(Before::of(None, Some(before)));
+        copy.begin_to_use("a", &status(Some("a"), std::iter::empty()));
+        copy.is_recovering()
+    };
+    let wrong = begin(Before::of(None, Some(&first)));
+    wrong.set_confirmed(None);
+    assert!(copy(&wrong));
+    // The servers have the other one for a while.
+    first.set_confirmed(None);
+    assert!(copy(&first));
+    // Its own records were read, and the others not.
+    let unlisted = opened_after(ReadOnly::default(), Before::of(None, Some(&first)));
+    unlisted.confirm_own_records("a");
+    assert!(copy(&unlisted));
 }
 
 /// What the list shows until its end counts, and a loss is noticed.
